@@ -1,0 +1,46 @@
+//! The words of metier as types: quantities with units, identifiers, and the records that every room
+//! reads and writes.
+//!
+//! Invariants that hold for every record here:
+//! - A value the host could not measure is `None`, never 0, and [`Missing`] beside it says why.
+//! - Every top-level JSON object carries `schema`; within a major version fields are only added.
+//! - Fields this version does not know survive a read and a write (`extra` in each record).
+//!
+//! This crate does no input or output and depends on no other room.
+
+pub mod context;
+pub mod device;
+pub mod host;
+pub mod id;
+pub mod missing;
+pub mod prediction;
+pub mod process;
+pub mod quality;
+pub mod quantity;
+pub mod run;
+pub mod schema;
+pub mod series;
+pub mod workload;
+
+pub use context::{Context, Method, Sampling};
+pub use device::{Cache, Cpu, Device, DeviceClass, DeviceRef};
+pub use host::{HostReading, HostState};
+pub use id::{BatchId, DeviceId, Digest, IdError, RunId, WorkloadId};
+pub use missing::{Missing, MissingFields};
+pub use prediction::{Interval, Prediction, PredictionError};
+pub use process::{Process, ProcessSource, ProcessTree};
+pub use quality::{Quality, QualityFields};
+pub use quantity::{Bytes, Celsius, Hertz, Joules, Ratio, Seconds, Watts};
+pub use run::{
+    ArtefactRef, Cause, CpuUse, EnergyUse, Exit, GpuUse, IoUse, MemoryUse, Meter, NetworkUse, Overhead,
+    Pressure, Run, RunState, Summary, Warning,
+};
+pub use schema::Schema;
+pub use series::{Column, Kind, Series, Unit, Values};
+pub use workload::{Workload, WorkloadKind, WorkloadRef};
+
+/// Fields of a JSON object that this version does not know, kept so that a round trip loses nothing.
+pub type Extra = serde_json::Map<String, serde_json::Value>;
+
+/// A moment, written as RFC 3339 in UTC.
+pub type Timestamp = jiff::Timestamp;

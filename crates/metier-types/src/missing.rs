@@ -1,0 +1,72 @@
+//! What a host could not measure, why, and what would change that.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+const FIX: &str = "; fix: ";
+
+/// Why a field is absent, and what its owner could do about it.
+///
+/// In JSON this is one sentence, `reason` or `reason; fix: …`, so that a reader needs no second schema.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(from = "String", into = "String")]
+#[schemars(with = "String")]
+pub struct Missing {
+    /// Why the value is not there.
+    pub reason: String,
+    /// The exact step that would make it measurable, if there is one.
+    pub fix: Option<String>,
+}
+
+/// Absent fields by their dotted path in the record, such as `summary.energy_joules`.
+pub type MissingFields = BTreeMap<String, Missing>;
+
+impl Missing {
+    /// A reason that nobody can do anything about.
+    pub fn because(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), fix: None }
+    }
+
+    /// A reason with its remedy.
+    pub fn fixable(reason: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { reason: reason.into(), fix: Some(fix.into()) }
+    }
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)?;
+        self.fix.iter().try_for_each(|fix| write!(f, "{FIX}{fix}"))
+    }
+}
+
+impl From<Missing> for String {
+    fn from(missing: Missing) -> String {
+        missing.to_string()
+    }
+}
+
+impl From<String> for Missing {
+    fn from(text: String) -> Self {
+        match text.split_once(FIX) {
+            Some((reason, fix)) => Self::fixable(reason, fix),
+            None => Self::because(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_and_its_fix_are_one_sentence_that_reads_back() {
+        for missing in [Missing::because("no sensor"), Missing::fixable("no right", "run as root")] {
+            let json = serde_json::to_string(&missing).unwrap();
+            assert_eq!(serde_json::from_str::<Missing>(&json).unwrap(), missing);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! A predicted value. It cannot be built without an interval.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::schema::{Schema, Versioned};
+use crate::{Digest, Extra, Ratio};
+
+/// Why a prediction could not be built.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PredictionError {
+    /// The interval does not hold the value, or is not made of numbers.
+    #[error("the interval {low} to {high} does not hold the value {value}")]
+    Interval {
+        /// Predicted value.
+        value: f64,
+        /// Lower end.
+        low: f64,
+        /// Upper end.
+        high: f64,
+    },
+    /// Coverage is a share between 0 and 1, both excluded.
+    #[error("a coverage of {0} is not between 0 and 1")]
+    Coverage(f64),
+}
+
+/// A range that holds the true value with a stated probability.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Interval {
+    low: f64,
+    high: f64,
+    coverage: f64,
+}
+
+impl Interval {
+    /// A range with its coverage, which must lie between 0 and 1.
+    pub fn new(low: f64, high: f64, coverage: Ratio) -> Result<Self, PredictionError> {
+        let coverage = coverage.get();
+        if !(coverage > 0.0 && coverage < 1.0) {
+            return Err(PredictionError::Coverage(coverage));
+        }
+        if !(low.is_finite() && high.is_finite() && low <= high) {
+            return Err(PredictionError::Interval { value: f64::NAN, low, high });
+        }
+        Ok(Self { low, high, coverage })
+    }
+}
+
+/// A predicted value with its interval, where it comes from and why.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "Parsed")]
+pub struct Prediction {
+    schema: Schema<Prediction>,
+    value: f64,
+    unit: String,
+    low: f64,
+    high: f64,
+    coverage: f64,
+    predictor: Digest,
+    in_range: bool,
+    because: String,
+    #[serde(flatten)]
+    extra: Extra,
+}
+
+/// The JSON form before its interval is checked.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(title = "Prediction")]
+struct Parsed {
+    #[serde(rename = "schema")]
+    _schema: Schema<Prediction>,
+    value: f64,
+    unit: String,
+    low: f64,
+    high: f64,
+    coverage: f64,
+    predictor: Digest,
+    in_range: bool,
+    because: String,
+    #[serde(flatten)]
+    extra: Extra,
+}
+
+impl TryFrom<Parsed> for Prediction {
+    type Error = PredictionError;
+    fn try_from(p: Parsed) -> Result<Self, PredictionError> {
+        let interval = Interval::new(p.low, p.high, Ratio(p.coverage))?;
+        let mut prediction = Self::new(p.value, p.unit, interval, p.predictor, p.in_range, p.because)?;
+        prediction.extra = p.extra;
+        Ok(prediction)
+    }
+}
+
+impl Versioned for Prediction {
+    const SCHEMA: &'static str = "metier.prediction/1";
+}
+
+impl Prediction {
+    /// A prediction; the interval must hold the value.
+    pub fn new(
+        value: f64,
+        unit: impl Into<String>,
+        interval: Interval,
+        predictor: Digest,
+        in_range: bool,
+        because: impl Into<String>,
+    ) -> Result<Self, PredictionError> {
+        let Interval { low, high, coverage } = interval;
+        if !(low <= value && value <= high) {
+            return Err(PredictionError::Interval { value, low, high });
+        }
+        Ok(Self {
+            schema: Schema::new(),
+            value,
+            unit: unit.into(),
+            low,
+            high,
+            coverage,
+            predictor,
+            in_range,
+            because: because.into(),
+            extra: Extra::new(),
+        })
+    }
+
+    /// The value.
+    pub fn value(&self) -> f64 {
+        self.value
+    }
+
+    /// The unit of value, low and high.
+    pub fn unit(&self) -> &str {
+        &self.unit
+    }
+
+    /// The interval.
+    pub fn interval(&self) -> Interval {
+        Interval { low: self.low, high: self.high, coverage: self.coverage }
+    }
+
+    /// Whether what was asked lies within what the predictor has learned from.
+    pub fn in_range(&self) -> bool {
+        self.in_range
+    }
+
+    /// Why, in a sentence.
+    pub fn because(&self) -> &str {
+        &self.because
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn predictor() -> Digest {
+        Digest::from_bytes([7; 32])
+    }
+
+    #[test]
+    fn a_value_outside_its_interval_is_refused() {
+        let interval = Interval::new(1.0, 2.0, Ratio(0.9)).unwrap();
+        assert!(Prediction::new(1.5, "seconds", interval, predictor(), true, "x").is_ok());
+        for value in [0.9, 2.1, f64::NAN] {
+            assert!(Prediction::new(value, "seconds", interval, predictor(), true, "x").is_err());
+        }
+    }
+
+    #[test]
+    fn intervals_that_say_nothing_are_refused() {
+        assert!(Interval::new(2.0, 1.0, Ratio(0.9)).is_err());
+        assert!(Interval::new(f64::NAN, 1.0, Ratio(0.9)).is_err());
+        for coverage in [0.0, 1.0, 90.0, f64::NAN] {
+            assert!(Interval::new(0.0, 1.0, Ratio(coverage)).is_err());
+        }
+    }
+
+    #[test]
+    fn json_is_checked_like_any_other_way_in() {
+        let interval = Interval::new(1.0, 2.0, Ratio(0.9)).unwrap();
+        let prediction = Prediction::new(1.5, "seconds", interval, predictor(), true, "x").unwrap();
+        let mut json = serde_json::to_value(&prediction).unwrap();
+        assert_eq!(serde_json::from_value::<Prediction>(json.clone()).unwrap(), prediction);
+        json["high"] = 1.2.into();
+        let error = serde_json::from_value::<Prediction>(json).unwrap_err().to_string();
+        assert!(error.contains("does not hold"), "{error}");
+    }
+}

@@ -1,0 +1,331 @@
+//! One measured execution of a workload on a device.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::schema::{Schema, Versioned};
+use crate::{
+    BatchId, Bytes, Context, DeviceRef, Digest, Extra, HostState, Joules, MissingFields, QualityFields,
+    Ratio, RunId, Seconds, Timestamp, Watts, WorkloadRef,
+};
+
+/// Whether a run is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RunState {
+    /// Under way.
+    Running,
+    /// Over, and measured to its end.
+    Finished,
+    /// The measuring program went away before the end; what it had written is kept.
+    Interrupted,
+}
+
+/// Why a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Cause {
+    /// By itself.
+    Exited,
+    /// By a signal that we did not send.
+    Signalled,
+    /// By us, because its time was up.
+    Timeout,
+    /// By the kernel, for want of memory.
+    Oom,
+    /// By us, because the user or the system asked us to stop.
+    Interrupted,
+    /// Unknown: we were gone before it.
+    Lost,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Exit {
+    /// Exit code, where it exited.
+    pub code: Option<i32>,
+    /// Signal number, where a signal ended it.
+    pub signal: Option<i32>,
+    /// Why it ended.
+    pub cause: Cause,
+    /// Who ended it, in words, where it did not end by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_by: Option<String>,
+    /// Processes that the main process left behind.
+    #[serde(default)]
+    pub left_behind: u32,
+    /// How long was waited for those.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settled_seconds: Option<Seconds>,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// The figures most people look at.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Summary {
+    /// From start to end of the main process.
+    pub wall_seconds: Option<Seconds>,
+    /// CPU time of all processes.
+    pub cpu_seconds: Option<Seconds>,
+    /// Of that, in the program.
+    pub cpu_user_seconds: Option<Seconds>,
+    /// Of that, in the kernel.
+    pub cpu_system_seconds: Option<Seconds>,
+    /// High-water mark of memory.
+    pub peak_memory_bytes: Option<Bytes>,
+    /// Read from storage.
+    pub read_bytes: Option<Bytes>,
+    /// Written to storage.
+    pub written_bytes: Option<Bytes>,
+    /// Energy that the device's meters counted during the run.
+    pub energy_joules: Option<Joules>,
+    /// Processes that existed.
+    pub processes: Option<u64>,
+    /// CPU time of the measuring program over the wall time.
+    pub own_overhead_ratio: Option<Ratio>,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Details of memory use.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct MemoryUse {
+    /// Largest anonymous part that a sample saw.
+    pub peak_anonymous_bytes: Option<Bytes>,
+    /// Largest page cache part that a sample saw.
+    pub peak_file_bytes: Option<Bytes>,
+    /// Largest kernel part that a sample saw.
+    pub peak_kernel_bytes: Option<Bytes>,
+    /// Largest sum over processes of resident memory that a sample saw; shared pages count more than once.
+    pub peak_resident_sum_bytes: Option<Bytes>,
+    /// Resident high-water mark of the largest single process.
+    pub peak_process_bytes: Option<Bytes>,
+    /// Page faults served without IO.
+    pub minor_faults: Option<u64>,
+    /// Page faults that waited for IO.
+    pub major_faults: Option<u64>,
+    /// Processes that the kernel killed for want of memory.
+    pub oom_kills: Option<u64>,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Details of CPU use.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct CpuUse {
+    /// Context switches because the task waited.
+    pub voluntary_switches: Option<u64>,
+    /// Context switches because its turn was over.
+    pub involuntary_switches: Option<u64>,
+    /// Periods in which a CPU limit held it back.
+    pub throttled_periods: Option<u64>,
+    /// Time for which a CPU limit held it back.
+    pub throttled_seconds: Option<Seconds>,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Details of input and output.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct IoUse {
+    /// Bytes that block devices read for the run's control group.
+    pub device_read_bytes: Option<Bytes>,
+    /// Bytes that block devices wrote for the run's control group; buffered writes are charged only on version 2.
+    pub device_written_bytes: Option<Bytes>,
+    /// Bytes that passed through read calls, cached or not.
+    pub call_read_bytes: Option<Bytes>,
+    /// Bytes that passed through write calls, buffered or not.
+    pub call_written_bytes: Option<Bytes>,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Traffic of the run's own network namespace.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NetworkUse {
+    /// Bytes received, loopback excluded.
+    pub received_bytes: Bytes,
+    /// Bytes sent, loopback excluded.
+    pub sent_bytes: Bytes,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Time in which some task of the run waited for a resource (pressure stall information).
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Pressure {
+    /// For a core.
+    pub cpu_seconds: Option<Seconds>,
+    /// For memory.
+    pub memory_seconds: Option<Seconds>,
+    /// For IO.
+    pub io_seconds: Option<Seconds>,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// What one energy meter counted during the run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Meter {
+    /// Its name, for example `package-0`.
+    pub name: String,
+    /// Where it comes from: `rapl`, `hwmon`, `ina3221`, `nvml`.
+    pub source: String,
+    /// What it counted.
+    pub energy_joules: Joules,
+    /// Whether the sum over meters takes it; a part of another meter is left out.
+    pub counted: bool,
+}
+
+/// Energy of the whole device during the run.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct EnergyUse {
+    /// Each meter.
+    #[serde(default)]
+    pub meters: Vec<Meter>,
+    /// Mean power over the run.
+    pub mean_power_watts: Option<Watts>,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// One GPU during the run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GpuUse {
+    /// Its name and index.
+    pub name: String,
+    /// Stable identity.
+    pub uuid: Option<String>,
+    /// Mean of the sampled utilisation.
+    pub mean_utilisation_ratio: Option<Ratio>,
+    /// Largest memory of the run's own processes that a sample saw.
+    pub peak_memory_bytes: Option<Bytes>,
+    /// Energy of the board over the run.
+    pub energy_joules: Option<Joules>,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// What measuring itself cost.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Overhead {
+    /// CPU time of the measuring program during the run.
+    pub cpu_seconds: Option<Seconds>,
+    /// CPU time of its launcher.
+    pub launcher_cpu_seconds: Option<Seconds>,
+    /// From being asked to the first instruction of the workload.
+    pub startup_seconds: Option<Seconds>,
+    /// Process events that were lost because they came too fast.
+    pub lost_events: Option<u64>,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Something that a reader of the run should know before trusting it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Warning {
+    /// Stable word for programs: `steal`, `busy-host`, `late-samples`, …
+    pub code: String,
+    /// A sentence for people.
+    pub text: String,
+}
+
+/// A file that belongs to a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ArtefactRef {
+    /// Its name within the run.
+    pub name: String,
+    /// What it is, as a media type.
+    pub media_type: String,
+    /// Its content.
+    pub digest: Digest,
+    /// Its size.
+    pub size_bytes: Bytes,
+}
+
+/// One measured execution of a workload on a device, in a context.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Run {
+    /// `metier.run/1`.
+    pub schema: Schema<Run>,
+    /// Its identity.
+    pub id: RunId,
+    /// The repetitions that were asked for together.
+    pub batch: BatchId,
+    /// What ran.
+    pub workload: WorkloadRef,
+    /// Where.
+    pub device: DeviceRef,
+    /// Whether it is over.
+    pub state: RunState,
+    /// When it started.
+    pub started: Timestamp,
+    /// When its last process was gone.
+    pub ended: Option<Timestamp>,
+    /// How it ended; `None` while it runs.
+    pub exit: Option<Exit>,
+    /// The circumstances.
+    pub context: Context,
+    /// Words to find it by.
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// The figures most people look at.
+    pub summary: Summary,
+    /// CPU in detail.
+    #[serde(default)]
+    pub cpu: CpuUse,
+    /// Memory in detail.
+    #[serde(default)]
+    pub memory: MemoryUse,
+    /// Input and output in detail.
+    #[serde(default)]
+    pub io: IoUse,
+    /// Network, where the run had a namespace of its own.
+    #[serde(default)]
+    pub network: Option<NetworkUse>,
+    /// Pressure.
+    #[serde(default)]
+    pub pressure: Pressure,
+    /// Energy, meter by meter.
+    #[serde(default)]
+    pub energy: EnergyUse,
+    /// GPUs.
+    #[serde(default)]
+    pub gpus: Vec<GpuUse>,
+    /// The host around it.
+    #[serde(default)]
+    pub host: HostState,
+    /// What measuring cost.
+    #[serde(default)]
+    pub overhead: Overhead,
+    /// How far each value can be trusted, by dotted path.
+    #[serde(default)]
+    pub quality: QualityFields,
+    /// What could not be measured, and why, by dotted path.
+    #[serde(default)]
+    pub missing: MissingFields,
+    /// What a reader should know before trusting it.
+    #[serde(default)]
+    pub warnings: Vec<Warning>,
+    /// Files that belong to it.
+    #[serde(default)]
+    pub artefacts: Vec<ArtefactRef>,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+impl Versioned for Run {
+    const SCHEMA: &'static str = "metier.run/1";
+}

@@ -1,0 +1,74 @@
+//! The `schema` field of top-level JSON objects, and the JSON Schemas generated from the types.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// The name and major version of a record's JSON form, for example `metier.run/1`.
+///
+/// `NAME` fixes the record, so a device file cannot be read as a run by accident.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Schema<T>(std::marker::PhantomData<fn() -> T>);
+
+/// A record that stands at the top of a JSON document.
+pub trait Versioned {
+    /// What its `schema` field says.
+    const SCHEMA: &'static str;
+}
+
+impl<T> Schema<T> {
+    /// The only value.
+    pub const fn new() -> Self {
+        Self(std::marker::PhantomData)
+    }
+}
+
+impl<T: Versioned> fmt::Display for Schema<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(T::SCHEMA)
+    }
+}
+
+impl<T: Versioned> Serialize for Schema<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(T::SCHEMA)
+    }
+}
+
+impl<'de, T: Versioned> Deserialize<'de> for Schema<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let got = String::deserialize(deserializer)?;
+        if got == T::SCHEMA {
+            Ok(Self::new())
+        } else {
+            Err(de::Error::custom(format!("schema is {got:?}, want {:?}", T::SCHEMA)))
+        }
+    }
+}
+
+impl<T: Versioned> schemars::JsonSchema for Schema<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Schema".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "const": T::SCHEMA })
+    }
+}
+
+/// The JSON Schema of every top-level record, by the name in its `schema` field.
+pub fn all() -> Vec<(&'static str, schemars::Schema)> {
+    fn of<T: Versioned + schemars::JsonSchema>() -> (&'static str, schemars::Schema) {
+        (T::SCHEMA, schemars::schema_for!(T))
+    }
+    vec![
+        of::<crate::Run>(),
+        of::<crate::Device>(),
+        of::<crate::Workload>(),
+        of::<crate::Series>(),
+        of::<crate::ProcessTree>(),
+        of::<crate::Prediction>(),
+    ]
+}

@@ -1,0 +1,163 @@
+//! Timed values inside a run.
+//!
+//! A series is a table with one shared time column. A run has several, each with its own rate: `use` (what
+//! the run's own control group says), `host` (the machine around it), `gpu`, `energy`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::schema::{Schema, Versioned};
+use crate::{Extra, RunId};
+
+/// How values of a column follow from each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Only grows; its difference over time is what one looks at.
+    Counter,
+    /// Stands for itself.
+    Gauge,
+}
+
+/// The unit of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Unit {
+    /// Seconds × 10⁻⁹; integer counters of time use this.
+    Nanoseconds,
+    /// Seconds.
+    Seconds,
+    /// Bytes.
+    Bytes,
+    /// Joules.
+    Joules,
+    /// Joules × 10⁻⁶; integer energy counters use this.
+    Microjoules,
+    /// Watts.
+    Watts,
+    /// A share of one.
+    Ratio,
+    /// Hertz.
+    Hertz,
+    /// Degrees Celsius.
+    Celsius,
+    /// A number of things.
+    Count,
+}
+
+/// The values of a column. Whole numbers stay whole: byte counts and nanoseconds above 2⁵³ lose nothing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Values {
+    /// Whole numbers.
+    Integer(Vec<i64>),
+    /// Other numbers.
+    Float(Vec<f64>),
+}
+
+impl Values {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Integer(v) => v.len(),
+            Self::Float(v) => v.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value at a row as a number to draw or compare.
+    pub fn number(&self, row: usize) -> Option<f64> {
+        match self {
+            Self::Integer(v) => v.get(row).map(|x| *x as f64),
+            Self::Float(v) => v.get(row).copied(),
+        }
+    }
+}
+
+/// One column of a series.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Column {
+    /// What it is, for example `cpu`, `memory`, `read`.
+    pub name: String,
+    /// How values follow from each other.
+    pub kind: Kind,
+    /// Their unit.
+    pub unit: Unit,
+    /// One value for each time of the series.
+    pub values: Values,
+    /// Rows that hold no value (ascending); what stands in `values` there means nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<u32>,
+}
+
+/// Timed values inside a run, with one shared time column.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Series {
+    /// `metier.series/1`.
+    pub schema: Schema<Series>,
+    /// The run it belongs to.
+    pub run: RunId,
+    /// Its name within the run.
+    pub name: String,
+    /// Nanoseconds since the run's start, ascending.
+    pub times: Vec<i64>,
+    /// The columns, each as long as `times`.
+    pub columns: Vec<Column>,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+impl Versioned for Series {
+    const SCHEMA: &'static str = "metier.series/1";
+}
+
+impl Series {
+    /// An empty series.
+    pub fn new(run: RunId, name: impl Into<String>) -> Self {
+        Self {
+            schema: Schema::new(),
+            run,
+            name: name.into(),
+            times: Vec::new(),
+            columns: Vec::new(),
+            extra: Extra::new(),
+        }
+    }
+
+    /// The column of that name.
+    pub fn column(&self, name: &str) -> Option<&Column> {
+        self.columns.iter().find(|c| c.name == name)
+    }
+
+    /// What is wrong with its shape, if anything: unequal lengths, times that go back.
+    pub fn defect(&self) -> Option<String> {
+        if let Some(at) = self.times.windows(2).position(|pair| pair[0] > pair[1]) {
+            return Some(format!("series {:?}: time goes back at row {}", self.name, at + 1));
+        }
+        self.columns.iter().find_map(|column| {
+            let rows = self.times.len();
+            if column.values.len() != rows {
+                return Some(format!(
+                    "series {:?}, column {:?}: {} values for {rows} times",
+                    self.name,
+                    column.name,
+                    column.values.len()
+                ));
+            }
+            let ascending = column.absent.windows(2).all(|pair| pair[0] < pair[1]);
+            let inside = column.absent.last().is_none_or(|row| (*row as usize) < rows);
+            (!ascending || !inside).then(|| {
+                format!(
+                    "series {:?}, column {:?}: absent rows are not ascending rows of it",
+                    self.name, column.name
+                )
+            })
+        })
+    }
+}

@@ -1,0 +1,120 @@
+//! The JSON forms: what others rely on is there, what we do not know survives, and the published JSON
+//! Schemas in `docs/schema` are those of the code.
+
+use std::path::PathBuf;
+
+use metier_types::{Run, Series, schema};
+use serde_json::{Value, json};
+
+/// A run as a later version might write it: every record carries a field that we do not know.
+fn run_of_a_later_version() -> Value {
+    json!({
+        "schema": "metier.run/1",
+        "id": "0192f0c1-8c2a-7d3e-9b1f-3a5c7e9d1b2f",
+        "batch": "0192f0c1-8c2a-7d3e-9b1f-3a5c7e9d1b30",
+        "workload": { "id": "sort", "name": "sort", "later": 1 },
+        "device": { "id": "d-1", "name": "bench", "later": 2 },
+        "state": "finished",
+        "started": "2026-11-15T10:00:00.25Z",
+        "ended": "2026-11-15T10:00:01Z",
+        "exit": { "code": 0, "signal": null, "cause": "exited", "left_behind": 0, "later": [3] },
+        "context": {
+            "command": ["sort", "-n"], "working_directory": "/tmp", "executable": null, "executable_digest": null,
+            "environment_digest": null, "input": null, "input_digest": null, "kernel": "6.1", "measured_by": "metier 0.1.0",
+            "method": "cgroup-v2", "sampling": null, "timeout_seconds": null, "grace_seconds": null, "repetition": 1,
+            "repetitions": 1, "warmup": false, "neighbours": [], "limits": {}, "later": { "deep": [4] }
+        },
+        "tags": ["a"],
+        "summary": {
+            "wall_seconds": 0.75, "cpu_seconds": 0.5, "cpu_user_seconds": 0.4, "cpu_system_seconds": 0.1,
+            "peak_memory_bytes": 9007199254740993u64, "read_bytes": 0, "written_bytes": 0, "energy_joules": null,
+            "processes": 1, "own_overhead_ratio": 0.0004, "later": 5
+        },
+        "missing": { "summary.energy_joules": "no energy meter on this host" },
+        "quality": { "summary.cpu_seconds": "exact" },
+        "later_record": { "anything": [1, 2, { "x": null }] }
+    })
+}
+
+/// Every value of `before` is in `after`, at the same place.
+fn contains(after: &Value, before: &Value, path: &str) {
+    match (after, before) {
+        (Value::Object(after), Value::Object(before)) => {
+            for (key, value) in before {
+                let found = after.get(key).unwrap_or_else(|| panic!("{path}.{key} was lost"));
+                contains(found, value, &format!("{path}.{key}"));
+            }
+        }
+        _ => assert_eq!(after, before, "{path} changed"),
+    }
+}
+
+#[test]
+fn unknown_fields_survive_a_round_trip() {
+    let before = run_of_a_later_version();
+    let run: Run = serde_json::from_value(before.clone()).unwrap();
+    contains(&serde_json::to_value(&run).unwrap(), &before, "run");
+}
+
+#[test]
+fn whole_numbers_above_2_to_53_keep_every_digit() {
+    let text = run_of_a_later_version().to_string();
+    let run: Run = serde_json::from_str(&text).unwrap();
+    assert!(serde_json::to_string(&run).unwrap().contains("9007199254740993"));
+}
+
+#[test]
+fn a_record_of_another_kind_is_refused_by_name() {
+    let error = serde_json::from_value::<Series>(json!({"schema": "metier.run/1"})).unwrap_err().to_string();
+    assert!(error.contains("metier.run/1") && error.contains("metier.series/1"), "{error}");
+}
+
+#[test]
+fn the_fields_that_others_rely_on_are_always_written() {
+    let run: Run = serde_json::from_value(run_of_a_later_version()).unwrap();
+    let json = serde_json::to_value(&run).unwrap();
+    for path in [
+        "/schema",
+        "/id",
+        "/batch",
+        "/workload/id",
+        "/workload/name",
+        "/device/id",
+        "/device/name",
+        "/started",
+        "/exit/code",
+        "/exit/signal",
+        "/exit/cause",
+        "/context",
+        "/quality",
+        "/missing",
+        "/summary/wall_seconds",
+        "/summary/cpu_seconds",
+        "/summary/cpu_user_seconds",
+        "/summary/cpu_system_seconds",
+        "/summary/peak_memory_bytes",
+        "/summary/read_bytes",
+        "/summary/written_bytes",
+        "/summary/energy_joules",
+        "/summary/processes",
+        "/summary/own_overhead_ratio",
+    ] {
+        assert!(json.pointer(path).is_some(), "{path} is not written");
+    }
+}
+
+/// `METIER_BLESS=1 cargo test -p metier-types` writes them anew.
+#[test]
+fn published_schemas_are_those_of_the_code() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema");
+    for (name, schema) in schema::all() {
+        let file = folder.join(format!("{}.json", name.replace('/', "-")));
+        let now = format!("{}\n", serde_json::to_string_pretty(&schema).unwrap());
+        if std::env::var_os("METIER_BLESS").is_some() {
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(&file, &now).unwrap();
+        }
+        let kept = std::fs::read_to_string(&file).unwrap_or_default();
+        assert_eq!(kept, now, "{} is stale; METIER_BLESS=1 writes it anew", file.display());
+    }
+}

@@ -1,0 +1,159 @@
+# shellcheck shell=bash
+# What every part of the lab uses: messages, records, packages, processes, waits.
+#
+# Sourced by `lab` and `guest`. The caller sets PART before using anything that records,
+# starts or stops: all state of a part is below $RUN/$PART, one small file per value.
+
+LAB=${METIER_LAB_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/metier-lab}
+RUN=$LAB/run
+PART=${PART:-lab}
+
+# The exit code by which a part says "this host does not let me" (as automake does).
+SKIPPED=77
+
+say() { echo "lab: $*" >&2; }
+fail() {
+    say "FAILED $PART: $*"
+    exit 1
+}
+skip() { # reason, what would make it work
+    say "SKIP $PART: $1; fix: $2"
+    echo "$1" >"$RUN/$PART.skip"
+    exit "$SKIPPED"
+}
+
+# --- records --------------------------------------------------------------------------------
+
+remember() { echo "$2" >"$RUN/$PART/$1"; }
+recall() { cat "$RUN/$PART/$1"; }
+export_line() { # name, value: quoted so that any shell reads back the same bytes
+    printf "export %s='%s'\n" "$1" "${2//\'/\'\\\'\'}"
+}
+
+# --- privileges and packages ----------------------------------------------------------------
+
+is_root() { [ "$(id -u)" = 0 ]; }
+can_be_root() { is_root || sudo -n true 2>/dev/null; }
+as_root() { if is_root; then "$@"; else sudo -n "$@"; fi; }
+
+# Installs the packages whose file is missing: pairs of FILE=PACKAGE.
+need_packages() {
+    local pair missing=()
+    for pair in "$@"; do
+        [ -e "${pair%%=*}" ] || missing+=("${pair#*=}")
+    done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    can_be_root || skip "not installed and not root: ${missing[*]}" \
+        "apt-get install ${missing[*]}, or let sudo work without a password"
+    say "installing ${missing[*]}"
+    # One installation at a time: dpkg's own lock does not cover apt's package lists.
+    (
+        flock 8
+        as_root apt-get update -q || say "apt-get update failed; trying with the lists at hand"
+        without_services apt-get install -y -q --no-install-recommends \
+            -o DPkg::Lock::Timeout=300 "${missing[@]}"
+    ) 8>"$LAB/apt.lock" >"$LAB/apt.log" 2>&1 || fail "apt-get install ${missing[*]}; $(last_lines "$LAB/apt.log")"
+}
+
+# Debian starts a service as soon as it is installed; the lab wants only the programs. Hiding the
+# two starters in a private mount namespace leaves nothing behind, even if we are killed half-way,
+# which a temporary policy-rc.d would.
+without_services() {
+    # shellcheck disable=SC2016 # the inner shell expands it
+    as_root unshare --mount env DEBIAN_FRONTEND=noninteractive sh -c '
+        for starter in /usr/sbin/invoke-rc.d /usr/bin/deb-systemd-invoke; do
+            [ ! -e $starter ] || mount --bind /bin/true $starter
+        done
+        exec "$@"' sh "$@"
+}
+
+# The mirror this host already uses, from apt's own sources.
+debian_mirror() {
+    cat /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list.d/*.sources \
+        /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null |
+        awk '/^URIs:/ { print $2; exit }
+             /^deb / { for (i = 2; i <= NF; i++) if ($i ~ /^https?:/) { print $i; exit } }'
+}
+
+# --- processes ------------------------------------------------------------------------------
+
+# When a process was started, in clock ticks since boot; fails for one that is gone or a zombie.
+born() { # pid
+    local stat fields
+    { stat=$(<"/proc/$1/stat"); } 2>/dev/null || return 1
+    # The name may hold spaces and brackets: count fields from behind it.
+    read -ra fields <<<"${stat##*) }"
+    [ "${fields[0]}" != Z ] && echo "${fields[19]}"
+}
+
+# A pid alone may have been given to somebody else since: birth and boot make it unmistakable.
+identity() { # pid
+    local ticks
+    ticks=$(born "$1") && echo "$1 $ticks $(</proc/sys/kernel/random/boot_id)"
+}
+
+start() { # name, command...
+    local name=$1 pid
+    shift
+    # Descriptors 8 and 9 are locks; a daemon that inherits one would hold it for ever.
+    setsid "$@" >"$RUN/$PART/$name.log" 2>&1 </dev/null 8>&- 9>&- &
+    pid=$!
+    identity "$pid" >"$RUN/$PART/$name.proc" || fail "$name ended at once; $(last_lines "$RUN/$PART/$name.log")"
+}
+
+alive() { # name
+    local pid _
+    [ -s "$RUN/$PART/$1.proc" ] || return 1
+    read -r pid _ <"$RUN/$PART/$1.proc"
+    [ "$(identity "$pid")" = "$(<"$RUN/$PART/$1.proc")" ]
+}
+
+stop() { # name [signal [seconds]]: ask, wait, then insist
+    local name=$1 signal=${2:-TERM} seconds=${3:-15} pid _
+    if alive "$name"; then
+        read -r pid _ <"$RUN/$PART/$name.proc"
+        kill -s "$signal" "$pid"
+        for ((_ = 0; _ < seconds * 10; _++)); do
+            alive "$name" || break
+            sleep 0.1
+        done
+        if alive "$name"; then
+            say "$name (pid $pid) did not end within $seconds s of SIG$signal; killing it"
+            kill -s KILL "$pid"
+        fi
+    fi
+    rm -f "$RUN/$PART/$name.proc"
+}
+
+# --- waits and ports ------------------------------------------------------------------------
+
+last_lines() { # log
+    echo "log: $1; its last lines:"
+    tail -n 15 "$1" 2>/dev/null | sed 's/^/    /'
+}
+
+wait_for() { # seconds, what, process, command...: until the command, which must not hang, succeeds
+    local limit=$1 what=$2 process=$3 deadline=$((SECONDS + $1))
+    shift 3
+    say "waiting for $what (at most $limit s)"
+    until "$@" >/dev/null 2>&1; do
+        alive "$process" || fail "$process ended while waiting for $what; $(last_lines "$RUN/$PART/$process.log")"
+        ((SECONDS < deadline)) || fail "no $what within $limit s; $(last_lines "$RUN/$PART/$process.log")"
+        sleep 0.2
+    done
+}
+
+# A loopback port that nobody listens on and that no part has been given. Below the range the
+# kernel hands out by itself, so that no outgoing connection takes it before our server does.
+free_port() { # record
+    local port
+    exec 7>"$RUN/ports.lock"
+    flock 7
+    while :; do
+        port=$((RANDOM % 10000 + 20000))
+        grep -qsx "$port" "$RUN"/*/port "$RUN"/*/port.* && continue
+        (: <>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
+    done
+    remember "$1" "$port"
+    exec 7>&-
+}

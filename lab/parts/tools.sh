@@ -1,0 +1,34 @@
+# shellcheck shell=bash disable=SC2034 # lab reads PART_*
+# The peers that benches set metier beside, and the loads they measure, in one folder for PATH.
+PART_IS='stress-ng, hyperfine, GNU time, perf, psrecord, busybox (installed, not started)'
+
+BIN=$LAB/tools/bin
+
+part_install() {
+    need_packages /usr/bin/stress-ng=stress-ng /usr/bin/hyperfine=hyperfine /usr/bin/time=time \
+        /usr/bin/perf=linux-perf /usr/bin/python3=python3 \
+        /usr/share/doc/python3-venv=python3-venv /usr/share/doc/busybox-static=busybox-static
+    # psrecord is not in Debian. Its folder appears under its name only when complete.
+    if [ ! -x "$LAB/tools/venv/bin/psrecord" ]; then
+        say "installing psrecord from PyPI"
+        rm -rf "$LAB/tools/venv"
+        mkdir -p "$LAB/tools"
+        { /usr/bin/python3 -m venv "$LAB/tools/venv" && "$LAB/tools/venv/bin/pip" install -q psrecord; } \
+            >"$LAB/tools/pip.log" 2>&1 || fail "psrecord; $(last_lines "$LAB/tools/pip.log")"
+    fi
+    mkdir -p "$BIN"
+    ln -sf /usr/bin/{stress-ng,hyperfine,time,perf} /bin/busybox "$LAB/tools/venv/bin/"{psrecord,python3} "$BIN/"
+}
+
+part_is_up() { [ -x "$BIN/psrecord" ]; }
+
+part_env() { export_line METIER_LAB_TOOLS "$BIN"; }
+
+part_check() {
+    local tool
+    for tool in 'stress-ng --cpu 1 --cpu-ops 1' 'hyperfine -N -r 2 -w 0 true' 'time -v true' 'perf --version' \
+        'busybox true' 'psrecord --help' 'python3 -c pass'; do
+        # shellcheck disable=SC2086 # the words of the command
+        timeout 60 "$BIN/"$tool >"$RUN/$PART/check.log" 2>&1 || fail "$tool; $(last_lines "$RUN/$PART/check.log")"
+    done
+}
