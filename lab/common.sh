@@ -52,7 +52,7 @@ need_packages() {
         as_root apt-get update -q || say "apt-get update failed; trying with the lists at hand"
         without_services apt-get install -y -q --no-install-recommends \
             -o DPkg::Lock::Timeout=300 "${missing[@]}"
-    ) 8>"$LAB/apt.lock" >"$LAB/apt.log" 2>&1 || fail "apt-get install ${missing[*]}; $(last_lines "$LAB/apt.log")"
+    ) 8>"$LAB/apt.lock" >"$LAB/apt-$PART.log" 2>&1 || fail "apt-get install ${missing[*]}; $(last_lines "$LAB/apt-$PART.log")"
 }
 
 # Debian starts a service as soon as it is installed; the lab wants only the programs. Hiding the
