@@ -109,11 +109,11 @@ alive() { # name
 }
 
 stop() { # name [signal [seconds]]: ask, wait, then insist
-    local name=$1 signal=${2:-TERM} seconds=${3:-15} pid _
+    local name=$1 signal=${2:-TERM} seconds=${3:-15} pid tenth _
     if alive "$name"; then
         read -r pid _ <"$RUN/$PART/$name.proc"
         kill -s "$signal" "$pid"
-        for ((_ = 0; _ < seconds * 10; _++)); do
+        for ((tenth = 0; tenth < seconds * 10; tenth++)); do
             alive "$name" || break
             sleep 0.1
         done
@@ -156,4 +156,9 @@ free_port() { # record
     done
     remember "$1" "$port"
     exec 7>&-
+}
+
+# What is mounted below a folder would survive, or be emptied by, the folder's removal.
+umount_below() { # folder
+    awk -v under="$1/" 'index($2, under) == 1 { print $2 }' /proc/mounts | sort -r | xargs -r -n 1 umount -l
 }

@@ -33,7 +33,7 @@ CONF
 
 both_scraped() {
     curl -fsS -m 5 "http://127.0.0.1:$(recall port.prometheus)/api/v1/query" --data-urlencode 'query=sum(up)' |
-        grep -q '"2"\]'
+        grep '"2"\]' >/dev/null
 }
 
 part_env() {
@@ -44,6 +44,6 @@ part_env() {
 
 part_check() {
     both_scraped || fail "Prometheus does not see both targets up"
-    curl -fsS "http://127.0.0.1:$(recall port.node_exporter)/metrics" | grep -q '^node_cpu_seconds_total' ||
+    curl -fsS "http://127.0.0.1:$(recall port.node_exporter)/metrics" | grep '^node_cpu_seconds_total' >/dev/null ||
         fail "node_exporter shows no processor time"
 }

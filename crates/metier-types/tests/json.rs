@@ -1,5 +1,6 @@
 //! The JSON forms: what others rely on is there, what we do not know survives, and the published JSON
 //! Schemas in `docs/schema` are those of the code.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::path::PathBuf;
 
