@@ -1,0 +1,117 @@
+# shellcheck shell=bash disable=SC2034 # lab reads PART_*
+# Docker Engine with folders and a socket of its own, so that it never touches another one's
+# containers; a system engine that already answers is used instead. No images can be pulled here:
+# `busybox:local` is made from Debian's static busybox.
+PART_IS='Docker Engine with the image busybox:local'
+PART_ROOT=yes
+
+state=$RUN/$PART
+
+part_needs() {
+    local group=/sys/fs/cgroup/memory
+    [ -d "$group" ] || group=/sys/fs/cgroup
+    { mkdir "$group/metier-lab-probe" && rmdir "$group/metier-lab-probe"; } 2>/dev/null ||
+        skip "cannot make control groups in $group" "run where /sys/fs/cgroup is mounted writable"
+    unshare --mount --pid --net --ipc --uts --fork true 2>/dev/null ||
+        skip "new namespaces are refused" "run outside a container, or in a privileged one"
+    # A socket's path holds 107 bytes, and containerd's are the longest.
+    [ ${#state} -le 60 ] || skip "the path $state is too long for sockets" "set METIER_LAB_DIR to a shorter folder"
+}
+
+part_install() {
+    need_packages /usr/sbin/dockerd=docker.io /usr/sbin/iptables=iptables /usr/sbin/ip=iproute2 \
+        /usr/share/doc/busybox-static=busybox-static
+}
+
+# An engine other than ours, at the place where clients look first.
+system_engine() { env -u DOCKER_HOST timeout 10 docker info >/dev/null 2>&1; }
+
+engine() { timeout 60 docker -H "$(recall socket)" "$@"; }
+
+part_up() {
+    if system_engine; then
+        say "using the system's Docker Engine"
+        remember socket unix:///var/run/docker.sock
+    else
+        remember socket "unix://$state/docker.sock"
+        [ -e /sys/class/net/docker0 ] || remember made_bridge yes
+        start_engine
+    fi
+    make_images
+}
+
+start_engine() {
+    local options=(--host="$(recall socket)" --group="${SUDO_GID:-0}" --data-root="$state/data"
+        --exec-root="$state/exec" --pidfile="$state/docker.pid" --config-file="$state/daemon.json")
+    echo '{}' >"$state/daemon.json"
+    # Left by a killed engine; it would take even a zombie for a living one.
+    rm -f "$state/docker.pid" "$state/exec/containerd/containerd.pid"
+    # Where the host refuses a negative oom_score_adj, a shim in front of runc asks for 0 instead.
+    if ! (echo -998 >/proc/self/oom_score_adj) 2>/dev/null; then
+        write_shim
+        options+=(--add-runtime "shim=$state/runc-shim" --default-runtime shim)
+    fi
+    start dockerd dockerd "${options[@]}"
+    # A kernel without bridges or packet filter still runs containers, only without a network.
+    if ! (wait_for 60 "Docker Engine to answer" dockerd engine info); then
+        ! alive dockerd || fail "the engine runs but does not answer"
+        say "trying again without a bridge network"
+        start dockerd dockerd "${options[@]}" --iptables=false --bridge=none
+        wait_for 60 "Docker Engine to answer" dockerd engine info
+    fi
+}
+
+write_shim() {
+    cat >"$state/runc-shim" <<'SHIM'
+#!/bin/sh
+previous= bundle=
+for word in "$@"; do
+    [ "$previous" != --bundle ] || bundle=$word
+    previous=$word
+done
+[ ! -f "$bundle/config.json" ] || sed -i 's/"oomScoreAdj":-[0-9]*/"oomScoreAdj":0/' "$bundle/config.json"
+exec runc "$@"
+SHIM
+    chmod +x "$state/runc-shim"
+}
+
+make_images() {
+    local root=$state/busybox
+    ! engine image inspect busybox:local >/dev/null 2>&1 || return 0
+    mkdir -p "$root"/{bin,dev,etc,proc,sys,tmp}
+    chmod 1777 "$root/tmp"
+    echo 'root:x:0:0:root:/:/bin/sh' >"$root/etc/passwd"
+    cp /bin/busybox "$root/bin/"
+    busybox --list | while read -r applet; do
+        [ "$applet" = busybox ] || ln -s busybox "$root/bin/$applet"
+    done
+    tar -C "$root" -c . | engine import -c 'CMD ["/bin/sh"]' - busybox:local >/dev/null
+    rm -rf "$root"
+}
+
+part_down() {
+    [ -e "$state/socket" ] || return 0
+    [ -d "$state/data" ] || return 0 # the system's engine is not ours to stop
+    # A killed engine leaves its containers running, and only an engine can put them away.
+    if ! alive dockerd && pgrep -f "containerd-shim.* -address $state/exec/" >/dev/null; then
+        start_engine
+    fi
+    if alive dockerd; then
+        engine ps -aq | xargs -r docker -H "$(recall socket)" rm -f >/dev/null
+    fi
+    stop dockerd TERM 30
+    [ ! -e "$state/made_bridge" ] || ip link delete docker0 2>/dev/null || true
+    umount_below "$state"
+}
+
+part_is_up() { engine info >/dev/null 2>&1; }
+
+part_env() { export_line METIER_LAB_DOCKER "$(recall socket)"; }
+
+part_check() {
+    local answer
+    # A limit that the container can read back, and an exit code that comes through.
+    answer=$(engine run --rm --memory 64m busybox:local sh -c \
+        'cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null; exit 7') && fail "exit code 7 was lost"
+    [ "$answer" = 67108864 ] || fail "a limit of 64 MiB reads back as '$answer'"
+}
