@@ -1,0 +1,398 @@
+//! The launcher: the tiny parent of every measured command.
+//!
+//! It exists for two reasons. `ru_maxrss` of a process starts at the size of the process that started it, so
+//! the parent has to be small. And the measured must not linger when the measuring program dies, so the parent
+//! has to outlive it: when its control socket closes, the launcher walks the signal ladder (INT, TERM, KILL),
+//! removes the control groups and ends.
+//!
+//! Started as `metier-launch FD GRACE_MS -- COMMAND…` with a SOCK_SEQPACKET socket at FD. Orders, one packet
+//! each, come from the measuring program: `J path` join that `cgroup.procs` before exec, `P path` the
+//! `cgroup.procs` to signal, `K path` the `cgroup.kill` to use, `R path` remove that folder at the end, `G` go;
+//! later `I`, `T`, `X` start the ladder at INT, TERM or KILL, `S n` pass signal n on, `B` bye: clean up and end.
+//! Reports go back as [`Report`].
+//!
+//! Invariants: it is the child subreaper of everything below, so `ECHILD` means that every descendant is gone;
+//! it never writes to the command's standard streams; it has no dependencies and no Rust runtime (`no_main`),
+//! which keeps it under a megabyte of memory and the signal state untouched.
+#![cfg_attr(not(test), no_main)]
+
+mod sys;
+
+use std::ffi::{CStr, CString};
+use std::fs;
+use std::path::PathBuf;
+
+use sys::{Report, Usage};
+
+/// How long killed processes may take to vanish before they are reported as stuck.
+const KILL_LIMIT_MS: u64 = 10_000;
+/// How long a folder may refuse to be removed.
+const REMOVE_LIMIT_MS: u64 = 2_000;
+
+/// Rungs of the ladder.
+#[derive(Clone, Copy, PartialEq)]
+enum Rung {
+    None,
+    Interrupt,
+    Terminate,
+    Kill,
+}
+
+/// What the measuring program ordered before the start.
+#[derive(Default)]
+struct Orders {
+    join: Vec<CString>,
+    procs: Option<PathBuf>,
+    kill: Option<PathBuf>,
+    remove: Vec<PathBuf>,
+}
+
+struct Launcher {
+    control: i32,
+    /// The measuring program is gone; nobody reads reports.
+    alone: bool,
+    grace_ms: u64,
+    orders: Orders,
+    main: i32,
+    main_ended: bool,
+    rung: Rung,
+    next_rung_at: u64,
+    killed_at: u64,
+    reaped: u64,
+    used: Usage,
+}
+
+/// Program entry; see the module header for the arguments.
+#[cfg(not(test))]
+#[unsafe(no_mangle)]
+extern "C" fn main(argc: i32, argv: *const *const std::ffi::c_char) -> i32 {
+    // SAFETY: the C runtime hands over argc valid, NUL-terminated strings that live as long as the process.
+    let arguments: Vec<&CStr> = (0..argc as usize).map(|i| unsafe { CStr::from_ptr(*argv.add(i)) }).collect();
+    launch(&arguments)
+}
+
+/// The whole life of the launcher; the result is its exit code, which nobody but a person at a shell sees.
+fn launch(arguments: &[&CStr]) -> i32 {
+    let number =
+        |i: usize| arguments.get(i).and_then(|a: &&CStr| a.to_str().ok()).and_then(|t| t.parse::<u64>().ok());
+    let (Some(control), Some(grace_ms)) = (number(1), number(2)) else { return 125 };
+    if arguments.len() < 5 || arguments[3] != c"--" {
+        return 125;
+    }
+    let command = &arguments[4..];
+    sys::prepare_process(control as i32);
+    let mut launcher = Launcher {
+        control: control as i32,
+        alone: false,
+        grace_ms,
+        orders: Orders::default(),
+        main: 0,
+        main_ended: false,
+        rung: Rung::None,
+        next_rung_at: u64::MAX,
+        killed_at: 0,
+        reaped: 0,
+        used: Usage::default(),
+    };
+    if !launcher.take_orders() {
+        launcher.clean_up();
+        return 125;
+    }
+    let signals = sys::Signals::take_over();
+    match sys::start(command, &launcher.orders.join, &signals) {
+        Ok((pid, started_ns)) => {
+            launcher.main = pid;
+            launcher.report(Report {
+                kind: sys::STARTED,
+                pid: pid as u64,
+                time_ns: started_ns,
+                ..Report::default()
+            });
+        }
+        Err((stage, errno)) => {
+            launcher.report(Report { kind: stage, status: errno as i64, ..Report::default() });
+            launcher.wait_for_bye();
+            launcher.clean_up();
+            return 125;
+        }
+    }
+    launcher.watch(&signals);
+    launcher.wait_for_bye();
+    launcher.clean_up();
+    0
+}
+
+impl Launcher {
+    /// Reads orders up to `G`. False when the measuring program went away first.
+    fn take_orders(&mut self) -> bool {
+        let mut packet = [0u8; 65536];
+        loop {
+            let Some(length) = sys::receive(self.control, &mut packet) else { return false };
+            let Some((&order, rest)) = packet[..length].split_first() else { return false };
+            let text = String::from_utf8_lossy(rest.get(1..).unwrap_or_default()).into_owned();
+            let c_text = || CString::new(rest.get(1..).unwrap_or_default()).ok();
+            match order {
+                b'J' => self.orders.join.extend(c_text()),
+                b'P' => self.orders.procs = Some(text.into()),
+                b'K' => self.orders.kill = Some(text.into()),
+                b'R' => self.orders.remove.push(text.into()),
+                b'G' => return true,
+                _ => return false,
+            }
+        }
+    }
+
+    /// Waits until every descendant is gone, obeying orders and walking the ladder meanwhile.
+    fn watch(&mut self, signals: &sys::Signals) {
+        loop {
+            if self.reap() {
+                self.report_gone(0);
+                return;
+            }
+            let now = sys::now_ns();
+            if self.rung == Rung::Kill && now.saturating_sub(self.killed_at) > KILL_LIMIT_MS * 1_000_000 {
+                self.report_gone(self.members().len() as u64);
+                return;
+            }
+            if now >= self.next_rung_at {
+                self.climb();
+                continue;
+            }
+            let wait_ms = if self.next_rung_at == u64::MAX {
+                -1
+            } else {
+                ((self.next_rung_at - now) / 1_000_000 + 1) as i32
+            };
+            let ready = sys::wait(if self.alone { -1 } else { self.control }, signals.descriptor(), wait_ms);
+            if ready.signal {
+                signals.drain();
+            }
+            if ready.control {
+                self.obey();
+            }
+        }
+    }
+
+    /// Collects every child that has ended. True when there is none left.
+    fn reap(&mut self) -> bool {
+        loop {
+            match sys::reap() {
+                sys::Reaped::Child { pid, status, usage } => {
+                    self.reaped += 1;
+                    self.used.add(&usage);
+                    if pid == self.main {
+                        self.main_ended = true;
+                        self.report(Report {
+                            kind: sys::MAIN_ENDED,
+                            pid: pid as u64,
+                            status: status as i64,
+                            time_ns: sys::now_ns(),
+                            usage,
+                            ..Report::default()
+                        });
+                    }
+                }
+                sys::Reaped::NoneYet => return false,
+                sys::Reaped::NoneLeft => return true,
+            }
+        }
+    }
+
+    fn obey(&mut self) {
+        let mut packet = [0u8; 64];
+        let Some(length) = sys::receive(self.control, &mut packet) else {
+            self.alone = true;
+            self.start_ladder(Rung::Interrupt);
+            return;
+        };
+        match packet[..length].first() {
+            Some(b'I') => self.start_ladder(Rung::Interrupt),
+            Some(b'T') => self.start_ladder(Rung::Terminate),
+            Some(b'X') => self.start_ladder(Rung::Kill),
+            Some(b'S') => {
+                let text =
+                    std::str::from_utf8(packet[..length].get(2..).unwrap_or_default()).unwrap_or_default();
+                if let Ok(signal) = text.trim().parse() {
+                    self.signal_all(signal);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Starts the ladder, or moves up it; never down.
+    fn start_ladder(&mut self, at: Rung) {
+        if (at as u8) > (self.rung as u8) {
+            self.rung = match at {
+                Rung::Terminate => Rung::Interrupt,
+                Rung::Kill => Rung::Terminate,
+                _ => Rung::None,
+            };
+            self.next_rung_at = 0;
+            self.climb();
+        }
+    }
+
+    fn climb(&mut self) {
+        let (rung, signal, wait_ms) = match self.rung {
+            Rung::None => (Rung::Interrupt, sys::SIGINT, self.grace_ms),
+            Rung::Interrupt => (Rung::Terminate, sys::SIGTERM, self.grace_ms),
+            // What survives a kill for a moment (a fork in flight) is killed again.
+            Rung::Terminate | Rung::Kill => (Rung::Kill, sys::SIGKILL, 50),
+        };
+        if rung != self.rung {
+            self.report(Report {
+                kind: sys::RUNG,
+                status: signal as i64,
+                time_ns: sys::now_ns(),
+                ..Report::default()
+            });
+            if rung == Rung::Kill {
+                self.killed_at = sys::now_ns();
+            }
+        }
+        self.rung = rung;
+        if rung == Rung::Kill {
+            self.kill_all();
+        } else {
+            self.signal_all(signal);
+        }
+        self.next_rung_at = sys::now_ns() + wait_ms * 1_000_000;
+    }
+
+    fn kill_all(&self) {
+        if let Some(file) = &self.orders.kill
+            && fs::write(file, "1").is_ok()
+        {
+            return;
+        }
+        self.signal_all(sys::SIGKILL);
+    }
+
+    fn signal_all(&self, signal: i32) {
+        for pid in self.members() {
+            sys::kill(pid, signal);
+            if signal != sys::SIGKILL {
+                // A stopped process would sit on the signal until somebody wakes it.
+                sys::kill(pid, sys::SIGCONT);
+            }
+        }
+    }
+
+    /// Everyone below us: the control group's list (with its sub-groups), and our descendants by parentage, who
+    /// may have moved elsewhere.
+    fn members(&self) -> Vec<i32> {
+        let mut pids = Vec::new();
+        if let Some(folder) = self.orders.procs.as_deref().and_then(|file| file.parent()) {
+            read_group(folder, &mut pids, 0);
+        }
+        let own = std::process::id() as i32;
+        let parents: Vec<(i32, i32)> = fs::read_dir("/proc")
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+            .filter_map(|pid: i32| {
+                Some((pid, parent_of(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?))
+            })
+            .collect();
+        let mut found = vec![own];
+        let mut at = 0;
+        while at < found.len() {
+            let parent = found[at];
+            found.extend(parents.iter().filter(|(_, p)| *p == parent).map(|(pid, _)| *pid));
+            at += 1;
+        }
+        pids.extend(&found[1..]);
+        pids.sort_unstable();
+        pids.dedup();
+        pids.retain(|pid| *pid != own && *pid > 1);
+        pids
+    }
+
+    fn report(&mut self, report: Report) {
+        if !self.alone && !sys::send(self.control, &report) {
+            self.alone = true;
+        }
+    }
+
+    fn report_gone(&mut self, stuck: u64) {
+        let report = Report {
+            kind: sys::GONE,
+            pid: self.reaped,
+            status: stuck as i64,
+            time_ns: sys::now_ns(),
+            own_cpu_ns: sys::own_cpu_ns(),
+            usage: self.used,
+        };
+        self.report(report);
+    }
+
+    /// Holds the control groups open until their last reader has read them.
+    fn wait_for_bye(&mut self) {
+        let mut packet = [0u8; 64];
+        while !self.alone {
+            match sys::receive(self.control, &mut packet) {
+                None => self.alone = true,
+                Some(length) if packet[..length].first() == Some(&b'B') => return,
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn clean_up(&self) {
+        let deadline = sys::now_ns() + REMOVE_LIMIT_MS * 1_000_000;
+        for folder in &self.orders.remove {
+            while folder.exists() && !remove_group(folder, 0) && sys::now_ns() < deadline {
+                sys::sleep_ms(2);
+            }
+        }
+    }
+}
+
+/// The process ids of a control group and all groups below it.
+fn read_group(folder: &std::path::Path, pids: &mut Vec<i32>, depth: u32) {
+    let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+    pids.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()));
+    if depth < 32 {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|t| t.is_dir()) {
+                read_group(&entry.path(), pids, depth + 1);
+            }
+        }
+    }
+}
+
+/// Removes a control group and those that the command made inside it. Only `rmdir`: files cannot be lost.
+fn remove_group(folder: &std::path::Path, depth: u32) -> bool {
+    if depth < 32 {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|t| t.is_dir()) {
+                remove_group(&entry.path(), depth + 1);
+            }
+        }
+    }
+    fs::remove_dir(folder).is_ok()
+}
+
+/// The parent in a line of `/proc/PID/stat`; the name before it may hold blanks and brackets.
+fn parent_of(stat: &str) -> Option<i32> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parent_is_found_behind_any_name() {
+        assert_eq!(parent_of("42 (a) b (c) S 7 42 42"), Some(7));
+        assert_eq!(parent_of("42 (x)"), None);
+    }
+
+    #[test]
+    fn wrong_arguments_end_at_once() {
+        assert_eq!(launch(&[c"metier-launch"]), 125);
+        assert_eq!(launch(&[c"metier-launch", c"3", c"100", c"true"]), 125);
+        assert_eq!(launch(&[c"metier-launch", c"x", c"100", c"--", c"true"]), 125);
+    }
+}

@@ -1,0 +1,385 @@
+//! The system calls of the launcher, declared by hand because it has no dependencies. Linux with glibc or musl,
+//! 64-bit and 32-bit: every structure passed is either all C `long`s or larger than any libc's version.
+#![allow(missing_docs, reason = "names are those of the system calls")]
+
+use std::ffi::{CStr, CString, c_char, c_int, c_long, c_ulong, c_void};
+
+pub const SIGINT: c_int = 2;
+pub const SIGKILL: c_int = 9;
+pub const SIGTERM: c_int = 15;
+pub const SIGCONT: c_int = 18;
+const SIGHUP: c_int = 1;
+const SIGQUIT: c_int = 3;
+const SIGPIPE: c_int = 13;
+const SIGCHLD: c_int = 17;
+const SIG_DFL: usize = 0;
+const SIG_IGN: usize = 1;
+const SIG_BLOCK: c_int = 0;
+const SIG_SETMASK: c_int = 2;
+const F_SETFD: c_int = 2;
+const FD_CLOEXEC: c_int = 1;
+const O_WRONLY: c_int = 1;
+const O_CLOEXEC: c_int = 0o2000000;
+const PR_SET_NAME: c_int = 15;
+const PR_SET_CHILD_SUBREAPER: c_int = 36;
+const WNOHANG: c_int = 1;
+const ECHILD: c_int = 10;
+const EINTR: c_int = 4;
+const POLLIN: i16 = 1;
+const POLLHUP: i16 = 16;
+const MSG_NOSIGNAL: c_int = 0x4000;
+const CLOCK_MONOTONIC: c_int = 1;
+const CLOCK_PROCESS_CPUTIME_ID: c_int = 2;
+
+/// Kinds of [`Report`].
+pub const STARTED: u64 = 1;
+pub const MAIN_ENDED: u64 = 2;
+pub const RUNG: u64 = 3;
+pub const GONE: u64 = 4;
+/// Stages at which a start can fail; `status` of the report is the errno.
+pub const FAILED_FORK: u64 = 16;
+pub const FAILED_JOIN: u64 = 17;
+pub const FAILED_EXEC: u64 = 18;
+
+/// Resource use as `wait4` tells it, in whole units.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub struct Usage {
+    pub user_us: u64,
+    pub system_us: u64,
+    pub max_rss_kib: u64,
+    pub minor_faults: u64,
+    pub major_faults: u64,
+    pub blocks_in: u64,
+    pub blocks_out: u64,
+    pub voluntary_switches: u64,
+    pub involuntary_switches: u64,
+}
+
+impl Usage {
+    pub fn add(&mut self, other: &Usage) {
+        self.user_us += other.user_us;
+        self.system_us += other.system_us;
+        self.max_rss_kib = self.max_rss_kib.max(other.max_rss_kib);
+        self.minor_faults += other.minor_faults;
+        self.major_faults += other.major_faults;
+        self.blocks_in += other.blocks_in;
+        self.blocks_out += other.blocks_out;
+        self.voluntary_switches += other.voluntary_switches;
+        self.involuntary_switches += other.involuntary_switches;
+    }
+}
+
+/// One packet to the measuring program: 14 words of 64 bits in native byte order.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub struct Report {
+    pub kind: u64,
+    pub pid: u64,
+    pub status: i64,
+    pub time_ns: u64,
+    pub own_cpu_ns: u64,
+    pub usage: Usage,
+}
+
+#[repr(C)]
+struct Timespec {
+    sec: c_long,
+    nsec: c_long,
+}
+
+#[repr(C)]
+struct Rusage {
+    utime: [c_long; 2],
+    stime: [c_long; 2],
+    rest: [c_long; 14],
+    /// Room for libcs that keep more here.
+    reserve: [c_long; 16],
+}
+
+#[repr(C)]
+struct PollFd {
+    fd: c_int,
+    events: i16,
+    revents: i16,
+}
+
+/// As large as the largest `sigset_t` (1024 bits).
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct SigSet([u64; 16]);
+
+unsafe extern "C" {
+    fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int;
+    fn fcntl(fd: c_int, command: c_int, argument: c_int) -> c_int;
+    fn fork() -> c_int;
+    fn execvp(file: *const c_char, argv: *const *const c_char) -> c_int;
+    fn _exit(code: c_int) -> !;
+    fn open(path: *const c_char, flags: c_int, ...) -> c_int;
+    fn close(fd: c_int) -> c_int;
+    fn read(fd: c_int, buffer: *mut c_void, length: usize) -> isize;
+    fn write(fd: c_int, buffer: *const c_void, length: usize) -> isize;
+    #[link_name = "send"]
+    fn c_send(fd: c_int, buffer: *const c_void, length: usize, flags: c_int) -> isize;
+    fn recv(fd: c_int, buffer: *mut c_void, length: usize, flags: c_int) -> isize;
+    fn pipe2(fds: *mut c_int, flags: c_int) -> c_int;
+    fn poll(fds: *mut PollFd, count: c_ulong, timeout: c_int) -> c_int;
+    fn signal(signal: c_int, handler: usize) -> usize;
+    fn sigemptyset(set: *mut SigSet) -> c_int;
+    fn sigaddset(set: *mut SigSet, signal: c_int) -> c_int;
+    fn sigprocmask(how: c_int, set: *const SigSet, old: *mut SigSet) -> c_int;
+    fn signalfd(fd: c_int, set: *const SigSet, flags: c_int) -> c_int;
+    fn wait4(pid: c_int, status: *mut c_int, options: c_int, usage: *mut Rusage) -> c_int;
+    #[link_name = "kill"]
+    fn c_kill(pid: c_int, signal: c_int) -> c_int;
+    fn clock_gettime(clock: c_int, time: *mut Timespec) -> c_int;
+    fn usleep(micros: u32) -> c_int;
+}
+
+fn errno() -> c_int {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+fn clock_ns(clock: c_int) -> u64 {
+    let mut time = Timespec { sec: 0, nsec: 0 };
+    // SAFETY: `time` is a valid timespec for the call to fill.
+    unsafe { clock_gettime(clock, &mut time) };
+    time.sec as u64 * 1_000_000_000 + time.nsec as u64
+}
+
+pub fn now_ns() -> u64 {
+    clock_ns(CLOCK_MONOTONIC)
+}
+
+pub fn own_cpu_ns() -> u64 {
+    clock_ns(CLOCK_PROCESS_CPUTIME_ID)
+}
+
+pub fn sleep_ms(ms: u32) {
+    // SAFETY: no memory is passed.
+    unsafe { usleep(ms * 1000) };
+}
+
+pub fn kill(pid: i32, signal: c_int) {
+    // SAFETY: no memory is passed; a pid that is gone is an error that we do not mind.
+    unsafe { c_kill(pid, signal) };
+}
+
+/// Names the process, makes it the one that orphans fall to, and keeps the control socket from the command.
+pub fn prepare_process(control: c_int) {
+    // SAFETY: the name is a NUL-terminated string; the other calls pass no memory.
+    unsafe {
+        prctl(PR_SET_NAME, c"metier-launch".as_ptr() as c_ulong, 0, 0, 0);
+        prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+        fcntl(control, F_SETFD, FD_CLOEXEC);
+    }
+}
+
+/// The signal state: ours while we watch, and what the command is to start with.
+pub struct Signals {
+    descriptor: c_int,
+    mask: SigSet,
+    hangup: usize,
+}
+
+impl Signals {
+    /// Ignores what a terminal or a service stop sends to the whole group (the command gets it itself, and the
+    /// measuring program decides about the rest), and takes SIGCHLD as a descriptor.
+    pub fn take_over() -> Signals {
+        let mut chld = SigSet([0; 16]);
+        let mut mask = SigSet([0; 16]);
+        // SAFETY: both sets are valid and large enough for any libc; handlers are SIG_IGN only.
+        unsafe {
+            signal(SIGINT, SIG_IGN);
+            signal(SIGQUIT, SIG_IGN);
+            signal(SIGTERM, SIG_IGN);
+            signal(SIGPIPE, SIG_IGN);
+            let hangup = signal(SIGHUP, SIG_IGN);
+            sigemptyset(&mut chld);
+            sigaddset(&mut chld, SIGCHLD);
+            sigprocmask(SIG_BLOCK, &chld, &mut mask);
+            let descriptor = signalfd(-1, &chld, O_CLOEXEC);
+            Signals { descriptor, mask, hangup }
+        }
+    }
+
+    /// Gives the command default actions, so that INT works also below a shell that ignores it for background
+    /// jobs; only an ignored hang-up (`nohup`) stays as the user wanted it. Called in the child.
+    fn give_back(&self) {
+        // SAFETY: the mask is the one that we were started with; handlers are SIG_DFL or SIG_IGN.
+        unsafe {
+            for number in [SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGCHLD] {
+                signal(number, SIG_DFL);
+            }
+            signal(SIGHUP, if self.hangup == SIG_IGN { SIG_IGN } else { SIG_DFL });
+            sigprocmask(SIG_SETMASK, &self.mask, std::ptr::null_mut());
+        }
+    }
+
+    pub fn descriptor(&self) -> c_int {
+        self.descriptor
+    }
+
+    pub fn drain(&self) {
+        let mut buffer = [0u8; 1024];
+        // SAFETY: the buffer is ours and its length is passed.
+        unsafe { read(self.descriptor, buffer.as_mut_ptr().cast(), buffer.len()) };
+    }
+}
+
+/// Starts the command inside the groups. Gives its process id and the moment just before its first
+/// instruction, or the stage and errno of what failed.
+pub fn start(command: &[&CStr], join: &[CString], signals: &Signals) -> Result<(c_int, u64), (u64, c_int)> {
+    let mut argv: Vec<*const c_char> = command.iter().map(|argument| argument.as_ptr()).collect();
+    argv.push(std::ptr::null());
+    let mut ends = [0 as c_int; 2];
+    // SAFETY: the array has room for two descriptors.
+    if unsafe { pipe2(ends.as_mut_ptr(), O_CLOEXEC) } != 0 {
+        return Err((FAILED_FORK, errno()));
+    }
+    // SAFETY: this process has one thread, so the child may do anything.
+    let pid = unsafe { fork() };
+    if pid < 0 {
+        return Err((FAILED_FORK, errno()));
+    }
+    if pid == 0 {
+        for path in join {
+            if let Err(code) = join_group(path) {
+                fail(ends[1], FAILED_JOIN, code);
+            }
+        }
+        signals.give_back();
+        let now = [STARTED, now_ns()];
+        // SAFETY: `now` and `argv` are valid; argv ends with a null pointer.
+        unsafe {
+            write(ends[1], now.as_ptr().cast(), 16);
+            execvp(argv[0], argv.as_ptr());
+        }
+        fail(ends[1], FAILED_EXEC, errno());
+    }
+    // SAFETY: plain descriptors of ours.
+    unsafe { close(ends[1]) };
+    let mut words = [0u64; 4];
+    let mut length = 0;
+    loop {
+        // SAFETY: the remaining room of `words` is passed.
+        let got = unsafe { read(ends[0], words.as_mut_ptr().cast::<u8>().add(length).cast(), 32 - length) };
+        match got {
+            n if n > 0 && length + (n as usize) < 32 => length += n as usize,
+            n if n < 0 && errno() == EINTR => {}
+            n => {
+                length += n.max(0) as usize;
+                break;
+            }
+        }
+    }
+    // SAFETY: a descriptor of ours.
+    unsafe { close(ends[0]) };
+    // Either the time alone (exec succeeded and closed the pipe), or a failure first or after it.
+    let failure = match length {
+        16 if words[0] == STARTED => return Ok((pid, words[1])),
+        16 => (words[0], words[1] as c_int),
+        32 => (words[2], words[3] as c_int),
+        _ => (FAILED_EXEC, 0),
+    };
+    let mut status = 0;
+    // SAFETY: `status` is valid; no usage is asked for.
+    unsafe { wait4(pid, &mut status, 0, std::ptr::null_mut()) };
+    Err(failure)
+}
+
+fn join_group(path: &CStr) -> Result<(), c_int> {
+    // SAFETY: the path is NUL-terminated; the written byte is a literal.
+    unsafe {
+        let fd = open(path.as_ptr(), O_WRONLY | O_CLOEXEC);
+        if fd < 0 {
+            return Err(errno());
+        }
+        let written = write(fd, c"0".as_ptr().cast(), 1);
+        let code = errno();
+        close(fd);
+        if written == 1 { Ok(()) } else { Err(code) }
+    }
+}
+
+/// Tells the parent why the child ends.
+fn fail(pipe: c_int, stage: u64, code: c_int) -> ! {
+    let words = [stage, code as u64];
+    // SAFETY: 16 bytes of `words` are written; the child ends without running anything else.
+    unsafe {
+        write(pipe, words.as_ptr().cast(), 16);
+        _exit(127)
+    }
+}
+
+/// What `wait4` says of our children.
+pub enum Reaped {
+    Child { pid: c_int, status: c_int, usage: Usage },
+    NoneYet,
+    NoneLeft,
+}
+
+pub fn reap() -> Reaped {
+    let mut status = 0;
+    let mut raw = Rusage { utime: [0; 2], stime: [0; 2], rest: [0; 14], reserve: [0; 16] };
+    // SAFETY: status and usage are valid for the call to fill.
+    let pid = unsafe { wait4(-1, &mut status, WNOHANG, &mut raw) };
+    if pid == 0 {
+        return Reaped::NoneYet;
+    }
+    if pid < 0 {
+        return if errno() == ECHILD { Reaped::NoneLeft } else { Reaped::NoneYet };
+    }
+    let micros = |pair: [c_long; 2]| pair[0] as u64 * 1_000_000 + pair[1] as u64;
+    // Order of the fields after the two times, from the kernel's struct rusage: maxrss, ixrss, idrss, isrss,
+    // minflt, majflt, nswap, inblock, oublock, msgsnd, msgrcv, nsignals, nvcsw, nivcsw.
+    let rest = raw.rest.map(|value| value as u64);
+    let usage = Usage {
+        user_us: micros(raw.utime),
+        system_us: micros(raw.stime),
+        max_rss_kib: rest[0],
+        minor_faults: rest[4],
+        major_faults: rest[5],
+        blocks_in: rest[7],
+        blocks_out: rest[8],
+        voluntary_switches: rest[12],
+        involuntary_switches: rest[13],
+    };
+    Reaped::Child { pid, status, usage }
+}
+
+/// Which descriptors have something to read.
+pub struct Ready {
+    pub control: bool,
+    pub signal: bool,
+}
+
+pub fn wait(control: c_int, signals: c_int, timeout_ms: c_int) -> Ready {
+    let mut fds = [
+        PollFd { fd: control, events: POLLIN, revents: 0 },
+        PollFd { fd: signals, events: POLLIN, revents: 0 },
+    ];
+    // SAFETY: two valid entries; a negative descriptor is skipped by the kernel.
+    unsafe { poll(fds.as_mut_ptr(), 2, timeout_ms) };
+    Ready { control: fds[0].revents & (POLLIN | POLLHUP) != 0, signal: fds[1].revents & POLLIN != 0 }
+}
+
+/// One packet, or `None` when the other side is gone.
+pub fn receive(control: c_int, packet: &mut [u8]) -> Option<usize> {
+    loop {
+        // SAFETY: the buffer is ours and its length is passed.
+        let got = unsafe { recv(control, packet.as_mut_ptr().cast(), packet.len(), 0) };
+        match got {
+            n if n > 0 => return Some(n as usize),
+            n if n < 0 && errno() == EINTR => {}
+            _ => return None,
+        }
+    }
+}
+
+pub fn send(control: c_int, report: &Report) -> bool {
+    // SAFETY: Report is plain 64-bit words without padding, and its size is passed.
+    let sent =
+        unsafe { c_send(control, (report as *const Report).cast(), size_of::<Report>(), MSG_NOSIGNAL) };
+    sent == size_of::<Report>() as isize
+}
