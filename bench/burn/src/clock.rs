@@ -1,0 +1,69 @@
+//! CPU time by the kernel's own CPU clocks, and its absence.
+
+use std::process::ExitCode;
+
+use crate::arguments::{Arguments, MOST_SECONDS, Problem};
+use crate::report::{Report, Target};
+use crate::system;
+
+/// Arithmetic between two looks at the clock, about 10 µs: a look is a system call, and a burner that mostly
+/// asks for the time would be all system time.
+fn spin() {
+    let mut x: u64 = 0x9e37_79b9_7f4a_7c15;
+    for _ in 0..8_000 {
+        x = std::hint::black_box(x ^ (x << 7)).wrapping_mul(0x2545_f491_4f6c_dd1d);
+    }
+    std::hint::black_box(x);
+}
+
+/// Burns until this process has used that much CPU time since its start.
+pub fn burn_process_until(nanoseconds: u64) {
+    while system::process_cpu_nanoseconds() < nanoseconds {
+        spin();
+    }
+}
+
+/// Burns that much CPU time on the calling thread, from now.
+pub fn burn_thread(nanoseconds: u64) {
+    let end = system::thread_cpu_nanoseconds() + nanoseconds;
+    while system::thread_cpu_nanoseconds() < end {
+        spin();
+    }
+}
+
+/// `cpu SECONDS [--threads N]`: the process's CPU time at its end is what was asked for, start included.
+pub fn cpu(arguments: &mut Arguments) -> Result<ExitCode, Problem> {
+    let seconds = arguments.next_number("SECONDS", MOST_SECONDS)?;
+    let threads = arguments.option_whole("--threads", 1024)?.unwrap_or(1).max(1);
+    let target = Target::last_of(arguments)?;
+    let asked = (seconds * 1e9) as u64;
+    if threads > 1 {
+        // A hair less on each thread, so that starting them does not carry the sum over the mark.
+        let share = (asked / threads).saturating_sub(2_000_000);
+        let workers: Vec<_> = (0..threads).map(|_| std::thread::spawn(move || burn_thread(share))).collect();
+        for worker in workers {
+            worker.join().map_err(|_| Problem::failed("a burning thread panicked"))?;
+        }
+    }
+    burn_process_until(asked);
+    let mut report = Report::of("cpu");
+    report.whole("asked_cpu_nanoseconds", asked).whole("threads", threads);
+    report.finish(&target)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `sleep MS`.
+pub fn sleep(arguments: &mut Arguments) -> Result<ExitCode, Problem> {
+    let milliseconds = arguments.next_number("MS", MOST_SECONDS * 1e3)?;
+    let target = Target::last_of(arguments)?;
+    system::pause(milliseconds);
+    Report::of("sleep").finish(&target)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `noop`.
+pub fn noop(arguments: &mut Arguments) -> Result<ExitCode, Problem> {
+    let target = Target::last_of(arguments)?;
+    Report::of("noop").finish(&target)?;
+    Ok(ExitCode::SUCCESS)
+}
