@@ -76,6 +76,13 @@ configure() {
     ln -s ../metier-lab.service "$units/multi-user.target.wants/"
     ln -sf /lib/systemd/system/multi-user.target "$units/default.target"
     echo guest >"$root/etc/hostname"
+    # Without a terminal, logind would take the login for a background job.
+    cat >"$root/etc/pam.d/runuser-l" <<'PAM'
+auth    sufficient pam_rootok.so
+session required   pam_limits.so
+session required   pam_unix.so
+session required   pam_systemd.so class=user type=tty
+PAM
     # A machine that has been booted before skips the first-boot work.
     echo 6d65746965726c61626d65746965726c >"$root/etc/machine-id"
     printf '[Journal]\nStorage=volatile\n' >"$root/etc/systemd/journald.conf"
