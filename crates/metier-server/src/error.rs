@@ -1,0 +1,82 @@
+//! Why the server could not start or go on. What goes wrong within a request is a
+//! [`Problem`](crate::Problem) to its client instead.
+
+use std::net::SocketAddr;
+
+/// Why the server could not start or go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Another program has the port.
+    #[error(
+        "cannot listen on {address}: the port is taken, perhaps by another `metier up`; stop that, or choose another with --listen {}:PORT (port 0 picks a free one)",
+        host(.address)
+    )]
+    Taken {
+        /// What was asked for.
+        address: SocketAddr,
+    },
+    /// A port that this user may not have.
+    #[error(
+        "cannot listen on {address}: ports below 1024 need a privilege; choose a higher one with --listen {}:7001",
+        host(.address)
+    )]
+    Privileged {
+        /// What was asked for.
+        address: SocketAddr,
+    },
+    /// Any other failure to listen.
+    #[error(
+        "cannot listen on {address}: {source}; name an address of this machine with --listen ADDRESS:PORT"
+    )]
+    Listen {
+        /// What was asked for.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A reachable address without a token.
+    #[error(
+        "refusing to listen on {address} without a token: anyone who reaches it could read every run; set a token (METIER_TOKEN), or listen on 127.0.0.1:{}",
+        .address.port()
+    )]
+    NoToken {
+        /// What was asked for.
+        address: SocketAddr,
+    },
+    /// A token that could be guessed or not be sent.
+    #[error(
+        "the token {why}; want {} to {} printable ASCII characters without spaces, for example from `openssl rand -hex 32`",
+        crate::config::Secret::SHORTEST,
+        crate::config::Secret::LONGEST
+    )]
+    WeakToken {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A word that names nothing that can be opened.
+    #[error("cannot open {got:?}: no such door; want one of {}", crate::config::DOORS.join(", "))]
+    UnknownDoor {
+        /// What was named.
+        got: String,
+    },
+    /// The runtime could not be built.
+    #[error("cannot start the server's threads: {source}; a limit on processes or open files may be reached")]
+    Runtime {
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The signals that end the server could not be watched.
+    #[error("cannot watch for INT and TERM: {source}")]
+    Signals {
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+fn host(address: &SocketAddr) -> String {
+    match address {
+        SocketAddr::V4(v4) => v4.ip().to_string(),
+        SocketAddr::V6(v6) => format!("[{}]", v6.ip()),
+    }
+}

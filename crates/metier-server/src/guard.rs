@@ -1,0 +1,221 @@
+//! Who may ask what: the `Host` header on a loopback address, the token, and the size of what is sent.
+
+use std::net::SocketAddr;
+
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+
+use crate::config::Config;
+use crate::problem::{FieldError, Problem};
+
+/// Who may have an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Anyone.
+    Open,
+    /// On a loopback address anyone; elsewhere holders of the token, unless the door was opened by name.
+    Door(&'static str),
+    /// Anyone while there is no token; else its holders.
+    Api,
+}
+
+/// Who may have what is at a path. It goes by the path alone, so that no route can be added that forgets it.
+pub fn access(path: &str) -> Access {
+    match path {
+        "/healthz" | "/readyz" => Access::Open,
+        "/metrics" => Access::Door("metrics"),
+        _ if path == "/api" || path.starts_with("/api/") => Access::Api,
+        _ => Access::Door("page"),
+    }
+}
+
+/// Whether a caller is let in; `Ok(true)` if it may also know details of this machine.
+pub fn admit(config: &Config, path: &str, headers: &HeaderMap) -> Result<bool, Problem> {
+    let is_trusted = match &config.token {
+        None => true,
+        Some(token) => shown(headers).is_some_and(|shown| token.matches(shown)),
+    };
+    let is_let_in = match access(path) {
+        Access::Open => true,
+        Access::Door(door) => is_trusted || config.is_open(door),
+        Access::Api => is_trusted,
+    };
+    if is_let_in {
+        return Ok(is_trusted);
+    }
+    let detail = match access(path) {
+        Access::Door(door) => format!(
+            "this needs the server's token; send it as `Authorization: Bearer TOKEN`, or start the server with `--open {door}`"
+        ),
+        _ => "this needs the server's token; send it as `Authorization: Bearer TOKEN`".to_string(),
+    };
+    let got = headers.contains_key(header::AUTHORIZATION).then(|| "another value".to_string());
+    let error =
+        FieldError { field: "Authorization".into(), got, want: "Bearer and the server's token".into() };
+    let problem = Problem::new(StatusCode::UNAUTHORIZED, detail).because(vec![error]);
+    Err(problem.with(header::WWW_AUTHENTICATE, "Bearer"))
+}
+
+fn shown(headers: &HeaderMap) -> Option<&[u8]> {
+    let value = headers.get(header::AUTHORIZATION)?.as_bytes();
+    let (scheme, token) = value.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}
+
+/// Refuses names that do not mean this machine, on a loopback address.
+///
+/// A web page elsewhere can make its own name resolve to 127.0.0.1 and then read our answers as its own
+/// ("DNS rebinding"); its requests still carry that name. Elsewhere the token protects, and names are many.
+pub fn check_host(
+    config: &Config,
+    listen: SocketAddr,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<(), Problem> {
+    if !config.is_loopback() {
+        return Ok(());
+    }
+    let mut named = headers.get_all(header::HOST).iter();
+    let host = match (named.next(), named.next()) {
+        (Some(host), None) => String::from_utf8_lossy(host.as_bytes()).into_owned(),
+        (None, _) => {
+            let errors = vec![FieldError::absent("Host", want_host(listen))];
+            return Err(Problem::fields(StatusCode::BAD_REQUEST, errors));
+        }
+        (Some(_), Some(_)) => return Err(Problem::bad_field("Host", "several", "one Host header")),
+    };
+    let known = |name: &str| is_known(config, listen, name);
+    if known(&host) && uri.authority().is_none_or(|authority| known(authority.as_str())) {
+        return Ok(());
+    }
+    let errors = vec![FieldError::new("Host", &host, want_host(listen))];
+    Err(Problem::fields(StatusCode::MISDIRECTED_REQUEST, errors))
+}
+
+fn want_host(listen: SocketAddr) -> String {
+    format!("localhost, 127.0.0.1, [::1] or {} with any port", listen.ip())
+}
+
+fn is_known(config: &Config, listen: SocketAddr, host: &str) -> bool {
+    let (name, port) = match host.rfind(':').filter(|at| !host[*at..].contains(']')) {
+        Some(at) => (&host[..at], Some(&host[at + 1..])),
+        None => (host, None),
+    };
+    if port.is_some_and(|port| port.parse::<u16>().is_err()) {
+        return false;
+    }
+    let address = match listen {
+        SocketAddr::V4(v4) => v4.ip().to_string(),
+        SocketAddr::V6(v6) => format!("[{}]", v6.ip()),
+    };
+    ["localhost", "127.0.0.1", "[::1]", &address]
+        .into_iter()
+        .chain(config.hosts.iter().map(String::as_str))
+        .any(|known| known.eq_ignore_ascii_case(name))
+}
+
+/// Refuses a body that says it is larger than allowed; one that does not say is cut off while it is read.
+pub fn check_length(most: u64, headers: &HeaderMap) -> Result<(), Problem> {
+    let length =
+        headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    match length {
+        Some(length) if length > most => {
+            let want = format!("at most {most} bytes");
+            let errors = vec![FieldError::new("Content-Length", &length.to_string(), want)];
+            Err(Problem::fields(StatusCode::PAYLOAD_TOO_LARGE, errors))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+    use crate::config::Secret;
+
+    fn host(value: &str) -> Result<(), Problem> {
+        let config = Config { hosts: vec!["lab.example".into()], ..Config::default() };
+        let headers = HeaderMap::from_iter([(header::HOST, HeaderValue::from_str(value).unwrap())]);
+        check_host(&config, "127.0.0.2:7001".parse().unwrap(), &Uri::from_static("/"), &headers)
+    }
+
+    #[test]
+    fn only_names_of_this_machine_are_answered_on_loopback() {
+        for good in [
+            "localhost",
+            "LocalHost:9",
+            "127.0.0.1:7001",
+            "[::1]",
+            "[::1]:80",
+            "127.0.0.2:7001",
+            "lab.example",
+        ] {
+            assert!(host(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example:7001",
+            "127.0.0.3",
+            "::1",
+            "",
+            "localhost:evil",
+            "localhost:99999",
+            "[::1].evil",
+            "[::1",
+            "user@localhost",
+        ] {
+            assert_eq!(host(bad).unwrap_err().status, 421, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_foreign_name_in_the_request_line_is_refused_too() {
+        let headers = HeaderMap::from_iter([(header::HOST, HeaderValue::from_static("localhost"))]);
+        let uri = Uri::from_static("http://evil.example/api/v1/runs");
+        let listen = "127.0.0.1:7001".parse().unwrap();
+        assert!(check_host(&Config::default(), listen, &uri, &headers).is_err());
+    }
+
+    #[test]
+    fn the_token_is_needed_where_the_rules_say() {
+        let token = Some(Secret::new("0123456789abcdef").unwrap());
+        let none = HeaderMap::new();
+        let authorization = |value: &'static str| {
+            HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_static(value))])
+        };
+        let right = authorization("Bearer 0123456789abcdef");
+        let wrong = authorization("Bearer 0123456789abcdeX");
+        let near = Config { token: token.clone(), ..Config::default() };
+        let far = Config { listen: "0.0.0.0:1".parse().unwrap(), ..near.clone() };
+        let opened = Config { open: vec!["metrics".into()], ..far.clone() };
+        for (config, path, headers, want) in [
+            (&Config::default(), "/api/v1/runs", &none, Some(true)),
+            (&near, "/api/v1/runs", &none, None),
+            (&near, "/api/v1/runs", &wrong, None),
+            (&near, "/api/v1/runs", &right, Some(true)),
+            (&near, "/api/unknown", &none, None),
+            (&near, "/", &none, Some(false)),
+            (&near, "/metrics", &none, Some(false)),
+            (&far, "/healthz", &none, Some(false)),
+            (&far, "/readyz", &wrong, Some(false)),
+            (&far, "/", &none, None),
+            (&far, "/assets/index.js", &none, None),
+            (&far, "/openapi.json", &none, None),
+            (&far, "/metrics", &none, None),
+            (&far, "/metrics", &right, Some(true)),
+            (&opened, "/metrics", &none, Some(false)),
+            (&opened, "/", &none, None),
+            (&opened, "/api/v1/runs", &none, None),
+        ] {
+            assert_eq!(admit(config, path, headers).ok(), want, "{} {path}", config.listen);
+        }
+        assert!(admit(&near, "/api/", &authorization("bearer 0123456789abcdef")).is_ok());
+        for odd in
+            ["Bearer", "Basic 0123456789abcdef", "Bearer  ", "0123456789abcdef", "Bearer0123456789abcdef"]
+        {
+            assert!(admit(&near, "/api/", &authorization(odd)).is_err(), "{odd}");
+        }
+    }
+}

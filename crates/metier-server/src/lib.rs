@@ -1,0 +1,44 @@
+//! The HTTP server of metier: the read-only API over the store, and the page.
+//!
+//! ```text
+//! connection (serve) → front door (front) → route table (routes) → handler (api/*, system, page) → store (storage)
+//! ```
+//!
+//! - [`routes`] is the one list of what the server answers. The router and the OpenAPI document are both made
+//!   from it, so neither can know a route that the other does not.
+//! - Store calls block: they run on a small bounded pool ([`storage`]), never on the thread that serves.
+//! - Everything is bounded: connections, header and request time, bodies, pages, points, label sets.
+//! - Errors are RFC 9457 problems ([`problem`]) that name the field, what it was and what would be right.
+//! - On a loopback address the caller is trusted but a foreign web page is not: the `Host` header must name
+//!   this machine. On any other address a token is needed ([`config`]).
+//!
+//! Limits: HTTP/1.1 without TLS (put a proxy in front of it where that matters); nothing here writes.
+
+mod api;
+mod compress;
+pub mod config;
+mod error;
+mod front;
+mod guard;
+mod metrics;
+mod openapi;
+mod page;
+mod parameter;
+mod problem;
+mod process;
+mod routes;
+mod serve;
+mod storage;
+mod system;
+mod write_limit;
+
+pub use api::doctor::Check;
+pub use config::{Config, Limits, Secret};
+pub use error::Error;
+pub use problem::{FieldError, Problem};
+pub use serve::{run, serve};
+
+/// The OpenAPI 3.1 document of the API, as served at `/openapi.json`.
+pub fn openapi() -> serde_json::Value {
+    openapi::document()
+}

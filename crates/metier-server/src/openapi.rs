@@ -1,0 +1,141 @@
+//! The OpenAPI 3.1 document, made from the route table and the JSON Schemas of the records.
+//!
+//! OpenAPI 3.1 takes JSON Schema 2020-12 as it is, which is what the records' types generate: no second
+//! description of them exists.
+
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+use crate::guard::{Access, access};
+use crate::parameter::{Parameter, Place};
+use crate::problem::{PROBLEM_JSON, Problem};
+use crate::routes::{Answer, ROUTES, Route};
+
+/// The document.
+pub fn document() -> Value {
+    let mut generator = SchemaSettings::draft2020_12()
+        .with(|s| s.definitions_path = "/components/schemas".into())
+        .into_generator();
+    let problem = generator.subschema_for::<Problem>().to_value();
+    let mut paths = Map::new();
+    for route in ROUTES {
+        let good = match route.answer {
+            Answer::Json(schema) => {
+                json!({"application/json": {"schema": schema(&mut generator).to_value()}})
+            }
+            Answer::Text(media_type) => json!({media_type: {"schema": {"type": "string"}}}),
+        };
+        paths.insert(route.path.to_string(), json!({"get": operation(route, good, &problem)}));
+    }
+    json!({
+        "openapi": "3.1.0",
+        "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
+        "info": {
+            "title": "metier",
+            "summary": "What workloads cost in time, memory and energy.",
+            "description": "Reads the store of measured runs. Every answer is one versioned record whose `schema` \
+                field names it; within a major version fields are only added. HEAD works wherever GET does.",
+            "version": env!("CARGO_PKG_VERSION"),
+            "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": generator.take_definitions(true),
+            "securitySchemes": {"token": {
+                "type": "http",
+                "scheme": "bearer",
+                "description": "Needed where the server was started with a token.",
+            }},
+        },
+    })
+}
+
+fn operation(route: &Route, good: Value, problem: &Value) -> Value {
+    let mut responses = Map::new();
+    responses.insert("200".into(), json!({"description": "What was asked for.", "content": good}));
+    let needs_token = access(route.path) != Access::Open;
+    let shared: &[u16] = if needs_token { &[400, 401] } else { &[400] };
+    for status in shared.iter().chain(route.also) {
+        let response = match status {
+            304 => json!({"description": "What the client has is still right."}),
+            _ => json!({"description": reason(*status), "content": {PROBLEM_JSON: {"schema": problem}}}),
+        };
+        responses.insert(status.to_string(), response);
+    }
+    let mut operation = json!({
+        "operationId": route.operation,
+        "summary": route.summary,
+        "parameters": route.parameters.iter().map(parameter).collect::<Vec<_>>(),
+        "responses": responses,
+    });
+    if needs_token {
+        // The empty choice: on a loopback address no token is needed unless one was set.
+        operation["security"] = json!([{}, {"token": []}]);
+    }
+    operation
+}
+
+fn parameter(parameter: &Parameter) -> Value {
+    json!({
+        "name": parameter.name,
+        "in": match parameter.place { Place::Path => "path", Place::Query => "query" },
+        "required": parameter.is_needed,
+        "description": parameter.about,
+        "schema": parameter.form.schema(),
+    })
+}
+
+fn reason(status: u16) -> &'static str {
+    match status {
+        400 => "A parameter is unknown or not right; `errors` says which and what would be.",
+        401 => "The token is needed and was not shown.",
+        404 => "It is not in the store.",
+        _ => "The store does not answer now; `detail` says why.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reference_in_the_document_leads_somewhere() {
+        fn walk<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+            match value {
+                Value::Object(fields) => {
+                    for (name, field) in fields {
+                        match (name.as_str(), field) {
+                            ("$ref", Value::String(target)) => found.push(target),
+                            _ => walk(field, found),
+                        }
+                    }
+                }
+                Value::Array(items) => items.iter().for_each(|item| walk(item, found)),
+                _ => {}
+            }
+        }
+        let document = document();
+        let mut references = Vec::new();
+        walk(&document, &mut references);
+        assert!(references.len() > 10);
+        for reference in references {
+            let pointer = reference.strip_prefix('#').unwrap();
+            assert!(document.pointer(pointer).is_some(), "{reference}");
+        }
+    }
+
+    #[test]
+    fn operations_have_names_of_their_own_and_declare_their_path_parameters() {
+        let mut names: Vec<&str> = ROUTES.iter().map(|route| route.operation).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ROUTES.len());
+        for route in ROUTES {
+            let declared = route.parameters.iter().filter(|p| p.place == Place::Path);
+            let in_path: Vec<&str> =
+                route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect();
+            assert_eq!(declared.map(|p| p.name).collect::<Vec<_>>(), in_path, "{}", route.path);
+        }
+    }
+}

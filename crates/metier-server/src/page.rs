@@ -1,0 +1,157 @@
+//! The page: files that Node built into `web/dist`, embedded here, or a small page of our own without them.
+//!
+//! Files under `assets/` carry a digest in their name and may be kept for ever; every other is asked for again
+//! and answered with 304 while it is the same.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+
+use crate::problem::Problem;
+use crate::routes::{Call, ROUTES, Reply};
+use crate::serve::App;
+
+#[derive(rust_embed::Embed)]
+#[folder = "../../web/dist/"]
+struct Dist;
+
+/// A file of the page with the digest of its content.
+struct File {
+    content: Cow<'static, [u8]>,
+    digest: [u8; 32],
+}
+
+/// Where files come from; tests bring their own.
+type Files = fn(&str) -> Option<File>;
+
+fn embedded(path: &str) -> Option<File> {
+    Dist::get(path).map(|file| File { content: file.data, digest: file.metadata.sha256_hash() })
+}
+
+/// The page itself, or the page that says how to get it.
+pub fn index(_: &App, call: &Call) -> Result<Reply, Problem> {
+    let page = find(embedded, "/index.html", &call.headers);
+    Ok(page.unwrap_or_else(|| Reply::new("text/html; charset=utf-8", without_page())))
+}
+
+/// A file of the page.
+pub fn file(path: &str, headers: &HeaderMap) -> Option<Reply> {
+    find(embedded, path, headers)
+}
+
+fn find(files: Files, path: &str, headers: &HeaderMap) -> Option<Reply> {
+    let name = path.strip_prefix('/')?;
+    let file = files(name)?;
+    let tag: String = file.digest[..16].iter().fold(String::from("\""), |mut tag, byte| {
+        let _ = write!(tag, "{byte:02x}");
+        tag
+    }) + "\"";
+    let is_kept = headers.get_all(header::IF_NONE_MATCH).iter().any(|known| {
+        let known = known.to_str().unwrap_or_default();
+        known.split(',').map(str::trim).any(|known| known == "*" || known.trim_start_matches("W/") == tag)
+    });
+    let mut reply = match is_kept {
+        true => {
+            Reply { status: StatusCode::NOT_MODIFIED, headers: HeaderMap::new(), body: Default::default() }
+        }
+        false => Reply::new(media_type(name), file.content.into_owned()),
+    };
+    let keep = match name.starts_with("assets/") {
+        true => "public, max-age=31536000, immutable",
+        false => "no-cache",
+    };
+    reply.headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(keep));
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
+        reply.headers.insert(header::ETAG, tag);
+    }
+    Some(reply)
+}
+
+fn media_type(name: &str) -> &'static str {
+    match name.rsplit_once('.').map_or("", |(_, end)| end) {
+        "html" => "text/html; charset=utf-8",
+        "js" | "mjs" => "text/javascript; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "svg" => "image/svg+xml",
+        "png" => "image/png",
+        "ico" => "image/x-icon",
+        "json" | "map" => "application/json",
+        "webmanifest" => "application/manifest+json",
+        "woff2" => "font/woff2",
+        "txt" => "text/plain; charset=utf-8",
+        _ => "application/octet-stream",
+    }
+}
+
+fn without_page() -> String {
+    let mut list = String::new();
+    for route in ROUTES.iter().filter(|route| route.path != "/") {
+        // Paths and summaries are our own words, and free of what HTML would take as its own.
+        let path = match route.path.contains('{') {
+            true => format!("<code>{}</code>", route.path),
+            false => format!("<a href=\"{0}\"><code>{0}</code></a>", route.path),
+        };
+        let _ = write!(list, "<li>{path}<span>{}</span></li>", route.summary);
+    }
+    include_str!("without_page.html").replace("<!-- routes -->", &list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fixture(path: &str) -> Option<File> {
+        let content: &[u8] = match path {
+            "index.html" => b"<!doctype html>",
+            "assets/index-1a2b3c.js" => b"let x",
+            _ => return None,
+        };
+        Some(File { content: content.into(), digest: [content.len() as u8; 32] })
+    }
+
+    #[test]
+    fn hashed_files_are_kept_for_ever_and_others_asked_for_again() {
+        let none = HeaderMap::new();
+        let script = find(fixture, "/assets/index-1a2b3c.js", &none).unwrap();
+        assert!(script.headers[header::CACHE_CONTROL].to_str().unwrap().contains("immutable"));
+        assert_eq!(script.headers[header::CONTENT_TYPE], "text/javascript; charset=utf-8");
+        let index = find(fixture, "/index.html", &none).unwrap();
+        assert_eq!(index.headers[header::CACHE_CONTROL], "no-cache");
+        assert_eq!(&index.body[..], b"<!doctype html>");
+    }
+
+    #[test]
+    fn a_client_that_has_the_file_is_told_so() {
+        let tag = find(fixture, "/index.html", &HeaderMap::new()).unwrap().headers[header::ETAG].clone();
+        let text = tag.to_str().unwrap().to_string();
+        for known in [text.clone(), format!("W/{text}"), format!("\"other\", {text}"), "*".to_string()] {
+            let value = HeaderValue::from_str(&known).unwrap();
+            let reply = find(fixture, "/index.html", &HeaderMap::from_iter([(header::IF_NONE_MATCH, value)]));
+            let reply = reply.unwrap();
+            assert_eq!(reply.status, 304, "{known}");
+            assert!(reply.body.is_empty());
+            assert_eq!(reply.headers[header::ETAG], tag);
+        }
+        let other = HeaderMap::from_iter([(header::IF_NONE_MATCH, HeaderValue::from_static("\"x\""))]);
+        assert_eq!(find(fixture, "/index.html", &other).unwrap().status, 200);
+    }
+
+    #[test]
+    fn what_is_not_there_is_nowhere() {
+        for path in ["/nothing.js", "/../Cargo.toml", "//index.html", "", "index.html", "/assets/"] {
+            assert!(find(fixture, path, &HeaderMap::new()).is_none(), "{path}");
+            assert!(find(embedded, path, &HeaderMap::new()).is_none(), "{path}");
+        }
+    }
+
+    #[test]
+    fn without_node_the_page_lists_the_api_and_says_how_to_get_the_rest() {
+        let page = without_page();
+        assert!(page.contains("href=\"/openapi.json\"") && page.contains("Node") && page.contains("make"));
+        for route in ROUTES.iter().filter(|route| route.path != "/") {
+            assert!(page.contains(route.path), "{}", route.path);
+        }
+        assert!(!page.contains("<script"));
+    }
+}

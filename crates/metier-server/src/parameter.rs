@@ -1,0 +1,315 @@
+//! Parameters of routes: declared once, then checked, read and documented from that declaration.
+//!
+//! A name that the route does not declare is refused, as is one given twice; all that is wrong with a request
+//! is told at once. An empty value (`?text=`) is the same as none, so that a form can be sent as it is.
+
+use std::fmt;
+use std::str::FromStr;
+
+use axum::http::StatusCode;
+use metier_types::{BatchId, DeviceId, RunId, Timestamp, WorkloadId};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::problem::{FieldError, Problem};
+
+/// Most ids in one list.
+const MOST_IDS: usize = 64;
+/// Longest query string.
+const LONGEST_QUERY: usize = 16 << 10;
+
+/// Where a parameter stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// In the path, always needed.
+    Path,
+    /// After the question mark.
+    Query,
+}
+
+/// What a parameter looks like.
+#[derive(Debug, Clone, Copy)]
+pub enum Form {
+    /// Any text of at most so many characters.
+    Text(usize),
+    /// A whole number within bounds, with the value that stands for none.
+    Whole { least: i64, most: i64, otherwise: Option<i64> },
+    /// `true` or `false`.
+    Flag { otherwise: bool },
+    /// A moment, RFC 3339.
+    Time,
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// The id of a run.
+    Run,
+    /// The id of a batch.
+    Batch,
+    /// The id of a device.
+    Device,
+    /// The id of a workload.
+    Workload,
+    /// Ids of runs or batches with commas between them.
+    RunsOrBatches,
+}
+
+/// One parameter of a route.
+#[derive(Debug, Clone, Copy)]
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// Where it stands.
+    pub place: Place,
+    /// Whether it must be given.
+    pub is_needed: bool,
+    /// What it looks like.
+    pub form: Form,
+    /// What it does.
+    pub about: &'static str,
+}
+
+impl Parameter {
+    /// In the path.
+    pub const fn path(name: &'static str, form: Form, about: &'static str) -> Self {
+        Self { name, place: Place::Path, is_needed: true, form, about }
+    }
+
+    /// After the question mark.
+    pub const fn query(name: &'static str, form: Form, about: &'static str) -> Self {
+        Self { name, place: Place::Query, is_needed: false, form, about }
+    }
+
+    /// After the question mark, and needed.
+    pub const fn needed(name: &'static str, form: Form, about: &'static str) -> Self {
+        Self { name, place: Place::Query, is_needed: true, form, about }
+    }
+
+    fn check(&self, text: &str) -> Result<(), FieldError> {
+        if self.form.fits(text) {
+            Ok(())
+        } else {
+            Err(FieldError::new(self.name, text, self.form.to_string()))
+        }
+    }
+}
+
+impl Form {
+    fn fits(&self, text: &str) -> bool {
+        match self {
+            Self::Text(longest) => text.chars().count() <= *longest,
+            Self::Whole { least, most, .. } => {
+                text.parse::<i64>().is_ok_and(|number| (*least..=*most).contains(&number))
+            }
+            Self::Flag { .. } => matches!(text, "true" | "false"),
+            Self::Time => text.parse::<Timestamp>().is_ok(),
+            Self::OneOf(words) => words.contains(&text),
+            Self::Run => text.parse::<RunId>().is_ok(),
+            Self::Batch => text.parse::<BatchId>().is_ok(),
+            Self::Device => text.parse::<DeviceId>().is_ok(),
+            Self::Workload => text.parse::<WorkloadId>().is_ok(),
+            Self::RunsOrBatches => {
+                text.split(',').count() <= MOST_IDS && text.split(',').all(|id| id.parse::<RunId>().is_ok())
+            }
+        }
+    }
+
+    /// Its JSON Schema, for the OpenAPI document.
+    pub fn schema(&self) -> Value {
+        const UUID: &str = "^[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}$";
+        match self {
+            Self::Text(longest) => json!({"type": "string", "maxLength": longest}),
+            Self::Whole { least, most, otherwise } => {
+                let mut schema = json!({"type": "integer", "minimum": least, "maximum": most});
+                if let Some(number) = otherwise {
+                    schema["default"] = json!(number);
+                }
+                schema
+            }
+            Self::Flag { otherwise } => json!({"type": "boolean", "default": otherwise}),
+            Self::Time => json!({"type": "string", "format": "date-time"}),
+            Self::OneOf(words) => json!({"type": "string", "enum": words}),
+            Self::Run | Self::Batch => json!({"type": "string", "pattern": UUID}),
+            Self::Device | Self::Workload => json!({"type": "string", "minLength": 1, "maxLength": 200}),
+            Self::RunsOrBatches => json!({"type": "string", "pattern": "^[0-9a-fA-F-]+(,[0-9a-fA-F-]+)*$"}),
+        }
+    }
+}
+
+impl fmt::Display for Form {
+    /// What would be right, as the end of "want …".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(longest) => write!(f, "a text of at most {longest} characters"),
+            Self::Whole { least, most, .. } if *most == i64::MAX => write!(f, "a whole number from {least}"),
+            Self::Whole { least, most, .. } => write!(f, "a whole number from {least} to {most}"),
+            Self::Flag { .. } => f.write_str("true or false"),
+            Self::Time => f.write_str("a moment such as 2026-01-31T12:00:00Z"),
+            Self::OneOf(words) => write!(f, "one of {}", words.join(", ")),
+            Self::Run => f.write_str("a run id, a UUID such as 0192f0c1-8c2a-7d3e-9b1f-3a5c7e9d1b2f"),
+            Self::Batch => f.write_str("a batch id, a UUID such as 0192f0c1-8c2a-7d3e-9b1f-3a5c7e9d1b2f"),
+            Self::Device => f.write_str("a device id of 1 to 200 printable characters"),
+            Self::Workload => f.write_str("a workload id of 1 to 200 printable characters"),
+            Self::RunsOrBatches => {
+                write!(f, "1 to {MOST_IDS} ids of runs or batches (UUIDs) with commas between them")
+            }
+        }
+    }
+}
+
+/// The checked parameters of one request.
+#[derive(Debug)]
+pub struct Arguments {
+    declared: &'static [Parameter],
+    given: Vec<(&'static str, String)>,
+}
+
+impl Arguments {
+    /// Checks a request's parameters against those of its route.
+    pub fn read<'a>(
+        declared: &'static [Parameter],
+        path: impl Iterator<Item = (&'a str, &'a str)>,
+        query: &str,
+    ) -> Result<Self, Problem> {
+        if query.len() > LONGEST_QUERY {
+            let detail = format!("the query has {} bytes; want at most {LONGEST_QUERY}", query.len());
+            return Err(Problem::new(StatusCode::URI_TOO_LONG, detail));
+        }
+        let mut given: Vec<(&'static str, String)> = Vec::new();
+        let mut errors = Vec::new();
+        let mut take = |place: Place, name: &str, text: &str| {
+            let Some(parameter) = declared.iter().find(|p| p.place == place && p.name == name) else {
+                errors.push(unknown(declared, name));
+                return;
+            };
+            if text.is_empty() && place == Place::Query {
+                return;
+            }
+            if given.iter().any(|(known, _)| *known == parameter.name) {
+                errors.push(FieldError::new(name, text, "each parameter once"));
+                return;
+            }
+            match parameter.check(text) {
+                Ok(()) => given.push((parameter.name, text.to_string())),
+                Err(error) => errors.push(error),
+            }
+        };
+        for (name, text) in path {
+            take(Place::Path, name, text);
+        }
+        for (name, text) in form_urlencoded::parse(query.as_bytes()) {
+            take(Place::Query, &name, &text);
+        }
+        for needed in declared.iter().filter(|p| p.is_needed) {
+            let is_there = given.iter().any(|(name, _)| *name == needed.name)
+                || errors.iter().any(|error| error.field == needed.name);
+            if !is_there {
+                errors.push(FieldError::absent(needed.name, needed.form.to_string()));
+            }
+        }
+        // A request full of wrong names is told the first of them: the answer is bounded as well.
+        errors.truncate(20);
+        match errors.is_empty() {
+            true => Ok(Self { declared, given }),
+            false => Err(Problem::fields(StatusCode::BAD_REQUEST, errors)),
+        }
+    }
+
+    /// The text of a parameter.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.given.iter().find(|(known, _)| *known == name).map(|(_, text)| text.as_str())
+    }
+
+    /// A whole number, or the declared value for none.
+    pub fn whole(&self, name: &str) -> Option<i64> {
+        let declared = self.declared.iter().find(|p| p.name == name).and_then(|p| match p.form {
+            Form::Whole { otherwise, .. } => otherwise,
+            _ => None,
+        });
+        self.text(name).and_then(|text| text.parse().ok()).or(declared)
+    }
+
+    /// A flag, or the declared value for none.
+    pub fn flag(&self, name: &str) -> bool {
+        let declared =
+            self.declared.iter().any(|p| p.name == name && matches!(p.form, Form::Flag { otherwise: true }));
+        self.text(name).map_or(declared, |text| text == "true")
+    }
+
+    /// A parameter as the type that it stands for.
+    pub fn parsed<T: FromStr<Err: fmt::Display>>(&self, name: &str) -> Result<Option<T>, Problem> {
+        let parse =
+            |text: &str| text.parse().map_err(|e: T::Err| Problem::bad_field(name, text, e.to_string()));
+        self.text(name).map(parse).transpose()
+    }
+
+    /// A parameter that must be there, as the type that it stands for.
+    pub fn needed<T: FromStr<Err: fmt::Display>>(&self, name: &str) -> Result<T, Problem> {
+        let absent = || FieldError::absent(name, "a value");
+        self.parsed(name)?.ok_or_else(|| Problem::fields(StatusCode::BAD_REQUEST, vec![absent()]))
+    }
+
+    /// A word of an enumeration, by its JSON name.
+    pub fn word<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Problem> {
+        let read = |text: &str| {
+            serde_json::from_value(Value::String(text.to_string()))
+                .map_err(|error| Problem::bad_field(name, text, error.to_string()))
+        };
+        self.text(name).map(read).transpose()
+    }
+}
+
+fn unknown(declared: &[Parameter], name: &str) -> FieldError {
+    let names: Vec<&str> = declared.iter().filter(|p| p.place == Place::Query).map(|p| p.name).collect();
+    let want = match names.is_empty() {
+        true => "no parameters".to_string(),
+        false => format!("only {}", names.join(", ")),
+    };
+    FieldError::new(name, "an unknown parameter", want)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DECLARED: &[Parameter] = &[
+        Parameter::path("id", Form::Run, "a run"),
+        Parameter::query("limit", Form::Whole { least: 1, most: 1000, otherwise: Some(50) }, "how many"),
+        Parameter::query("warmup", Form::Flag { otherwise: true }, "whether"),
+        Parameter::needed("a", Form::RunsOrBatches, "a side"),
+    ];
+    const ID: &str = "0192f0c1-8c2a-7d3e-9b1f-3a5c7e9d1b2f";
+
+    fn read(id: &str, query: &str) -> Result<Arguments, Problem> {
+        Arguments::read(DECLARED, [("id", id)].into_iter(), query)
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_told_at_once() {
+        let problem = read("x", "limit=0&color=red&warmup=yes").unwrap_err();
+        let fields: Vec<&str> = problem.errors.iter().map(|e| e.field.as_str()).collect();
+        assert_eq!(fields, ["id", "limit", "color", "warmup", "a"]);
+        assert_eq!(problem.status, 400);
+    }
+
+    #[test]
+    fn an_empty_value_is_none_and_the_default_stands() {
+        let arguments = read(ID, &format!("limit=&warmup=&a={ID},{ID}")).unwrap();
+        assert_eq!(arguments.whole("limit"), Some(50));
+        assert!(arguments.flag("warmup"));
+        assert_eq!(arguments.text("limit"), None);
+        assert!(read(ID, "a=").is_err());
+    }
+
+    #[test]
+    fn a_parameter_given_twice_is_refused() {
+        let problem = read(ID, &format!("limit=1&limit=2&a={ID}")).unwrap_err();
+        assert_eq!(problem.errors[0].want, "each parameter once");
+    }
+
+    #[test]
+    fn values_are_decoded() {
+        const TEXT: &[Parameter] = &[Parameter::query("text", Form::Text(5), "words")];
+        let arguments = Arguments::read(TEXT, std::iter::empty(), "text=a%20b%2Bc").unwrap();
+        assert_eq!(arguments.text("text"), Some("a b+c"));
+        assert!(Arguments::read(TEXT, std::iter::empty(), "text=123456").is_err());
+    }
+}

@@ -1,0 +1,160 @@
+//! Errors to clients: RFC 9457 problem details, with the fields at fault.
+//!
+//! ```json
+//! {"type":"about:blank","title":"Bad Request","status":400,"detail":"limit: got \"0\", want …",
+//!  "errors":[{"field":"limit","got":"0","want":"a whole number from 1 to 1000"}]}
+//! ```
+//!
+//! `type` is always `about:blank`: the status says the kind, `errors` the place. What a client sent is
+//! repeated shortened, and paths or passwords of the server's own are never put in here by this module.
+
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The media type of a problem.
+pub const PROBLEM_JSON: &str = "application/problem+json";
+/// Longest part of a client's own words that is repeated.
+const LONGEST_GOT: usize = 120;
+
+/// One field of a request that is not right.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct FieldError {
+    /// The parameter, header or field.
+    pub field: String,
+    /// What it was; `null` where it was not there.
+    pub got: Option<String>,
+    /// What would be right.
+    pub want: String,
+}
+
+/// Why a request was not answered as asked (RFC 9457).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Problem {
+    /// Always `about:blank`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// The status in words.
+    pub title: &'static str,
+    /// The HTTP status.
+    pub status: u16,
+    /// What went wrong, for people.
+    pub detail: String,
+    /// The fields at fault.
+    pub errors: Vec<FieldError>,
+    #[serde(skip)]
+    headers: Vec<(HeaderName, &'static str)>,
+}
+
+impl FieldError {
+    /// A field that was given, and is not right.
+    pub fn new(field: impl Into<String>, got: &str, want: impl Into<String>) -> Self {
+        Self { field: field.into(), got: Some(shorten(got)), want: want.into() }
+    }
+
+    /// A field that should have been given.
+    pub fn absent(field: impl Into<String>, want: impl Into<String>) -> Self {
+        Self { field: field.into(), got: None, want: want.into() }
+    }
+}
+
+impl Problem {
+    /// A problem with nothing to say about fields.
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self {
+            kind: "about:blank",
+            title: status.canonical_reason().unwrap_or("Error"),
+            status: status.as_u16(),
+            detail: detail.into(),
+            errors: Vec::new(),
+            headers: Vec::new(),
+        }
+    }
+
+    /// A request with wrong fields; `errors` is not empty.
+    pub fn fields(status: StatusCode, errors: Vec<FieldError>) -> Self {
+        let sentence = |error: &FieldError| match &error.got {
+            Some(got) => format!("{}: got {got:?}, want {}", error.field, error.want),
+            None => format!("{}: absent, want {}", error.field, error.want),
+        };
+        let detail = errors.iter().map(sentence).collect::<Vec<_>>().join("; ");
+        Self::new(status, detail).because(errors)
+    }
+
+    /// A bad request, for one field.
+    pub fn bad_field(field: &str, got: &str, want: impl Into<String>) -> Self {
+        Self::fields(StatusCode::BAD_REQUEST, vec![FieldError::new(field, got, want)])
+    }
+
+    /// A thing that is not there.
+    pub fn not_found(what: &str, got: &str) -> Self {
+        let errors = vec![FieldError::new("id", got, format!("the id of a {what} that is in the store"))];
+        let detail = format!("there is no {what} {} in this store", shorten(got));
+        Self::new(StatusCode::NOT_FOUND, detail).because(errors)
+    }
+
+    /// With the fields at fault, beside a detail of its own.
+    pub fn because(mut self, errors: Vec<FieldError>) -> Self {
+        self.errors = errors;
+        self
+    }
+
+    /// With a header of the response.
+    pub fn with(mut self, name: HeaderName, value: &'static str) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// Its status.
+    pub fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        // A record of strings and numbers has no way to fail; the fallback keeps this free of panics.
+        let body = serde_json::to_vec(&self).unwrap_or_else(|_| b"{}".to_vec());
+        let mut response = (self.status(), body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        for (name, value) in self.headers {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        response
+    }
+}
+
+/// A client's words, short enough to be repeated.
+pub fn shorten(text: &str) -> String {
+    let mut short: String = text.chars().take(LONGEST_GOT).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_names_each_field_and_what_would_be_right() {
+        let problem = Problem::fields(
+            StatusCode::BAD_REQUEST,
+            vec![FieldError::new("limit", "0", "1 to 1000"), FieldError::absent("a", "a run id")],
+        );
+        assert_eq!(problem.detail, "limit: got \"0\", want 1 to 1000; a: absent, want a run id");
+        let json = serde_json::to_value(&problem).unwrap();
+        assert_eq!(json["type"], "about:blank");
+        assert_eq!(json["title"], "Bad Request");
+        assert_eq!(json["errors"][1]["got"], serde_json::Value::Null);
+    }
+
+    #[test]
+    fn long_input_is_repeated_shortened() {
+        let problem = Problem::bad_field("text", &"é".repeat(5000), "less");
+        assert!(problem.detail.chars().count() < 200);
+    }
+}

@@ -1,0 +1,144 @@
+//! The store as the server uses it: a few calls at a time, on threads that may block, and never through a
+//! handle to a file that is no longer there.
+//!
+//! SQLite goes on reading and writing a file that was deleted or replaced, and nobody would ever see it again. So
+//! each call first looks whether the path still leads to the file that was opened; another file there is
+//! opened instead, and none is an error until there is one.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use axum::http::{StatusCode, header};
+use metier_store::{Location, Store};
+use metier_types::Bytes;
+use tokio::sync::Semaphore;
+
+use crate::problem::{FieldError, Problem};
+
+/// The store, and the gate before it.
+pub struct Storage {
+    opened: RwLock<Opened>,
+    gate: Arc<Semaphore>,
+}
+
+struct Opened {
+    store: Store,
+    file: Option<FileIdentity>,
+}
+
+/// Device and inode: the same path may lead to another file later.
+type FileIdentity = (u64, u64);
+
+fn identity(path: &Path) -> std::io::Result<FileIdentity> {
+    std::fs::metadata(path).map(|meta| (meta.dev(), meta.ino()))
+}
+
+impl Opened {
+    fn new(store: Store) -> Self {
+        let file = match store.location() {
+            Location::Sqlite(path) => identity(path).ok(),
+            Location::Postgres(_) => None,
+        };
+        Self { store, file }
+    }
+}
+
+impl Storage {
+    /// For a store that is open.
+    pub fn new(store: Store, calls: usize) -> Self {
+        Self { opened: RwLock::new(Opened::new(store)), gate: Arc::new(Semaphore::new(calls.max(1))) }
+    }
+
+    /// The store, if it is still there. Blocks.
+    pub fn store(&self) -> Result<Store, Problem> {
+        let (store, known) = {
+            let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
+            (opened.store.clone(), opened.file)
+        };
+        let Location::Sqlite(path) = store.location() else { return Ok(store) };
+        match identity(path) {
+            Ok(found) if Some(found) == known => Ok(store),
+            Ok(_) => self.reopen(store.location()),
+            Err(error) => {
+                let path = path.display();
+                Err(unavailable(format!(
+                    "the store {path} is gone ({error}); put the file back, or start again to begin a new one"
+                )))
+            }
+        }
+    }
+
+    fn reopen(&self, location: &Location) -> Result<Store, Problem> {
+        let mut opened = self.opened.write().unwrap_or_else(PoisonError::into_inner);
+        let store = Store::open(location).or_else(|_| Store::open_read_only(location)).map_err(problem)?;
+        tracing::warn!(store = %location, "the store's file was replaced; the new one is used from now on");
+        *opened = Opened::new(store.clone());
+        Ok(store)
+    }
+
+    /// Runs what blocks on a thread of its own, when it is its turn.
+    ///
+    /// Its turn ends when the work does, not when the client gives up: a slow store is not asked for more.
+    pub async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let broken = |what: &str| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, what);
+        let Ok(turn) = self.gate.clone().acquire_owned().await else {
+            return Err(unavailable("the server is stopping"));
+        };
+        let work = move || {
+            let result = work();
+            drop(turn);
+            result
+        };
+        match tokio::task::spawn_blocking(work).await {
+            Ok(result) => result,
+            Err(error) => {
+                tracing::error!(%error, "a handler did not come to its end");
+                Err(broken("this is a defect of the server; its log says more, under this request's id"))
+            }
+        }
+    }
+
+    /// Space that the store takes.
+    pub fn size(&self, store: &Store) -> Option<Bytes> {
+        match store.location() {
+            // A check of the whole file would be far too much for each scrape.
+            Location::Sqlite(path) => {
+                let beside = |end: &str| {
+                    let mut name = path.as_os_str().to_owned();
+                    name.push(end);
+                    std::fs::metadata(name).map_or(0, |meta| meta.len())
+                };
+                std::fs::metadata(path).ok().map(|meta| Bytes(meta.len() + beside("-wal")))
+            }
+            Location::Postgres(_) => store.check().ok().map(|health| health.size_bytes),
+        }
+    }
+}
+
+/// A problem of the store that may pass.
+pub fn unavailable(detail: impl Into<String>) -> Problem {
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with(header::RETRY_AFTER, "2")
+}
+
+/// What a client is told of a store's error: its own fault, something that is not there, data that cannot be read,
+/// or a store that does not answer now.
+pub fn problem(error: metier_store::Error) -> Problem {
+    use metier_store::Error;
+    match &error {
+        Error::NoRun { .. } | Error::NoArtefact { .. } => {
+            Problem::new(StatusCode::NOT_FOUND, error.to_string())
+        }
+        Error::Refused { what, got, want } => {
+            Problem::fields(StatusCode::BAD_REQUEST, vec![FieldError::new(*what, got, want)])
+        }
+        Error::Ambiguous { .. } => Problem::new(StatusCode::BAD_REQUEST, error.to_string()),
+        Error::DamagedArtefact { .. } | Error::Series { .. } | Error::Record { .. } => {
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+        }
+        _ => unavailable(error.to_string()),
+    }
+}

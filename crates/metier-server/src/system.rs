@@ -1,0 +1,83 @@
+//! What operators and their tools ask: is it alive, can it work, what does it use, what does it answer.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use metier_store::RunFilter;
+use metier_types::RunState;
+
+use crate::metrics::{Exposition, TEXT_FORMAT};
+use crate::problem::Problem;
+use crate::process;
+use crate::routes::{Call, Reply};
+use crate::serve::App;
+use crate::storage;
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+/// The process is alive if it can say so.
+pub fn health(_: &App, _: &Call) -> Result<Reply, Problem> {
+    Ok(Reply::new(PLAIN, "ok\n"))
+}
+
+/// Ready is who gets an answer from the store. Why not is told to those who may know: it names paths and hosts.
+pub fn ready(app: &App, call: &Call) -> Result<Reply, Problem> {
+    let answered = app.storage.store().and_then(|store| store.recall("readyz").map_err(storage::problem));
+    match answered {
+        Ok(_) => Ok(Reply::new(PLAIN, "ready\n")),
+        Err(problem) if call.is_trusted => Err(storage::unavailable(problem.detail)),
+        Err(_) => Err(storage::unavailable("the store does not answer; the reason is shown with the token")),
+    }
+}
+
+/// The document that describes this API.
+pub fn openapi(_: &App, _: &Call) -> Result<Reply, Problem> {
+    Reply::json(&crate::openapi())
+}
+
+/// The server's own figures. Those of a store that does not answer are left out, and `metier_store_up` is 0.
+pub fn metrics(app: &App, _: &Call) -> Result<Reply, Problem> {
+    let mut text = Exposition::default();
+    text.family("metier_build_info", "gauge", "Which program this is; always 1.");
+    text.sample("metier_build_info", &[("version", &app.config.version)], 1);
+    app.requests.write(&mut text);
+    stored(app, &mut text);
+
+    let own = process::read();
+    text.single("process_cpu_seconds_total", "counter", "CPU time of the server.", own.cpu_seconds);
+    if let Some(bytes) = own.resident_bytes {
+        text.single("process_resident_memory_bytes", "gauge", "Resident memory of the server.", bytes);
+    }
+    if let Some(files) = own.open_files {
+        text.single("process_open_fds", "gauge", "Files that the server has open.", files);
+    }
+    let started = app.started.duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+    if app.started > SystemTime::UNIX_EPOCH {
+        text.single("process_start_time_seconds", "gauge", "When the server started, Unix time.", started);
+    }
+    Ok(Reply::new(TEXT_FORMAT, text.into_text()))
+}
+
+fn stored(app: &App, text: &mut Exposition) {
+    const STATES: [(&str, RunState); 3] = [
+        ("running", RunState::Running),
+        ("finished", RunState::Finished),
+        ("interrupted", RunState::Interrupted),
+    ];
+    let count = |state: RunState| {
+        let filter = RunFilter { state: Some(state), warmup: true, limit: 1, ..RunFilter::default() };
+        let store = app.storage.store().ok()?;
+        store.runs(&filter).ok().map(|page| page.total)
+    };
+    let counts: Option<Vec<(&str, u64)>> =
+        STATES.into_iter().map(|(name, state)| Some((name, count(state)?))).collect();
+    let up = u8::from(counts.is_some());
+    text.single("metier_store_up", "gauge", "Whether the store answers.", up);
+    let Some(counts) = counts else { return };
+    text.family("metier_runs", "gauge", "Runs in the store, by state; warm-up runs included.");
+    for (state, count) in counts {
+        text.sample("metier_runs", &[("state", state)], count);
+    }
+    if let Some(bytes) = app.storage.store().ok().and_then(|store| app.storage.size(&store)) {
+        text.single("metier_store_size_bytes", "gauge", "Space that the store takes.", bytes.get());
+    }
+}
