@@ -1,0 +1,75 @@
+//! Which runs count: finished, successful, and no warm-up. The others are named with the reason.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use metier_types::{Cause, Run, RunId, RunState};
+
+use crate::comparison::{LeftOut, LeftOutBecause};
+use crate::{CompareOptions, Error};
+
+/// Most runs on a side; the time of a comparison grows with their square.
+pub const MOST_RUNS: usize = 1000;
+
+/// Why a run does not count; `None` if it does.
+pub fn reason_to_leave_out(run: &Run, keep_failed: bool) -> Option<LeftOutBecause> {
+    use LeftOutBecause::*;
+    if run.context.warmup {
+        return Some(WarmUp);
+    }
+    match run.state {
+        RunState::Running => return Some(Running),
+        RunState::Interrupted => return Some(Interrupted),
+        RunState::Finished => {}
+    }
+    let Some(exit) = &run.exit else { return Some(Interrupted) };
+    match exit.cause {
+        Cause::Timeout => Some(Timeout),
+        Cause::Interrupted | Cause::Lost => Some(Interrupted),
+        Cause::Exited if exit.code == Some(0) || keep_failed => None,
+        Cause::Signalled if keep_failed => None,
+        Cause::Exited | Cause::Signalled | Cause::Oom => Some(Failed),
+    }
+}
+
+/// The runs of one side that count, and those that do not.
+pub fn choose<'a>(
+    side: &'static str,
+    runs: &'a [Run],
+    options: &CompareOptions,
+    seen: &mut BTreeSet<RunId>,
+) -> Result<(Vec<&'a Run>, Vec<LeftOut>), Error> {
+    if runs.is_empty() {
+        return Err(Error::NoRuns { side });
+    }
+    if runs.len() > MOST_RUNS {
+        return Err(Error::TooManyRuns { side, given: runs.len(), most: MOST_RUNS });
+    }
+    if let Some(run) = runs.iter().find(|run| !seen.insert(run.id)) {
+        return Err(Error::NamedTwice { run: run.id });
+    }
+    let mut kept = Vec::new();
+    let mut left_out = Vec::new();
+    for run in runs {
+        match reason_to_leave_out(run, options.keep_failed) {
+            None => kept.push(run),
+            Some(because) => left_out.push(LeftOut { run: run.id, because }),
+        }
+    }
+    if kept.is_empty() {
+        return Err(Error::AllLeftOut { side, given: runs.len(), because: tally(&left_out) });
+    }
+    // By id, so that the answer does not depend on the order in which the runs were named.
+    kept.sort_by_key(|run| run.id);
+    left_out.sort_by_key(|out| out.run);
+    Ok((kept, left_out))
+}
+
+/// `2 failed, 1 warm-up`.
+pub fn tally(left_out: &[LeftOut]) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for out in left_out {
+        *counts.entry(out.because.word()).or_default() += 1;
+    }
+    let parts: Vec<String> = counts.iter().map(|(word, n)| format!("{n} {word}")).collect();
+    parts.join(", ")
+}

@@ -1,0 +1,207 @@
+//! What else differs between two groups of runs, said before anyone trusts the numbers.
+//!
+//! Codes: `host-differs`, `kernel-differs`, `input-differs`, `environment-differs`, `limits-differ`,
+//! `method-differs`, `governor-differs`, `version-differs`, `load-differs`, `steal-differs`, `others-differ`;
+//! `executable-differs` and `command-differs`, which are information: usually they are what is compared;
+//! `left-out` and `too-few-repeats`.
+
+use std::collections::BTreeSet;
+
+use metier_types::{Run, Warning};
+
+use crate::bootstrap::median;
+use crate::choose::tally;
+use crate::comparison::{Group, Metric, Verdict};
+
+/// At most so many different values are written out on each side.
+const SHOWN: usize = 3;
+
+/// A reading of the host beside a run.
+type Reading = fn(&Run) -> Option<f64>;
+
+fn warning(code: &str, text: String) -> Warning {
+    Warning { code: code.to_string(), text }
+}
+
+/// Says which runs were left out.
+pub fn left_out(a: &Group, b: &Group) -> Vec<Warning> {
+    [a, b]
+        .into_iter()
+        .filter(|group| !group.left_out.is_empty())
+        .map(|group| {
+            let of = group.n + group.left_out.len();
+            let text = format!(
+                "{}: {} of {of} runs are left out ({})",
+                group.label,
+                group.left_out.len(),
+                tally(&group.left_out)
+            );
+            warning("left-out", text)
+        })
+        .collect()
+}
+
+/// Says that there are too few runs to call any difference.
+pub fn too_few(a: &Group, b: &Group, metrics: &[Metric]) -> Option<Warning> {
+    metrics.iter().any(|metric| metric.verdict == Verdict::TooFewRuns).then(|| {
+        warning(
+            "too-few-repeats",
+            format!(
+                "{} has {} and {} has {} runs: too few to tell a difference from chance; measure each with --repeat 10",
+                a.label, a.n, b.label, b.n
+            ),
+        )
+    })
+}
+
+/// One thing that should be the same everywhere.
+struct Trait {
+    code: &'static str,
+    what: &'static str,
+    advice: &'static str,
+    of: fn(&Run) -> Option<String>,
+}
+
+const TRAITS: [Trait; 10] = [
+    Trait {
+        code: "host-differs",
+        what: "the device",
+        advice: "the difference is one of devices as well; measure both on the same one to judge the workload",
+        of: |run| Some(run.device.name.clone()),
+    },
+    Trait {
+        code: "kernel-differs",
+        what: "the kernel",
+        advice: "measure both under the same kernel to judge the workload",
+        of: |run| run.context.kernel.clone(),
+    },
+    Trait {
+        code: "input-differs",
+        what: "the input's content",
+        advice: "measure both with the same --input",
+        of: |run| run.context.input_digest.map(|digest| digest.short()),
+    },
+    Trait {
+        code: "environment-differs",
+        what: "the environment",
+        advice: "start both from the same shell, or with `env -i`",
+        of: |run| run.context.environment_digest.map(|digest| digest.short()),
+    },
+    Trait {
+        code: "limits-differ",
+        what: "the limits",
+        advice: "measure both under the same limits",
+        of: |run| {
+            let limits: Vec<String> = run.context.limits.iter().map(|(k, v)| format!("{k}={v}")).collect();
+            Some(if limits.is_empty() { "none".into() } else { limits.join(" ") })
+        },
+    },
+    Trait {
+        code: "method-differs",
+        what: "the way of accounting",
+        advice: "values of different ways are not the same thing; measure both in the same way",
+        of: |run| run.context.method.map(|method| format!("{method:?}")),
+    },
+    Trait {
+        code: "governor-differs",
+        what: "the frequency governor",
+        advice: "set the same governor for both",
+        of: |run| run.host.governor.clone(),
+    },
+    Trait {
+        code: "version-differs",
+        what: "the measuring program",
+        advice: "measure both with the same version where small differences matter",
+        of: |run| Some(run.context.measured_by.clone()),
+    },
+    Trait {
+        code: "executable-differs",
+        what: "the executable's content",
+        advice: "for information: usually this is what is compared",
+        of: |run| run.context.executable_digest.map(|digest| digest.short()),
+    },
+    Trait {
+        code: "command-differs",
+        what: "the command line",
+        advice: "for information: usually this is what is compared",
+        of: |run| Some(run.context.command.join(" ").chars().take(60).collect()),
+    },
+];
+
+/// Says what else differs between the groups, or inside one of them.
+pub fn differences(a: &[&Run], b: &[&Run], label_a: &str, label_b: &str) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    for it in &TRAITS {
+        let (of_a, of_b) = (values(a, it.of), values(b, it.of));
+        // Two devices may share a name, so their ids decide.
+        let same = match it.code {
+            "host-differs" => {
+                let ids: BTreeSet<&str> = a.iter().chain(b).map(|run| run.device.id.as_str()).collect();
+                ids.len() <= 1
+            }
+            _ => of_a.union(&of_b).count() <= 1,
+        };
+        if !same {
+            let text = format!(
+                "{} differs: {label_a}: {}; {label_b}: {}; {}",
+                it.what,
+                list(&of_a),
+                list(&of_b),
+                it.advice
+            );
+            warnings.push(warning(it.code, text));
+        }
+    }
+    warnings.extend(noise(a, b, label_a, label_b));
+    warnings
+}
+
+fn values(runs: &[&Run], of: fn(&Run) -> Option<String>) -> BTreeSet<String> {
+    runs.iter().map(|run| of(run).unwrap_or_else(|| "unknown".into())).collect()
+}
+
+fn list(values: &BTreeSet<String>) -> String {
+    let mut text = values.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    if values.len() > SHOWN {
+        text.push_str(&format!(" and {} more", values.len() - SHOWN));
+    }
+    text
+}
+
+/// Load, stolen time and the work of others, by their medians.
+fn noise(a: &[&Run], b: &[&Run], label_a: &str, label_b: &str) -> Vec<Warning> {
+    let middle = |runs: &[&Run], of: Reading| {
+        let mut values: Vec<f64> = runs.iter().filter_map(|run| of(run)).filter(|x| x.is_finite()).collect();
+        values.sort_unstable_by(f64::total_cmp);
+        median(&values)
+    };
+    let mut warnings = Vec::new();
+    // Half a core's worth of load is what one more busy process makes in half a minute.
+    let load = |run: &Run| run.host.before.load1;
+    if let (Some(x), Some(y)) = (middle(a, load), middle(b, load))
+        && (x - y).abs() > 0.5
+    {
+        let text = format!(
+            "the load before the runs differs: {label_a}: {x:.2}; {label_b}: {y:.2}; measure again on a quiet host"
+        );
+        warnings.push(warning("load-differs", text));
+    }
+    let shares: [(&str, &str, f64, Reading); 2] = [
+        ("steal-differs", "time stolen by the hypervisor", 0.01, |run| run.host.steal_ratio.map(|x| x.get())),
+        ("others-differ", "the share of the cores that others used", 0.05, |run| {
+            run.host.others_ratio.map(|x| x.get())
+        }),
+    ];
+    for (code, what, limit, of) in shares {
+        if let (Some(x), Some(y)) = (middle(a, of), middle(b, of))
+            && (x - y).abs() > limit
+        {
+            let (x, y) = (x * 100.0, y * 100.0);
+            let text = format!(
+                "{what} differs: {label_a}: {x:.1} %; {label_b}: {y:.1} %; alternate the two, or measure on a quiet host"
+            );
+            warnings.push(warning(code, text));
+        }
+    }
+    warnings
+}

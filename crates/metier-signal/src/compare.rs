@@ -1,0 +1,289 @@
+//! Compares two groups of runs field by field.
+//!
+//! Two gates stand before the word "increase" or "decrease", and both must open: the permutation test (could
+//! chance have dealt the runs so?) and the bootstrap interval of the change of medians (does it leave 0 out?).
+//! The first keeps false calls rare whatever the distribution; the second keeps a mere difference of
+//! scatter or of stray runs from being called a change of level.
+//!
+//! Limits: runs are taken as exchangeable within their group. A host that drifts while first all of a and then
+//! all of b are measured shows a difference that is real, but not the workload's; [`Comparison::warnings`] says
+//! what is known to differ.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use metier_types::schema::Schema;
+use metier_types::{Extra, Quality, Ratio, Run};
+
+use crate::bootstrap::{self, change, change_atoms, median, median_atoms};
+use crate::choose::choose;
+use crate::comparison::{Comparison, Group, Level, Metric, Verdict};
+use crate::permutation::{chances, dealings};
+use crate::{Error, Field, circumstances};
+
+/// How to compare.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CompareOptions {
+    /// What to call the first side.
+    pub label_a: String,
+    /// What to call the second side.
+    pub label_b: String,
+    /// How often intervals are to hold the truth.
+    pub coverage: Ratio,
+    /// How often a difference may be called that is not there, over all fields together.
+    pub significance: Ratio,
+    /// Random dealings of the permutation test, where not all can be tried.
+    pub resamples: u32,
+    /// Seed of those.
+    pub seed: u64,
+    /// Whether runs that ended with an error count too, for commands that are meant to.
+    pub keep_failed: bool,
+    /// The fields to compare. Fewer fields, more power for each.
+    pub fields: Vec<Field>,
+}
+
+impl Default for CompareOptions {
+    fn default() -> Self {
+        Self {
+            label_a: "a".into(),
+            label_b: "b".into(),
+            coverage: Ratio(0.95),
+            significance: Ratio(0.05),
+            resamples: 10_000,
+            seed: 0x6d65_7469_6572,
+            keep_failed: false,
+            fields: Field::ALL.to_vec(),
+        }
+    }
+}
+
+impl CompareOptions {
+    fn check(&self) -> Result<(), Error> {
+        let wrong = |option, got: String, want| Err(Error::WrongOption { option, got, want });
+        if !(0.5..1.0).contains(&self.coverage.get()) {
+            return wrong("coverage", self.coverage.get().to_string(), "a share from 0.5 to below 1");
+        }
+        if !(self.significance.get() > 0.0 && self.significance.get() <= 0.5) {
+            return wrong("significance", self.significance.get().to_string(), "a share above 0, up to 0.5");
+        }
+        if !(100..=1_000_000).contains(&self.resamples) {
+            return wrong("resamples", self.resamples.to_string(), "100 to 1,000,000");
+        }
+        if self.fields.is_empty() {
+            return wrong("fields", "empty".into(), "at least one field");
+        }
+        Ok(())
+    }
+}
+
+/// Compares b with a.
+pub fn compare(a: &[Run], b: &[Run], options: &CompareOptions) -> Result<Comparison, Error> {
+    options.check()?;
+    let mut seen = BTreeSet::new();
+    let (kept_a, out_a) = choose("a", a, options, &mut seen)?;
+    let (kept_b, out_b) = choose("b", b, options, &mut seen)?;
+    let mut metrics = Vec::new();
+    let mut columns = Vec::new();
+    let fields: BTreeSet<Field> = options.fields.iter().copied().collect();
+    for field in fields {
+        let column = Column::read(field, &kept_a, &kept_b)?;
+        metrics.push(describe(field, &column, &kept_a, &kept_b, options));
+        columns.push(column);
+    }
+    test(&mut metrics, &columns, options);
+    let group = |label: &str, runs: &[&Run], left_out| Group {
+        label: label.to_string(),
+        runs: runs.iter().map(|run| run.id).collect(),
+        n: runs.len(),
+        left_out,
+        extra: Extra::new(),
+    };
+    let a = group(&options.label_a, &kept_a, out_a);
+    let b = group(&options.label_b, &kept_b, out_b);
+    let mut warnings = circumstances::left_out(&a, &b);
+    warnings.extend(circumstances::too_few(&a, &b, &metrics));
+    warnings.extend(circumstances::differences(&kept_a, &kept_b, &options.label_a, &options.label_b));
+    Ok(Comparison { schema: Schema::new(), a, b, metrics, warnings, extra: Extra::new() })
+}
+
+/// The values of one field, run by run, a's first; `None` where a run lacks it.
+struct Column {
+    values: Vec<Option<f64>>,
+    a_runs: usize,
+}
+
+impl Column {
+    fn read(field: Field, a: &[&Run], b: &[&Run]) -> Result<Self, Error> {
+        let values: Result<Vec<_>, Error> = a.iter().chain(b).map(|run| field.value(run)).collect();
+        Ok(Self { values: values?, a_runs: a.len() })
+    }
+
+    /// The values that are there, sorted: a's and b's.
+    fn sorted(&self) -> (Vec<f64>, Vec<f64>) {
+        let (a, b) = self.values.split_at(self.a_runs);
+        let sort = |side: &[Option<f64>]| {
+            let mut values: Vec<f64> = side.iter().flatten().copied().collect();
+            values.sort_unstable_by(f64::total_cmp);
+            values
+        };
+        (sort(a), sort(b))
+    }
+
+    fn presence(&self) -> Vec<bool> {
+        self.values.iter().map(Option::is_some).collect()
+    }
+}
+
+/// Fewest runs on a side; a variance of two runs says little.
+const FEWEST: usize = 3;
+
+/// Whether the clearest possible difference could pass the test.
+fn can_tell(a: usize, b: usize, significance: f64) -> bool {
+    a >= FEWEST && b >= FEWEST && 2.0 / dealings(a + b, a) as f64 <= significance
+}
+
+/// Levels, change and interval; the verdict is still open where it says `no-difference-shown`.
+fn describe(field: Field, column: &Column, a: &[&Run], b: &[&Run], options: &CompareOptions) -> Metric {
+    let (values_a, values_b) = column.sorted();
+    let enough = can_tell(values_a.len(), values_b.len(), options.significance.get());
+    let (atoms_a, atoms_b) = match enough {
+        true => (median_atoms(&values_a), median_atoms(&values_b)),
+        false => (Vec::new(), Vec::new()),
+    };
+    let tail = (1.0 - options.coverage.get()) / 2.0;
+    let mut metric = Metric {
+        field,
+        unit: field.unit(),
+        a: level(&values_a, &atoms_a, tail),
+        b: level(&values_b, &atoms_b, tail),
+        change_ratio: None,
+        low: None,
+        high: None,
+        coverage: None,
+        verdict: Verdict::NoDifferenceShown,
+        p_value: None,
+        because: None,
+        extra: Extra::new(),
+    };
+    let (Some(before), Some(after)) = (metric.a.median, metric.b.median) else {
+        metric.verdict = Verdict::NotComparable;
+        metric.because = Some(why_absent(field, a, b, &metric, options));
+        return metric;
+    };
+    metric.change_ratio = finite(change(before, after));
+    if let Some(reason) = unlike(field, a, b) {
+        metric.verdict = Verdict::NotComparable;
+        metric.because = Some(reason);
+        return metric;
+    }
+    if !enough {
+        metric.verdict = Verdict::TooFewRuns;
+        metric.because = Some(format!(
+            "{} and {} runs; want at least 4 on each side, better 10",
+            values_a.len(),
+            values_b.len()
+        ));
+        return metric;
+    }
+    if let Some((low, high)) = bootstrap::interval(&change_atoms(&atoms_a, &atoms_b), tail) {
+        metric.low = finite(low);
+        metric.high = finite(high);
+        metric.coverage = Some(options.coverage);
+    }
+    metric
+}
+
+fn finite(x: f64) -> Option<Ratio> {
+    x.is_finite().then_some(Ratio(x))
+}
+
+fn level(sorted: &[f64], atoms: &[bootstrap::Atom], tail: f64) -> Level {
+    let mut by_value = atoms.to_vec();
+    by_value.sort_unstable_by(|l, r| l.0.total_cmp(&r.0));
+    let interval = bootstrap::interval(&by_value, tail);
+    Level {
+        n: sorted.len(),
+        median: median(sorted),
+        low: interval.map(|ends| ends.0),
+        high: interval.map(|ends| ends.1),
+        min: sorted.first().copied(),
+        max: sorted.last().copied(),
+    }
+}
+
+/// Why a side lacks the value, in the words of a run that lacks it.
+fn why_absent(field: Field, a: &[&Run], b: &[&Run], metric: &Metric, options: &CompareOptions) -> String {
+    let (runs, label) = if metric.a.n == 0 { (a, &options.label_a) } else { (b, &options.label_b) };
+    let reason = runs.iter().find_map(|run| run.missing.get(&field.path()));
+    match reason {
+        Some(missing) => format!("{label} has no value: {missing}"),
+        None => format!("{label} has no value"),
+    }
+}
+
+/// Whether the sides' values were come by so differently that they mean different things.
+fn unlike(field: Field, a: &[&Run], b: &[&Run]) -> Option<String> {
+    let grades = |runs: &[&Run]| -> BTreeSet<Quality> {
+        runs.iter().filter_map(|run| run.quality.get(&field.path()).copied()).collect()
+    };
+    let (a, b) = (grades(a), grades(b));
+    let estimated = |grades: &BTreeSet<Quality>| grades.iter().all(|grade| *grade == Quality::Estimated);
+    let exact = |grades: &BTreeSet<Quality>| grades.iter().all(|grade| *grade == Quality::Exact);
+    let apart = !a.is_empty() && !b.is_empty() && (estimated(&a) && exact(&b) || exact(&a) && estimated(&b));
+    apart.then(|| {
+        let (one, other) = if exact(&a) { ("exact", "estimated") } else { ("estimated", "exact") };
+        format!("the value is {one} on the first side and {other} on the second; measure both the same way")
+    })
+}
+
+/// Tests all fields that are still open, together where they have the same runs, and settles their verdicts.
+fn test(metrics: &mut [Metric], columns: &[Column], options: &CompareOptions) {
+    let mut families: BTreeMap<Vec<bool>, Vec<usize>> = BTreeMap::new();
+    for (at, column) in columns.iter().enumerate() {
+        if metrics[at].verdict == Verdict::NoDifferenceShown {
+            families.entry(column.presence()).or_default().push(at);
+        }
+    }
+    // Fields that some runs lack are tested apart; Bonferroni over those few families.
+    let factor = families.len() as f64;
+    for (presence, members) in families {
+        let (pool, in_a) = pooled(&presence, &members, columns);
+        let found = chances(&pool, &in_a, options.resamples, options.seed);
+        for (at, chance) in members.into_iter().zip(found) {
+            let metric = &mut metrics[at];
+            let chance = (chance * factor).min(1.0);
+            metric.p_value = Some(Ratio(chance));
+            let rose = metric.low.is_some_and(|low| low.get() > 0.0)
+                || metric.low.is_none() && metric.a.median < metric.b.median;
+            let fell = metric.high.is_some_and(|high| high.get() < 0.0);
+            if chance <= options.significance.get() {
+                metric.verdict = match (rose, fell) {
+                    (true, _) => Verdict::Increase,
+                    (_, true) => Verdict::Decrease,
+                    _ => Verdict::NoDifferenceShown,
+                };
+            }
+        }
+    }
+}
+
+/// The values of a family, field by field, over the runs that have them, and which of those are a's.
+///
+/// Sorted by value, so that neither the order of runs nor which side is called a decides what random dealings
+/// mean.
+fn pooled(presence: &[bool], members: &[usize], columns: &[Column]) -> (Vec<Vec<f64>>, Vec<bool>) {
+    let a_runs = columns[members[0]].a_runs;
+    let mut runs: Vec<(Vec<f64>, bool)> = (0..presence.len())
+        .filter(|run| presence[*run])
+        .map(|run| (members.iter().filter_map(|at| columns[*at].values[run]).collect(), run < a_runs))
+        .collect();
+    runs.sort_by(|l, r| {
+        l.0.iter()
+            .zip(&r.0)
+            .map(|(x, y)| x.total_cmp(y))
+            .find(|order| order.is_ne())
+            .unwrap_or(std::cmp::Ordering::Equal)
+    });
+    let in_a = runs.iter().map(|run| run.1).collect();
+    let pool = (0..members.len()).map(|k| runs.iter().map(|run| run.0[k]).collect()).collect();
+    (pool, in_a)
+}

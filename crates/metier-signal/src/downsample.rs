@@ -1,0 +1,117 @@
+//! Thins a series for drawing.
+//!
+//! The time range is cut into buckets of equal length. Each keeps its first and last row, and for each gauge
+//! the rows with its smallest and largest value; so a spike of one sample stays visible, and the difference
+//! of a counter over any bucket stays exact. Rows are kept whole: every value in the result was measured
+//! at the time beside it, nothing is averaged or invented.
+
+use std::collections::BTreeSet;
+
+use metier_types::{Column, Extra, Kind, Series, Values};
+
+use crate::Error;
+
+/// The rows of a series from one time to another (nanoseconds since the run's start, both included), thinned
+/// to at most `points` rows. A series that is short enough comes back whole.
+pub fn downsample(series: &Series, from: i64, to: i64, points: usize) -> Result<Series, Error> {
+    if let Some(defect) = series.defect() {
+        return Err(Error::BrokenSeries { defect });
+    }
+    let start = series.times.partition_point(|time| *time < from);
+    let end = series.times.partition_point(|time| *time <= to).max(start);
+    if end - start <= points {
+        return Ok(rows_of(series, &(start..end).collect::<Vec<_>>()));
+    }
+    let gauges: Vec<Gauge> =
+        series.columns.iter().filter(|column| column.kind == Kind::Gauge).map(Gauge::of).collect();
+    let each = 2 + 2 * gauges.len();
+    if points < each {
+        let name = series.name.clone();
+        return Err(Error::TooFewPoints { series: name, points, gauges: gauges.len(), want: each });
+    }
+    // Extremes often fall together, so more buckets fit than the worst case allows: try from the most.
+    let mut buckets = points / 2;
+    loop {
+        let rows = keep(series, start..end, &gauges, buckets);
+        if rows.len() <= points || buckets <= points / each {
+            return Ok(rows_of(series, &rows));
+        }
+        buckets = (buckets * 4 / 5).max(points / each);
+    }
+}
+
+struct Gauge<'a> {
+    column: &'a Column,
+    absent: BTreeSet<u32>,
+}
+
+impl<'a> Gauge<'a> {
+    fn of(column: &'a Column) -> Self {
+        Self { column, absent: column.absent.iter().copied().collect() }
+    }
+
+    /// The value at a row, where there is one that can be compared.
+    fn at(&self, row: usize) -> Option<f64> {
+        let there = self.absent.is_empty() || !self.absent.contains(&(row as u32));
+        self.column.values.number(row).filter(|x| there && !x.is_nan())
+    }
+}
+
+fn keep(series: &Series, rows: std::ops::Range<usize>, gauges: &[Gauge<'_>], buckets: usize) -> Vec<usize> {
+    let first = i128::from(series.times[rows.start]);
+    // One more than the span, so that the last row falls into the last bucket and not beside it.
+    let span = i128::from(series.times[rows.end - 1]) - first + 1;
+    let bucket_of = |row: usize| (i128::from(series.times[row]) - first) * buckets as i128 / span;
+    let mut kept = BTreeSet::new();
+    let mut at = rows.start;
+    while at < rows.end {
+        let bucket = bucket_of(at);
+        let mut next = at + 1;
+        while next < rows.end && bucket_of(next) == bucket {
+            next += 1;
+        }
+        kept.extend([at, next - 1]);
+        for gauge in gauges {
+            let mut extremes: Option<((usize, f64), (usize, f64))> = None;
+            for row in at..next {
+                if let Some(x) = gauge.at(row) {
+                    let (least, most) = extremes.get_or_insert(((row, x), (row, x)));
+                    if x < least.1 {
+                        *least = (row, x);
+                    }
+                    if x > most.1 {
+                        *most = (row, x);
+                    }
+                }
+            }
+            kept.extend(extremes.into_iter().flat_map(|(least, most)| [least.0, most.0]));
+        }
+        at = next;
+    }
+    kept.into_iter().collect()
+}
+
+/// The series made of these rows.
+fn rows_of(series: &Series, rows: &[usize]) -> Series {
+    let column = |column: &Column| Column {
+        name: column.name.clone(),
+        kind: column.kind,
+        unit: column.unit,
+        values: match &column.values {
+            Values::Integer(values) => Values::Integer(rows.iter().map(|row| values[*row]).collect()),
+            Values::Float(values) => Values::Float(rows.iter().map(|row| values[*row]).collect()),
+        },
+        absent: rows
+            .iter()
+            .enumerate()
+            .filter(|(_, row)| column.absent.binary_search(&(**row as u32)).is_ok())
+            .map(|(at, _)| at as u32)
+            .collect(),
+    };
+    Series {
+        times: rows.iter().map(|row| series.times[*row]).collect(),
+        columns: series.columns.iter().map(column).collect(),
+        extra: Extra::new(),
+        ..Series::new(series.run, series.name.clone())
+    }
+}

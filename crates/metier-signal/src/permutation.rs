@@ -1,0 +1,191 @@
+//! Could this difference have come about by chance? A permutation test over several fields at once.
+//!
+//! If both groups come from the same source, each way of dealing the runs into two groups of these sizes is
+//! as likely as the one that was seen. So the chance of a difference at least this large is the share of
+//! dealings that show one: exact for every distribution, however few the runs.
+//!
+//! - Statistic: Welch's t² in the bounded form d² / (d² + v₁/n₁ + v₂/n₂), with d the difference of means and v
+//!   the variances. Studentised, so that unequal scatter does not pass for a difference (Janssen, 1997).
+//!   Values are first pulled in to 5 robust standard deviations around the pooled median: one stray run must not
+//!   hide a difference, and doing so over the pool keeps the test exact.
+//! - Many fields: whole runs are dealt, so fields keep their dependence, and each field's chance is that of *any* field still in
+//!   question showing as much (Westfall and Young, 1993, step-down maxT). Holm's correction of rank tests was not
+//!   taken: with 5 runs a side its smallest possible result for 9 fields is 7 %, so it could never call anything.
+//! - All dealings are tried while there are no more than asked for, else random ones with a fixed seed.
+
+use crate::bootstrap::median;
+use crate::random::Random;
+
+/// Robust standard deviations to which values are pulled in.
+const REACH: f64 = 5.0;
+
+/// Differences below this share of the statistic are rounding; without it, scaling all values could turn a tie.
+const SAME: f64 = 1e-9;
+
+/// How many ways there are to deal `n` runs into groups of `k` and `n − k`, at most `u64::MAX`.
+pub fn dealings(n: usize, k: usize) -> u64 {
+    let k = k.min(n - k.min(n));
+    let mut count: u128 = 1;
+    for i in 1..=k as u128 {
+        count = count * (n as u128 - k as u128 + i) / i;
+        if count > u128::from(u64::MAX) {
+            return u64::MAX;
+        }
+    }
+    count as u64
+}
+
+/// The chance of each field's difference, corrected for their number.
+///
+/// `fields` holds the values of each field for all runs of the pool; `in_a` says which runs are a's. The order
+/// of the pool must not depend on the groups (see `compare`).
+pub fn chances(fields: &[Vec<f64>], in_a: &[bool], resamples: u32, seed: u64) -> Vec<f64> {
+    let n = in_a.len();
+    let a_size = in_a.iter().filter(|a| **a).count();
+    // The smaller group is the one that is drawn, so that swapping the groups changes nothing.
+    let size = a_size.min(n - a_size);
+    let drawn_is_a = a_size <= n - a_size;
+    let observed_set: Vec<usize> = (0..n).filter(|i| in_a[*i] == drawn_is_a).collect();
+    let fields: Vec<Standard> = fields.iter().map(|values| Standard::of(values)).collect();
+    let observed: Vec<f64> = fields.iter().map(|field| field.statistic(&observed_set)).collect();
+    let mut falling: Vec<usize> = (0..fields.len()).collect();
+    falling.sort_by(|l, r| observed[*r].total_cmp(&observed[*l]));
+
+    let mut at_least = vec![0u64; fields.len()];
+    let mut count = |set: &[usize]| {
+        let mut largest = 0.0f64;
+        for field in falling.iter().rev() {
+            largest = largest.max(fields[*field].statistic(set));
+            if largest >= observed[*field] * (1.0 - SAME) {
+                at_least[*field] += 1;
+            }
+        }
+    };
+    let total = dealings(n, size);
+    let all = total <= u64::from(resamples);
+    if all {
+        each_choice(n, size, &mut count);
+    } else {
+        let mut random = Random::new(seed);
+        let mut pool: Vec<usize> = (0..n).collect();
+        for _ in 0..resamples {
+            for i in 0..size {
+                let other = i + random.below(n - i);
+                pool.swap(i, other);
+            }
+            count(&pool[..size]);
+        }
+    }
+    // Random dealings leave out the observed one; counting it in keeps the chance from being 0 and too low.
+    let share = |hits: u64| match all {
+        true => hits as f64 / total as f64,
+        false => (hits + 1) as f64 / (u64::from(resamples) + 1) as f64,
+    };
+    let mut chances = vec![1.0; fields.len()];
+    let mut floor = 0.0f64;
+    for field in falling {
+        if fields[field].varies {
+            floor = floor.max(share(at_least[field]));
+            chances[field] = floor;
+        }
+    }
+    chances
+}
+
+/// Calls `visit` with each choice of `k` from `0..n`.
+fn each_choice(n: usize, k: usize, visit: &mut impl FnMut(&[usize])) {
+    let mut set: Vec<usize> = (0..k).collect();
+    loop {
+        visit(&set);
+        // The last place that can still move up.
+        let Some(at) = (0..k).rev().find(|i| set[*i] != i + n - k) else { return };
+        set[at] += 1;
+        for i in at + 1..k {
+            set[i] = set[i - 1] + 1;
+        }
+    }
+}
+
+/// A field's values, pulled in and brought to mean 0 and deviation 1, so that sums of squares keep their digits.
+struct Standard {
+    values: Vec<f64>,
+    sum: f64,
+    squares: f64,
+    varies: bool,
+}
+
+impl Standard {
+    fn of(values: &[f64]) -> Self {
+        let mut sorted = values.to_vec();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let middle = median(&sorted).unwrap_or(0.0);
+        let mut away: Vec<f64> = values.iter().map(|x| (x - middle).abs()).collect();
+        away.sort_unstable_by(f64::total_cmp);
+        let scatter = 1.4826 * median(&away).unwrap_or(0.0);
+        let pulled: Vec<f64> = match scatter > 0.0 {
+            true => {
+                values.iter().map(|x| x.clamp(middle - REACH * scatter, middle + REACH * scatter)).collect()
+            }
+            // More than half of all values are the same: nothing to measure strayness by.
+            false => values.to_vec(),
+        };
+        let n = pulled.len().max(1) as f64;
+        let mean = pulled.iter().sum::<f64>() / n;
+        let deviation = (pulled.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n).sqrt();
+        let varies = deviation > 1e-12 * mean.abs();
+        let scale = if varies { 1.0 / deviation } else { 0.0 };
+        let values: Vec<f64> = pulled.iter().map(|x| (x - mean) * scale).collect();
+        let (sum, squares) = values.iter().fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
+        Self { values, sum, squares, varies }
+    }
+
+    fn statistic(&self, set: &[usize]) -> f64 {
+        let (s1, q1) = set.iter().fold((0.0, 0.0), |(s, q), i| {
+            let x = self.values[*i];
+            (s + x, q + x * x)
+        });
+        let (s2, q2) = (self.sum - s1, self.squares - q1);
+        let (n1, n2) = (set.len() as f64, (self.values.len() - set.len()) as f64);
+        let error = |s: f64, q: f64, n: f64| ((q - s * s / n) / (n - 1.0) / n).max(0.0);
+        let d = s1 / n1 - s2 / n2;
+        let whole = d * d + error(s1, q1, n1) + error(s2, q2, n2);
+        if whole > 1e-18 { d * d / whole } else { 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dealings_are_counted() {
+        assert_eq!([dealings(10, 5), dealings(8, 4), dealings(8, 3), dealings(4, 0)], [252, 70, 56, 1]);
+        assert_eq!(dealings(2000, 1000), u64::MAX);
+        let mut seen = 0;
+        each_choice(8, 3, &mut |_| seen += 1);
+        assert_eq!(seen, 56);
+    }
+
+    #[test]
+    fn complete_separation_has_the_smallest_chance_there_is() {
+        let in_a = [true, true, true, true, true, false, false, false, false, false];
+        let apart: Vec<f64> =
+            (0..10).map(|i| if i < 5 { 1.0 } else { 1.1 } + f64::from(i % 5) * 0.001).collect();
+        let flat = vec![3.0; 10];
+        let got = chances(&[apart.clone(), flat.clone()], &in_a, 10_000, 1);
+        assert!((got[0] - 2.0 / 252.0).abs() < 1e-12, "{got:?}");
+        assert_eq!(got[1], 1.0);
+        // Without scatter inside the groups as well.
+        let exact: Vec<f64> = in_a.iter().map(|a| if *a { 5.0 } else { 6.0 }).collect();
+        assert!((chances(&[exact, flat], &in_a, 10_000, 1)[0] - 2.0 / 252.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn random_dealings_agree_with_all_of_them() {
+        let in_a: Vec<bool> = (0..12).map(|i| i % 2 == 0).collect();
+        let values: Vec<f64> = [3., 1., 4., 1., 5., 9., 2., 6., 5., 3., 5., 8.].to_vec();
+        let all = chances(std::slice::from_ref(&values), &in_a, 10_000, 1)[0];
+        let some = chances(&[values], &in_a, 900, 1)[0];
+        assert!((all - some).abs() < 0.05, "{all} {some}");
+    }
+}

@@ -1,0 +1,285 @@
+//! What the repetitions of one batch say together: level, scatter, outliers, and warnings with advice.
+//!
+//! Warnings, from wall time: `slow-first-run`, `outliers`, `too-few-repeats`. A single run gives none: nobody
+//! asked how far it can be repeated. Warm-up, failed and unfinished runs are not counted.
+
+use metier_types::{Ratio, Run, RunId, Unit, Warning};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::bootstrap::{interval, median, median_atoms};
+use crate::choose::reason_to_leave_out;
+use crate::{Error, Field};
+
+/// A modified z-score beyond this makes an outlier (Iglewicz and Hoaglin, 1993).
+const OUTLIER_SCORE: f64 = 3.5;
+/// A value within this share of the median is never an outlier: exact counters scatter so little that a
+/// harmless microsecond can have any score.
+const OUTLIER_SHARE: f64 = 0.02;
+/// Fewest values among which one can stand out.
+const FEWEST_FOR_OUTLIERS: usize = 5;
+/// Fewest repetitions that a comparison can do with comfortably.
+const FEWEST_REPEATS: usize = 5;
+/// Half width of the median's interval, as a share of it, above which more repetitions are advised.
+const WIDE: f64 = 0.05;
+/// The first run is slow if it takes this much more than the median of the others, and stands out.
+const SLOW_FIRST: f64 = 0.10;
+
+/// A reading of the host beside a run.
+type Reading = fn(&Run) -> Option<f64>;
+
+/// The spread of some values of one unit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Spread {
+    /// How many there are.
+    pub n: usize,
+    /// The smallest.
+    pub min: f64,
+    /// The middle one.
+    pub median: f64,
+    /// The mean.
+    pub mean: f64,
+    /// The largest.
+    pub max: f64,
+    /// Standard deviation of the sample (n − 1); `None` for a single value.
+    pub standard_deviation: Option<f64>,
+    /// Median absolute deviation from the median, not scaled.
+    pub mad: f64,
+    /// Positions of the outliers among the values as given.
+    pub outliers: Vec<usize>,
+}
+
+/// The spread of a field over a batch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FieldSpread {
+    /// The field of the runs' summary.
+    pub field: Field,
+    /// Its unit.
+    pub unit: Unit,
+    /// The spread; its outliers are positions in the batch's `runs` only if no run lacks the field.
+    #[serde(flatten)]
+    pub spread: Spread,
+    /// The runs that are outliers in this field.
+    pub outlier_runs: Vec<RunId>,
+}
+
+/// What the repetitions of a batch say together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BatchSpread {
+    /// The runs that were counted, in the order of their start.
+    pub runs: Vec<RunId>,
+    /// Runs that were not: warm-up, failed, unfinished.
+    pub left_out: usize,
+    /// Each field that at least one run has.
+    pub fields: Vec<FieldSpread>,
+    /// What a reader should know before trusting it.
+    pub warnings: Vec<Warning>,
+}
+
+/// The spread of values; `None` if there are none or one is not finite.
+pub fn spread_of(values: &[f64]) -> Option<Spread> {
+    if values.iter().any(|x| !x.is_finite()) {
+        return None;
+    }
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let middle = median(&sorted)?;
+    let n = values.len();
+    let mean = sorted.iter().sum::<f64>() / n as f64;
+    let squares: f64 = sorted.iter().map(|x| (x - mean).powi(2)).sum();
+    let mut away: Vec<f64> = values.iter().map(|x| (x - middle).abs()).collect();
+    away.sort_unstable_by(f64::total_cmp);
+    Some(Spread {
+        n,
+        min: *sorted.first()?,
+        median: middle,
+        mean,
+        max: *sorted.last()?,
+        standard_deviation: (n > 1).then(|| (squares / (n - 1) as f64).sqrt()),
+        mad: median(&away)?,
+        outliers: outliers(values, middle, &away),
+    })
+}
+
+/// Positions of values that stand out. `away` are the sorted distances from the median.
+fn outliers(values: &[f64], middle: f64, away: &[f64]) -> Vec<usize> {
+    if values.len() < FEWEST_FOR_OUTLIERS {
+        return Vec::new();
+    }
+    // Iglewicz and Hoaglin: 0.6745 (x − median) / MAD; where the MAD is 0, the mean distance stands in for it.
+    let unit = match median(away) {
+        Some(mad) if mad > 0.0 => mad / 0.6745,
+        _ => 1.253_314 * away.iter().sum::<f64>() / away.len() as f64,
+    };
+    let stands_out = |x: f64| {
+        let distance = (x - middle).abs();
+        unit > 0.0 && distance / unit > OUTLIER_SCORE && distance > OUTLIER_SHARE * middle.abs()
+    };
+    values.iter().enumerate().filter(|(_, x)| stands_out(**x)).map(|(at, _)| at).collect()
+}
+
+/// What the repetitions of one batch say together. Runs of any batch may be given; they are taken as one.
+pub fn batch_spread(runs: &[Run]) -> Result<BatchSpread, Error> {
+    let mut counted: Vec<&Run> =
+        runs.iter().filter(|run| reason_to_leave_out(run, false).is_none()).collect();
+    counted.sort_by_key(|run| (run.started, run.id));
+    let mut fields = Vec::new();
+    for field in Field::ALL {
+        let mut owners = Vec::new();
+        let mut values = Vec::new();
+        for run in &counted {
+            if let Some(value) = field.value(run)? {
+                owners.push(run.id);
+                values.push(value);
+            }
+        }
+        if let Some(spread) = spread_of(&values) {
+            let outlier_runs = spread.outliers.iter().filter_map(|at| owners.get(*at).copied()).collect();
+            fields.push(FieldSpread { field, unit: field.unit(), spread, outlier_runs });
+        }
+    }
+    let warm_ups = runs.iter().filter(|run| run.context.warmup).count();
+    let warnings = warnings(&counted, &fields, warm_ups)?;
+    Ok(BatchSpread {
+        runs: counted.iter().map(|run| run.id).collect(),
+        left_out: runs.len() - counted.len(),
+        fields,
+        warnings,
+    })
+}
+
+fn warnings(runs: &[&Run], fields: &[FieldSpread], warm_ups: usize) -> Result<Vec<Warning>, Error> {
+    let Some(wall) = fields.iter().find(|spread| spread.field == Field::WallSeconds) else {
+        return Ok(Vec::new());
+    };
+    let (mut timed, mut values) = (Vec::new(), Vec::new());
+    for run in runs {
+        if let Some(value) = Field::WallSeconds.value(run)? {
+            timed.push(*run);
+            values.push(value);
+        }
+    }
+    let runs = timed.as_slice();
+    let mut found = Vec::new();
+    let slow_first = slow_first(runs, &values, warm_ups);
+    let mut strays = wall.spread.outliers.clone();
+    if let Some(warning) = slow_first {
+        strays.retain(|at| *at != 0);
+        found.push(warning);
+    }
+    if !strays.is_empty() {
+        found.push(outlier_warning(runs, &values, &strays, wall.spread.median));
+    }
+    found.extend(too_few(&values));
+    Ok(found)
+}
+
+/// The first repetition against the others.
+fn slow_first(runs: &[&Run], values: &[f64], warm_ups: usize) -> Option<Warning> {
+    let (first, others) = values.split_first()?;
+    if others.len() < 2 || runs.first()?.context.repetition > 1 {
+        return None;
+    }
+    let rest = spread_of(others)?;
+    let scatter = rest.standard_deviation?.max(rest.mad / 0.6745);
+    let excess = first - rest.median;
+    if excess <= SLOW_FIRST * rest.median || excess <= OUTLIER_SCORE * scatter {
+        return None;
+    }
+    let read = |run: &&Run| run.summary.read_bytes.map(|bytes| bytes.get());
+    let others_read = runs.iter().skip(1).filter_map(read).max();
+    let cold = runs
+        .first()
+        .and_then(read)
+        .zip(others_read)
+        .is_some_and(|(first, other)| first > 2 * other + (1 << 20));
+    let advice = match (warm_ups, cold) {
+        (0, true) => "it read from storage what later runs found in the cache; use --warmup 1".to_string(),
+        (0, false) => "caches were cold, perhaps; use --warmup 1".to_string(),
+        (n, true) => format!("{n} warm-up runs did not fill the caches; use --warmup {}", n + 2),
+        (n, false) => format!(
+            "in spite of {n} warm-up runs; look for what only the first run does, or use --warmup {}",
+            n + 2
+        ),
+    };
+    let ratio = Ratio(excess / rest.median);
+    Some(Warning {
+        code: "slow-first-run".into(),
+        text: format!("the first run took {ratio} longer than the median of the others: {advice}"),
+    })
+}
+
+/// Outliers, with the likely cause where the host's state tells it.
+fn outlier_warning(runs: &[&Run], values: &[f64], strays: &[usize], middle: f64) -> Warning {
+    let worst = |of: Reading, among: &dyn Fn(usize) -> bool| {
+        runs.iter()
+            .enumerate()
+            .filter(|(at, _)| among(*at))
+            .filter_map(|(_, run)| of(run))
+            .fold(None, |most: Option<f64>, x| Some(most.map_or(x, |m| m.max(x))))
+    };
+    let is_stray = |at: usize| strays.contains(&at);
+    let causes: [(Reading, &str, &str); 4] = [
+        (
+            |run| run.host.steal_ratio.map(|x| x.get()),
+            "the hypervisor gave time to others",
+            "use a host of its own",
+        ),
+        (
+            |run| run.host.memory_pressure_ratio.map(|x| x.get()),
+            "tasks waited for memory",
+            "free memory on the host",
+        ),
+        (
+            |run| run.host.io_pressure_ratio.map(|x| x.get()),
+            "tasks waited for storage",
+            "stop other IO on the host",
+        ),
+        (
+            |run| run.host.others_ratio.map(|x| x.get()),
+            "others used the cores",
+            "stop what else runs on the host",
+        ),
+    ];
+    let cause = causes.iter().find_map(|(of, what, advice)| {
+        let (with, without) = (worst(*of, &is_stray)?, worst(*of, &|at| !is_stray(at)).unwrap_or(0.0));
+        (with > 0.02 && with > 1.5 * without).then(|| format!("{what} in them ({}); {advice}", Ratio(with)))
+    });
+    let farthest = strays
+        .iter()
+        .filter_map(|at| values.get(*at))
+        .fold(middle, |far, x| if (x - middle).abs() > (far - middle).abs() { *x } else { far });
+    let off = Ratio((farthest - middle) / middle.max(f64::MIN_POSITIVE));
+    let advice = cause.unwrap_or_else(|| "look at the median, and repeat on a quieter host".into());
+    let (n, of) = (strays.len(), values.len());
+    let text = format!("{n} of {of} runs stand out in wall time, the farthest by {off}: {advice}");
+    Warning { code: "outliers".into(), text }
+}
+
+/// Too few repetitions for what they are good for: a comparison, or a median that is worth its digits.
+fn too_few(values: &[f64]) -> Option<Warning> {
+    let n = values.len();
+    let code = "too-few-repeats".to_string();
+    if (2..FEWEST_REPEATS).contains(&n) {
+        let text = format!("{n} repetitions are too few to tell a change from chance; use --repeat 10");
+        return Some(Warning { code, text });
+    }
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let middle = median(&sorted).filter(|x| *x > 0.0 && n >= FEWEST_REPEATS)?;
+    let mut atoms = median_atoms(&sorted);
+    atoms.sort_unstable_by(|l, r| l.0.total_cmp(&r.0));
+    let (low, high) = interval(&atoms, 0.025)?;
+    let half = (high - low) / 2.0 / middle;
+    (half > WIDE).then(|| {
+        // The interval narrows with the square root of the number of runs.
+        let want = (n as f64 * (half / WIDE).powi(2)).ceil();
+        let advice = match want <= 200.0 {
+            true => format!("--repeat {want:.0} would bring it near {}", Ratio(WIDE)),
+            false => "make the host quieter first: repeating alone will not narrow it".to_string(),
+        };
+        let text =
+            format!("wall time scatters so that its median is known to ±{} only; {advice}", Ratio(half));
+        Warning { code, text }
+    })
+}
