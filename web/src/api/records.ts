@@ -1,0 +1,264 @@
+// The records of the API, as the serde types of metier-types write them. Only the fields that the page reads;
+// a newer server may send more. A value that the host could not measure is null or absent, never 0.
+
+export type Quality = "exact" | "sampled" | "estimated";
+export type RunState = "running" | "finished" | "interrupted";
+export type Cause = "exited" | "signalled" | "timeout" | "oom" | "interrupted" | "lost";
+export type Maybe<T> = T | null | undefined;
+
+export interface Named {
+  id: string;
+  name: string;
+}
+
+export interface Exit {
+  code?: Maybe<number>;
+  signal?: Maybe<number>;
+  cause: Cause;
+  ended_by?: Maybe<string>;
+  left_behind?: number;
+  settled_seconds?: Maybe<number>;
+}
+
+export interface Summary {
+  wall_seconds?: Maybe<number>;
+  cpu_seconds?: Maybe<number>;
+  cpu_user_seconds?: Maybe<number>;
+  cpu_system_seconds?: Maybe<number>;
+  peak_memory_bytes?: Maybe<number>;
+  read_bytes?: Maybe<number>;
+  written_bytes?: Maybe<number>;
+  energy_joules?: Maybe<number>;
+  processes?: Maybe<number>;
+  own_overhead_ratio?: Maybe<number>;
+}
+
+export interface Warning {
+  code: string;
+  text: string;
+}
+
+/** A run as the list shows it. */
+export interface RunRow {
+  id: string;
+  batch: string;
+  workload: Named;
+  device: Named;
+  state: RunState;
+  started: string;
+  ended?: Maybe<string>;
+  exit?: Maybe<Exit>;
+  tags: string[];
+  summary: Summary;
+  repetition: number;
+  repetitions: number;
+  warmup: boolean;
+  warnings: number;
+  command: string;
+}
+
+export interface RunPage {
+  runs: RunRow[];
+  next: string | null;
+  total: number;
+}
+
+export interface Context {
+  command: string[];
+  working_directory?: Maybe<string>;
+  executable?: Maybe<string>;
+  executable_digest?: Maybe<string>;
+  environment_digest?: Maybe<string>;
+  input?: Maybe<string>;
+  input_digest?: Maybe<string>;
+  kernel?: Maybe<string>;
+  measured_by: string;
+  method?: Maybe<string>;
+  sampling?: Maybe<{ interval_seconds: number; samples: number; late: number }>;
+  timeout_seconds?: Maybe<number>;
+  grace_seconds?: Maybe<number>;
+  repetition: number;
+  repetitions: number;
+  warmup?: boolean;
+  neighbours?: string[];
+  limits?: Record<string, string>;
+}
+
+export interface HostReading {
+  load1?: Maybe<number>;
+  runnable?: Maybe<number>;
+  memory_available_bytes?: Maybe<number>;
+  frequency_hertz?: Maybe<number>;
+  temperature_celsius?: Maybe<number>;
+}
+
+export interface HostState {
+  before: HostReading;
+  after: HostReading;
+  governor?: Maybe<string>;
+  steal_ratio?: Maybe<number>;
+  others_ratio?: Maybe<number>;
+  cpu_pressure_ratio?: Maybe<number>;
+  memory_pressure_ratio?: Maybe<number>;
+  io_pressure_ratio?: Maybe<number>;
+}
+
+export interface Run {
+  schema: string;
+  id: string;
+  batch: string;
+  workload: Named;
+  device: Named;
+  state: RunState;
+  started: string;
+  ended?: Maybe<string>;
+  exit?: Maybe<Exit>;
+  context: Context;
+  tags?: string[];
+  summary: Summary;
+  cpu?: Record<string, Maybe<number>>;
+  memory?: Record<string, Maybe<number>>;
+  io?: Record<string, Maybe<number>>;
+  network?: Maybe<Record<string, Maybe<number>>>;
+  pressure?: { cpu_seconds?: Maybe<number>; memory_seconds?: Maybe<number>; io_seconds?: Maybe<number> };
+  energy?: {
+    meters?: { name: string; source: string; energy_joules: number; counted: boolean }[];
+    mean_power_watts?: Maybe<number>;
+  };
+  gpus?: {
+    name: string;
+    mean_utilisation_ratio?: Maybe<number>;
+    peak_memory_bytes?: Maybe<number>;
+    energy_joules?: Maybe<number>;
+  }[];
+  host?: HostState;
+  overhead?: Record<string, Maybe<number>>;
+  quality?: Record<string, Quality>;
+  missing?: Record<string, string>;
+  warnings?: Warning[];
+  artefacts?: { name: string; media_type: string; digest: string; size_bytes: number }[];
+}
+
+export type Unit =
+  | "nanoseconds"
+  | "seconds"
+  | "bytes"
+  | "joules"
+  | "microjoules"
+  | "watts"
+  | "ratio"
+  | "hertz"
+  | "celsius"
+  | "count";
+
+export interface Column {
+  name: string;
+  kind: "counter" | "gauge";
+  unit: Unit;
+  values: { integer: number[] } | { float: (number | null)[] };
+  absent?: number[];
+}
+
+export interface Series {
+  name: string;
+  /** Nanoseconds since the run's start, ascending. */
+  times: number[];
+  columns: Column[];
+}
+
+export interface Process {
+  pid: number;
+  parent?: Maybe<number>;
+  name: string;
+  command?: Maybe<string>;
+  started_seconds: number;
+  ended_seconds?: Maybe<number>;
+  cpu_seconds?: Maybe<number>;
+  peak_resident_bytes?: Maybe<number>;
+  read_bytes?: Maybe<number>;
+  written_bytes?: Maybe<number>;
+  exit_code?: Maybe<number>;
+  signal?: Maybe<number>;
+}
+
+export interface ProcessTree {
+  source: "events" | "sampled";
+  total: number;
+  omitted: number;
+  processes: Process[];
+}
+
+export interface Device {
+  id: string;
+  name: string;
+  class: string;
+  product?: Maybe<string>;
+  cpu: {
+    model?: Maybe<string>;
+    architecture: string;
+    sockets?: Maybe<number>;
+    cores?: Maybe<number>;
+    threads: number;
+    max_frequency_hertz?: Maybe<number>;
+    caches?: { level: number; kind: string; size_bytes: number }[];
+  };
+  memory_bytes?: Maybe<number>;
+  swap_bytes?: Maybe<number>;
+  os?: Maybe<string>;
+  kernel?: Maybe<string>;
+  accelerators?: string[];
+  sensors?: string[];
+  seen: string;
+  missing?: Record<string, string>;
+}
+
+export interface Workload extends Named {
+  kind: string;
+  command?: string[];
+  first_seen: string;
+}
+
+export interface Spread {
+  n: number;
+  median: Maybe<number>;
+  low?: Maybe<number>;
+  high?: Maybe<number>;
+  min?: Maybe<number>;
+  max?: Maybe<number>;
+}
+
+export type ChangeVerdict = "increase" | "decrease" | "no-difference-shown" | "too-few-runs" | "not-comparable";
+
+export interface ComparedMetric {
+  field: string;
+  unit: string;
+  a: Maybe<Spread>;
+  b: Maybe<Spread>;
+  change_ratio?: Maybe<number>;
+  low?: Maybe<number>;
+  high?: Maybe<number>;
+  coverage?: Maybe<number>;
+  verdict: ChangeVerdict;
+  p_value?: Maybe<number>;
+}
+
+export interface ComparedSide {
+  label: string;
+  runs: string[];
+  n: number;
+  left_out?: unknown;
+}
+
+export interface Comparison {
+  a: ComparedSide;
+  b: ComparedSide;
+  metrics: ComparedMetric[];
+  warnings: Warning[];
+}
+
+export interface Check {
+  name: string;
+  ok: boolean;
+  text: string;
+  fix?: Maybe<string>;
+}

@@ -1,0 +1,122 @@
+// One plain sentence about a run: how it ended, how long it took, what it used; and a second one about what
+// limited it. Only what the record says; where it does not say, the sentence does not either.
+
+import type { Exit, Maybe, Run, RunState } from "./api/records";
+import { bytes, cores, ratio, seconds } from "./quantity";
+
+const SIGNALS: Record<number, string> = {
+  1: "HUP", 2: "INT", 3: "QUIT", 4: "ILL", 5: "TRAP", 6: "ABRT", 7: "BUS", 8: "FPE", 9: "KILL", 10: "USR1",
+  11: "SEGV", 12: "USR2", 13: "PIPE", 14: "ALRM", 15: "TERM", 24: "XCPU", 25: "XFSZ", 31: "SYS",
+};
+
+export const signalName = (signal: number): string => {
+  const name = SIGNALS[signal];
+  return name === undefined ? `signal ${signal}` : `signal ${signal} (${name})`;
+};
+
+export type Tone = "good" | "bad" | "warn" | "live" | "plain";
+
+/** The ending as a short word with its tone, for lists and badges. */
+export function ending(state: RunState, exit: Maybe<Exit>): { word: string; tone: Tone } {
+  if (state === "running") return { word: "running", tone: "live" };
+  if (!exit) return state === "interrupted" ? { word: "interrupted", tone: "warn" } : { word: "ended", tone: "plain" };
+  switch (exit.cause) {
+    case "exited":
+      return exit.code === 0 ? { word: "ok", tone: "good" } : { word: `exit ${exit.code ?? "?"}`, tone: "bad" };
+    case "signalled":
+      return { word: typeof exit.signal === "number" ? (SIGNALS[exit.signal] ?? `signal ${exit.signal}`) : "signal", tone: "bad" };
+    case "timeout":
+      return { word: "timeout", tone: "bad" };
+    case "oom":
+      return { word: "out of memory", tone: "bad" };
+    case "interrupted":
+      return { word: "stopped", tone: "warn" };
+    case "lost":
+      return { word: "lost", tone: "warn" };
+    default:
+      return { word: String(exit.cause), tone: "plain" };
+  }
+}
+
+function howItEnded(run: Run): string {
+  const exit = run.exit;
+  if (run.state === "running") return "Still running";
+  if (!exit) return run.state === "interrupted" ? "Not measured to its end: the measuring program went away" : "Ended";
+  const by = exit.ended_by ? ` by ${exit.ended_by}` : "";
+  switch (exit.cause) {
+    case "exited":
+      return exit.code === 0 ? "Ended well" : `Failed with exit code ${exit.code ?? "unknown"}`;
+    case "signalled":
+      return `Ended by ${typeof exit.signal === "number" ? signalName(exit.signal) : "a signal"}${by === "" ? "" : `, sent${by}`}`;
+    case "timeout": {
+      const limit = run.context.timeout_seconds;
+      return `Stopped at its time limit${typeof limit === "number" ? ` of ${seconds(limit)}` : ""}`;
+    }
+    case "oom":
+      return "Killed by the kernel for want of memory";
+    case "interrupted":
+      return `Stopped on request${by}`;
+    case "lost":
+      return "Its end was not seen: the measuring program was gone before it";
+    default:
+      return `Ended (${String(exit.cause)})`;
+  }
+}
+
+/** Wall time so far or in all; for a run under way it is counted from its start. */
+export function wallSeconds(run: Run, now: number): number | null {
+  const wall = run.summary.wall_seconds;
+  if (typeof wall === "number") return wall;
+  const start = Date.parse(run.started);
+  const end = run.state === "running" ? now : run.ended ? Date.parse(run.ended) : Number.NaN;
+  return Number.isFinite(end - start) ? Math.max(0, (end - start) / 1000) : null;
+}
+
+export function sentence(run: Run, threads: number | null, now: number): string {
+  const { cpu_seconds: cpu, peak_memory_bytes: memory, processes } = run.summary;
+  const wall = wallSeconds(run, now);
+  let text = howItEnded(run);
+  if (wall !== null) text += run.state === "running" ? `, ${seconds(wall)} so far` : ` after ${seconds(wall)}`;
+  const used: string[] = [];
+  if (typeof cpu === "number") {
+    const busy = wall !== null && wall > 0 ? cpu / wall : null;
+    const of = threads === null ? "" : ` of ${threads}`;
+    used.push(`${seconds(cpu)} of CPU${busy === null ? "" : ` (${of === "" ? cores(busy) : `${cores(busy).replace(/ cores?$/, "")}${of} cores`} on average)`}`);
+  }
+  if (typeof memory === "number") used.push(`at most ${bytes(memory)} of memory`);
+  if (typeof processes === "number" && processes > 1) used.push(`${processes} processes`);
+  if (used.length > 0) {
+    const last = used.pop() as string;
+    text += `; it used ${used.length > 0 ? `${used.join(", ")} and ` : ""}${last}`;
+  }
+  const left = run.exit?.left_behind ?? 0;
+  if (left > 0) text += `; it left ${left} ${left === 1 ? "process" : "processes"} behind`;
+  return `${text}.`;
+}
+
+/** What limited it, as far as the record can tell; `null` where it is too early or too short to say. */
+export function limit(run: Run, threads: number | null): string | null {
+  const wall = run.summary.wall_seconds;
+  const cpu = run.summary.cpu_seconds;
+  if (run.state === "running" || typeof wall !== "number" || wall <= 0) return null;
+  if (run.exit?.cause === "oom") return "Memory limited it.";
+  if (wall < 0.05) return "It was too short to say what limited it.";
+  const share = (value: Maybe<number>): number => (typeof value === "number" ? value / wall : 0);
+  const throttled = share(run.cpu?.["throttled_seconds"]);
+  if (throttled > 0.05) return `A CPU limit held it back for ${ratio(throttled)} of the time.`;
+  const memoryWait = share(run.pressure?.memory_seconds);
+  if (memoryWait > 0.1) return `It waited for memory during ${ratio(memoryWait)} of the time.`;
+  const storageWait = share(run.pressure?.io_seconds);
+  if (storageWait > 0.2) return `It waited for storage during ${ratio(storageWait)} of the time.`;
+  const busy = typeof cpu === "number" ? cpu / wall : null;
+  if (busy !== null && threads !== null && threads > 1 && busy > 0.85 * threads) return "All cores were busy: the CPU limited it.";
+  const coreWait = share(run.pressure?.cpu_seconds);
+  if (coreWait > 0.2) return `It waited for a free core during ${ratio(coreWait)} of the time.`;
+  if (busy === null) return null;
+  if (busy > 0.9 && busy < 1.1) return "One core was busy all the time: a single thread limited it.";
+  if (busy < 0.5) {
+    const isKnown = typeof run.pressure?.io_seconds === "number" && typeof run.pressure.memory_seconds === "number";
+    return `The CPU was busy for only ${ratio(busy)} of the time; it waited for something else${isKnown ? " than CPU, memory or storage" : ""}.`;
+  }
+  return "No single resource limited it clearly.";
+}
