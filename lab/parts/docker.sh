@@ -20,18 +20,19 @@ part_needs() {
 
 part_install() {
     need_packages /usr/sbin/dockerd=docker.io /usr/sbin/iptables=iptables /usr/sbin/ip=iproute2 \
-        /usr/share/doc/busybox-static=busybox-static
+        /var/lib/dpkg/info/busybox-static.list=busybox-static
 }
 
 # An engine other than ours, at the place where clients look first.
-system_engine() { env -u DOCKER_HOST timeout 10 docker info >/dev/null 2>&1; }
+SYSTEM=unix:///var/run/docker.sock
+system_engine() { timeout 10 docker -H "$SYSTEM" info >/dev/null 2>&1; }
 
 engine() { timeout 60 docker -H "$(recall socket)" "$@"; }
 
 part_up() {
     if system_engine; then
         say "using the system's Docker Engine"
-        remember socket unix:///var/run/docker.sock
+        remember socket "$SYSTEM"
     else
         remember socket "unix://$state/docker.sock"
         [ -e /sys/class/net/docker0 ] || remember made_bridge yes
@@ -102,6 +103,7 @@ part_down() {
     stop dockerd TERM 30
     [ ! -e "$state/made_bridge" ] || ip link delete docker0 2>/dev/null || true
     umount_below "$state"
+    forget_cgroups docker
 }
 
 part_is_up() { engine info >/dev/null 2>&1; }

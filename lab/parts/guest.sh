@@ -12,7 +12,7 @@ PACKAGES=systemd,systemd-sysv,dbus,dbus-user-session,libpam-systemd,kmod,procps,
 
 part_install() {
     need_packages /usr/bin/qemu-system-x86_64=qemu-system-x86 /usr/sbin/debootstrap=debootstrap \
-        /usr/sbin/mkfs.ext4=e2fsprogs /usr/share/doc/busybox-static=busybox-static
+        /usr/sbin/mkfs.ext4=e2fsprogs /var/lib/dpkg/info/busybox-static.list=busybox-static
     [ -d "$(image)" ] || build
 }
 

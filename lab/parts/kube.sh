@@ -136,6 +136,8 @@ start_node() {
         --pod-infra-container-image=pause:local --cgroup-driver="$driver" --fail-swap-on=false \
         --address=127.0.0.1 --port="$(recall port.kubelet)" --healthz-port=0 --read-only-port=0 \
         --anonymous-auth=true --authorization-mode=AlwaysAllow --authentication-token-webhook=false \
+        --container-runtime-endpoint="unix://$state/dockershim.sock" --image-service-endpoint="unix://$state/dockershim.sock" \
+        --experimental-dockershim-root-directory="$state/dockershim" --make-iptables-util-chains=false \
         --eviction-hard= --cluster-domain=cluster.local --cluster-dns=10.0.0.10
     wait_for 120 "the node to be ready" kubelet ask wait --for=condition=Ready "node/$NODE" --timeout=1s
 }
@@ -149,6 +151,10 @@ part_down() {
         engine ps -aq --filter label=io.kubernetes.pod.uid | xargs -r docker -H "$(PART=docker recall socket)" rm -f >/dev/null || true
     fi
     umount_below "$state"
+    forget_cgroups kubepods
+    # The kubelet keeps links to its pods' logs in a place that it cannot be told to change.
+    [ ! -d /var/log/pods ] || find /var/log/pods -depth -mindepth 1 \( -lname "$RUN/docker/*" -o -type d -empty \) -delete
+    [ ! -d /var/log/containers ] || find -L /var/log/containers -type l -delete
 }
 
 part_env() {

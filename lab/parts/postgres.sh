@@ -3,22 +3,23 @@
 # crash tests mean something.
 PART_IS='PostgreSQL server with an empty database'
 
-programs() { find /usr/lib/postgresql/*/bin -maxdepth 0 2>/dev/null | sort -V | tail -n 1; }
+programs() { dirname "$(find /usr/lib/postgresql/*/bin/postgres 2>/dev/null | sort -V | tail -n 1)"; }
 
 # The server refuses to run as root.
 AS_OWNER=()
 ! is_root || AS_OWNER=(setpriv --reuid=postgres --regid=postgres --init-groups --)
 
 part_install() {
-    [ -n "$(programs)" ] && return
-    # Debian would create and start a cluster of its own.
-    local no_cluster=/etc/postgresql-common/createcluster.d/metier-lab.conf
+    [ ! -x "$(programs)/postgres" ] || return 0
+    # Debian would create a cluster of its own and start it at every boot.
+    local no_cluster=/etc/postgresql-common/createcluster.d/metier-lab.conf code=0
     if can_be_root; then
         as_root mkdir -p "$(dirname "$no_cluster")"
         echo 'create_main_cluster = false' | as_root tee "$no_cluster" >/dev/null
     fi
-    need_packages /usr/lib/postgresql=postgresql
-    as_root rm -f "$no_cluster"
+    (need_packages /usr/lib/postgresql/15/bin/postgres=postgresql-15) || code=$?
+    ! can_be_root || as_root rm -f "$no_cluster"
+    [ "$code" = 0 ] || exit "$code"
 }
 
 part_up() {

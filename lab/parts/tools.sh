@@ -7,7 +7,7 @@ BIN=$LAB/tools/bin
 part_install() {
     need_packages /usr/bin/stress-ng=stress-ng /usr/bin/hyperfine=hyperfine /usr/bin/time=time \
         /usr/bin/perf=linux-perf /usr/bin/python3=python3 \
-        /usr/share/doc/python3-venv=python3-venv /usr/share/doc/busybox-static=busybox-static
+        /var/lib/dpkg/info/python3-venv.list=python3-venv /var/lib/dpkg/info/busybox-static.list=busybox-static
     # psrecord is not in Debian. Its folder appears under its name only when complete.
     if [ ! -x "$LAB/tools/venv/bin/psrecord" ]; then
         say "installing psrecord from PyPI"
