@@ -128,3 +128,48 @@ pub fn interval(atoms: &[Atom], tail: f64) -> Option<(f64, f64)> {
     };
     Some((reach(&mut atoms.iter())?, reach(&mut atoms.iter().rev())?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    /// The share of actual resamples whose median is at most `limit`.
+    fn resampled(sorted: &[f64], limit: f64) -> f64 {
+        let mut random = Random::new(3);
+        let n = sorted.len();
+        let draws = 20_000;
+        let below = (0..draws)
+            .filter(|_| {
+                let mut sample: Vec<f64> = (0..n).map(|_| sorted[random.below(n)]).collect();
+                sample.sort_unstable_by(f64::total_cmp);
+                median(&sample).is_some_and(|x| x <= limit)
+            })
+            .count();
+        below as f64 / f64::from(draws)
+    }
+
+    #[test]
+    fn the_written_down_distribution_is_that_of_actual_resamples() {
+        for n in [4, 5, 9, 10, 12, 15, 31] {
+            let sorted: Vec<f64> = (0..n).map(|i| (i as f64).powf(1.3)).collect();
+            let atoms = median_atoms(&sorted);
+            let total: f64 = atoms.iter().map(|atom| atom.1).sum();
+            assert!((total - 1.0).abs() < 1e-5, "n = {n}: {total}");
+            for limit in [0.2, 0.5, 0.7].map(|share| sorted[(share * n as f64) as usize]) {
+                let exact: f64 = atoms.iter().filter(|atom| atom.0 <= limit + 1e-12).map(|atom| atom.1).sum();
+                let drawn = resampled(&sorted, limit);
+                assert!((exact - drawn).abs() < 0.015, "n = {n}, at {limit}: {exact} and {drawn}");
+            }
+        }
+    }
+
+    #[test]
+    fn many_runs_stay_within_bounds() {
+        let sorted: Vec<f64> = (0..1000).map(f64::from).collect();
+        let atoms = median_atoms(&sorted);
+        assert!(atoms.len() < 250, "{}", atoms.len());
+        let total: f64 = atoms.iter().map(|atom| atom.1).sum();
+        assert!((total - 1.0).abs() < 1e-4, "{total}");
+    }
+}

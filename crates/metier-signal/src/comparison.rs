@@ -70,7 +70,8 @@ pub struct Level {
     pub n: usize,
     /// The middle one.
     pub median: Option<f64>,
-    /// Lower end of the median's interval; `None` with too few runs.
+    /// Lower end of the median's interval; `None` with too few runs. With 4 or 5 runs it is the whole range, which
+    /// holds the true median 88 % and 94 % of the time; from 6 on as often as the change's interval.
     pub low: Option<f64>,
     /// Upper end of the median's interval.
     pub high: Option<f64>,
