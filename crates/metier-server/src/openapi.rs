@@ -91,6 +91,7 @@ fn reason(status: u16) -> &'static str {
         400 => "A parameter is unknown or not right; `errors` says which and what would be.",
         401 => "The token is needed and was not shown.",
         404 => "It is not in the store.",
+        422 => "The runs are there, but none of a side can be compared.",
         _ => "The store does not answer now; `detail` says why.",
     }
 }

@@ -158,8 +158,8 @@ pub const ROUTES: &[Route] = &[
         operation: "compare",
         summary: "What differs between two groups of runs, and whether the difference can be told from noise.",
         parameters: compare::PARAMETERS,
-        answer: json_of!(compare::Answer),
-        also: &[404, 503],
+        answer: json_of!(metier_signal::Comparison),
+        also: &[404, 422, 503],
         work: Work::Blocking(compare::compare),
     },
     Route {

@@ -28,7 +28,7 @@ use crate::routes;
 use crate::storage::Storage;
 use crate::write_limit::WriteLimited;
 
-/// Largest head of a request.
+/// Largest head of a request, about: what one read brings beyond it may still be taken.
 const HEAD_BYTES: usize = 64 << 10;
 /// How long the threads for blocking work stay after their last call.
 const IDLE_THREAD: Duration = Duration::from_secs(10);

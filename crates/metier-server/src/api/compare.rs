@@ -1,10 +1,12 @@
 //! Two groups of runs, compared.
 
+use axum::http::StatusCode;
+use metier_signal::{CompareOptions, Error};
 use metier_store::Store;
 use metier_types::{BatchId, Run, RunId};
 
 use crate::parameter::{Form, Parameter};
-use crate::problem::Problem;
+use crate::problem::{FieldError, Problem};
 use crate::routes::{Call, Reply};
 use crate::serve::App;
 use crate::storage;
@@ -15,17 +17,53 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter::needed("b", Form::RunsOrBatches, "Ids of runs or batches, the new side."),
 ];
 
-/// What is answered.
-pub type Answer = serde_json::Value;
-
+/// Most workloads that a side is called by.
+const MOST_NAMES: usize = 3;
 /// Most runs of one side.
 const MOST_RUNS: usize = 1000;
 
 /// Compares two groups of runs.
 pub fn compare(app: &App, call: &Call) -> Result<Reply, Problem> {
     let store = app.storage.store()?;
-    let (_a, _b) = (group(&store, call, "a")?, group(&store, call, "b")?);
-    Err(storage::unavailable("comparing is not built yet"))
+    let (a, b) = (group(&store, call, "a")?, group(&store, call, "b")?);
+    let options = CompareOptions { label_a: label(&a), label_b: label(&b), ..CompareOptions::default() };
+    Reply::json(&metier_signal::compare(&a, &b, &options).map_err(problem)?)
+}
+
+/// What a client is told: which side is at fault and what would be right.
+fn problem(error: Error) -> Problem {
+    let (status, field, got) = match &error {
+        Error::NoRuns { side } => (StatusCode::BAD_REQUEST, *side, "no run".to_string()),
+        Error::TooManyRuns { side, given, .. } => (StatusCode::BAD_REQUEST, *side, format!("{given} runs")),
+        Error::NamedTwice { run } => (StatusCode::BAD_REQUEST, "b", run.to_string()),
+        Error::AllLeftOut { side, because, .. } => (StatusCode::UNPROCESSABLE_ENTITY, *side, because.clone()),
+        _ => return Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    };
+    let want = "finished, successful runs that are no warm-up, each named once";
+    Problem::new(status, error.to_string()).because(vec![FieldError::new(field, &got, want)])
+}
+
+/// What people call a side: its workloads, and the batch or run where there is only one.
+fn label(runs: &[Run]) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for run in runs {
+        if !names.contains(&run.workload.name.as_str()) {
+            names.push(&run.workload.name);
+        }
+    }
+    let rest = names.len().saturating_sub(MOST_NAMES);
+    names.truncate(MOST_NAMES);
+    let mut label = names.join(", ");
+    if rest > 0 {
+        label.push_str(&format!(" and {rest} more"));
+    }
+    match runs {
+        [one] => format!("{label} {}", one.id.short()),
+        [first, others @ ..] if others.iter().all(|run| run.batch == first.batch) => {
+            format!("{label} {}", first.batch.short())
+        }
+        _ => label,
+    }
 }
 
 /// The runs that one side names, each once.

@@ -3,6 +3,8 @@
 //! Rows that are given out were measured; none is made up. JSON has no word for a number that is not finite: such a
 //! value becomes a row without one.
 
+use axum::http::StatusCode;
+use metier_signal::Error;
 use metier_types::schema::{Schema, Versioned};
 use metier_types::{RunId, Series, Values};
 use schemars::JsonSchema;
@@ -56,13 +58,29 @@ pub fn list(app: &App, call: &Call) -> Result<Reply, Problem> {
     if from > to {
         return Err(Problem::bad_field("from", &from.to_string(), format!("at most `to`, which is {to}")));
     }
-    let _points = arguments.whole("points").and_then(|n| usize::try_from(n).ok()).unwrap_or(4000);
+    let points = arguments.whole("points").and_then(|n| usize::try_from(n).ok()).unwrap_or(4000);
     let store = app.storage.store()?;
     // An unknown run is told apart from one without series.
     super::run(&store, id)?;
-    let mut series = store.series(id, arguments.text("name")).map_err(storage::problem)?;
-    series.iter_mut().for_each(finite);
+    let whole = store.series(id, arguments.text("name")).map_err(storage::problem)?;
+    let mut series = Vec::with_capacity(whole.len());
+    // One at a time, so that a whole series is gone before the next is thinned.
+    for whole in whole {
+        let mut thin = metier_signal::downsample(&whole, from, to, points).map_err(problem)?;
+        finite(&mut thin);
+        series.push(thin);
+    }
     Reply::json(&SeriesList { schema: Schema::new(), series })
+}
+
+fn problem(error: Error) -> Problem {
+    match &error {
+        Error::TooFewPoints { points, want, .. } => {
+            let want = format!("at least {want} for this series, whose gauges each keep their extremes");
+            Problem::bad_field("points", &points.to_string(), want)
+        }
+        _ => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
 }
 
 /// Turns values that JSON cannot carry into absent ones.
