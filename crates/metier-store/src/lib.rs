@@ -17,9 +17,11 @@
 //! blocking thread.
 
 pub mod codec;
+mod engine;
 mod error;
 mod health;
 mod location;
+mod merge;
 mod owner;
 mod query;
 mod store;

@@ -1,7 +1,13 @@
 //! Asking for many runs: what to look for, and a page of what was found.
 
+use std::fmt;
+use std::str::FromStr;
+
 use metier_types::{BatchId, Cause, DeviceRef, Exit, RunId, RunState, Summary, Timestamp, WorkloadRef};
-use serde::Serialize;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
 
 /// Which runs to list. The default is all that did not only warm up.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -76,4 +82,114 @@ pub struct RunPage {
     pub next: Option<String>,
     /// How many runs fit the filter on all pages.
     pub total: u64,
+}
+
+impl RunRow {
+    /// The part of a record that a list shows.
+    pub(crate) fn from_record(json: &str) -> Result<Self, serde_json::Error> {
+        let record: Listed = serde_json::from_str(json)?;
+        Ok(Self {
+            id: record.id,
+            batch: record.batch,
+            workload: record.workload,
+            device: record.device,
+            state: record.state,
+            started: record.started,
+            ended: record.ended,
+            exit: record.exit,
+            tags: record.tags,
+            summary: record.summary,
+            repetition: record.context.repetition,
+            repetitions: record.context.repetitions,
+            warmup: record.context.warmup,
+            warnings: record.warnings.len() as u32,
+            command: command_line(&record.context.command),
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    id: RunId,
+    batch: BatchId,
+    workload: WorkloadRef,
+    device: DeviceRef,
+    state: RunState,
+    started: Timestamp,
+    ended: Option<Timestamp>,
+    exit: Option<Exit>,
+    context: ListedContext,
+    #[serde(default)]
+    tags: Vec<String>,
+    summary: Summary,
+    #[serde(default)]
+    warnings: Vec<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct ListedContext {
+    command: Vec<String>,
+    repetition: u32,
+    repetitions: u32,
+    #[serde(default)]
+    warmup: bool,
+}
+
+/// A command as one line that a shell would read back, cut at 4096 characters.
+pub(crate) fn command_line(command: &[String]) -> String {
+    const LONGEST: usize = 4096;
+    let mut line = String::new();
+    let mut length = 0;
+    for word in command {
+        let is_plain =
+            !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "%+,-./:=@_^".contains(c));
+        let quoted = if is_plain { word.clone() } else { format!("'{}'", word.replace('\'', "'\\''")) };
+        if length > 0 {
+            line.push(' ');
+        }
+        for c in quoted.chars() {
+            if length + 2 > LONGEST {
+                line.push('…');
+                return line;
+            }
+            line.push(if c == '\0' { ' ' } else { c });
+            length += 1;
+        }
+        length += 1;
+    }
+    line
+}
+
+/// What a text filter looks into.
+pub(crate) fn search_text(name: &str, command: &str) -> String {
+    let name = name.chars().take(600);
+    name.chain(['\n']).chain(command.chars()).filter(|c| *c != '\0').collect::<String>().to_lowercase()
+}
+
+/// The end of a page, as text: the moment in hexadecimal, a dot, the id.
+pub(crate) struct Cursor {
+    pub started: i64,
+    pub id: String,
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}.{}", self.started as u64, self.id)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let parts = text.split_once('.').and_then(|(started, id)| {
+            let started = u64::from_str_radix(started, 16).ok()? as i64;
+            let is_id = id.len() == 32 && id.chars().all(|c| c.is_ascii_hexdigit());
+            is_id.then(|| Self { started, id: id.to_string() })
+        });
+        parts.ok_or_else(|| Error::Refused {
+            what: "after",
+            got: format!("{:?}", text.chars().take(80).collect::<String>()),
+            want: "the `next` of the page before".to_string(),
+        })
+    }
 }

@@ -1,0 +1,360 @@
+//! The series codec: a table of timed values as a few bytes, self-contained and checked.
+//!
+//! # Layout
+//!
+//! Whole numbers of fixed size are little-endian. A *varint* is LEB128 (7 bits a byte, least first, at most 10
+//! bytes); a *signed varint* is a varint of the zigzag form `(v << 1) ^ (v >> 63)`. A *text* is a varint length
+//! in bytes and UTF-8.
+//!
+//! ```text
+//! offset size
+//! 0      4    "mser"
+//! 4      1    version, 1
+//! 5      3    zero
+//! 8      4    length of the body in bytes
+//! 12     8    XXH64 (seed 0) of the body
+//! 20     …    body
+//!
+//! body:   run id (16 bytes) · name (text) · other fields as a JSON object (text; empty if none)
+//!         · rows (varint) · number of columns (varint) · times (integer page) · each column
+//! column: name (text) · kind (0 counter, 1 gauge) · unit (byte, see `UNITS`) · type (0 integer, 1 float)
+//!         · number of absent ranges (varint) · each: gap since the last range's end, length - 1 (varints)
+//!         · integer page or float page
+//! ```
+//!
+//! Pages are described where they are made: `integer.rs` and `float.rs`.
+//!
+//! # Why so
+//!
+//! Kernel counters and gauges move in steps that are far smaller than they are, and often in multiples (pages
+//! of 4096 bytes, ticks, microseconds). Dividing by the common divisor, taking differences and packing 128 at a
+//! time with just enough bits removes most of it at a few instructions a value; LZ4 then finds what repeats. A general
+//! compressor alone is both larger and slower.
+//!
+//! Decoding allocates only what [`Limits`] and the length of the input allow, and returns an error for
+//! anything that [`encode`] does not write.
+
+mod bits;
+mod float;
+mod integer;
+mod wire;
+
+use metier_types::{Column, Extra, Kind, RunId, Series, Unit, Values};
+use wire::{Reader, put_text, put_varint, xxh64};
+
+const MAGIC: &[u8; 4] = b"mser";
+const VERSION: u8 = 1;
+const HEAD: usize = 20;
+
+/// Units by their byte. Only ever added to at the end.
+const UNITS: [Unit; 10] = [
+    Unit::Nanoseconds,
+    Unit::Seconds,
+    Unit::Bytes,
+    Unit::Joules,
+    Unit::Microjoules,
+    Unit::Watts,
+    Unit::Ratio,
+    Unit::Hertz,
+    Unit::Celsius,
+    Unit::Count,
+];
+
+/// Why bytes are not a series, or a series cannot be bytes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CodecError {
+    /// The bytes end too early, contradict themselves, or the checksum is wrong.
+    #[error("damaged: {0}")]
+    Damaged(&'static str),
+    /// Written by a later version of the codec.
+    #[error("written by version {0} of the series codec, this program knows version 1; use a newer metier")]
+    Newer(u8),
+    /// Larger than the reader allows.
+    #[error("{what}: {got}, at most {limit} allowed")]
+    TooLarge {
+        /// What.
+        what: &'static str,
+        /// How large.
+        got: u64,
+        /// How large it may be.
+        limit: u64,
+    },
+    /// The series contradicts itself, so it has no bytes.
+    #[error("{0}")]
+    Misshapen(String),
+}
+
+/// How much a reader is willing to decode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Rows.
+    pub rows: u32,
+    /// Columns.
+    pub columns: u32,
+    /// Values, times included: rows × (columns + 1).
+    pub values: u64,
+}
+
+impl Default for Limits {
+    /// 4 Mi rows, 4096 columns, 32 Mi values (256 MiB).
+    fn default() -> Self {
+        Self { rows: 1 << 22, columns: 4096, values: 1 << 25 }
+    }
+}
+
+fn check_limit(what: &'static str, got: u64, limit: u64) -> Result<(), CodecError> {
+    if got > limit { Err(CodecError::TooLarge { what, got, limit }) } else { Ok(()) }
+}
+
+/// The bytes of a series. Times need not ascend; lengths must be equal and absent rows ascending rows of it.
+pub fn encode(series: &Series) -> Result<Vec<u8>, CodecError> {
+    encode_rows(series, 0..series.times.len())
+}
+
+/// The bytes of some rows of a series.
+pub(crate) fn encode_rows(series: &Series, rows: std::ops::Range<usize>) -> Result<Vec<u8>, CodecError> {
+    let times = series.times.get(rows.clone()).ok_or(CodecError::Damaged("no such rows"))?;
+    check_limit("rows", times.len() as u64, u64::from(u32::MAX))?;
+    let mut out = Vec::with_capacity(256 + times.len() * (series.columns.len() + 1) * 2);
+    out.extend_from_slice(MAGIC);
+    out.extend_from_slice(&[VERSION, 0, 0, 0]);
+    out.extend_from_slice(&[0; 12]);
+    out.extend_from_slice(series.run.as_bytes());
+    put_text(&mut out, &series.name);
+    if series.extra.is_empty() {
+        put_text(&mut out, "");
+    } else {
+        let json = serde_json::to_string(&series.extra)
+            .map_err(|error| CodecError::Misshapen(format!("series {:?}: {error}", series.name)))?;
+        put_text(&mut out, &json);
+    }
+    put_varint(&mut out, times.len() as u64);
+    put_varint(&mut out, series.columns.len() as u64);
+    integer::encode(times, &mut out);
+    for column in &series.columns {
+        encode_column(series, column, rows.clone(), &mut out)?;
+    }
+    let length = u32::try_from(out.len() - HEAD).map_err(|_| CodecError::TooLarge {
+        what: "bytes of a series",
+        got: out.len() as u64,
+        limit: u64::from(u32::MAX),
+    })?;
+    let sum = xxh64(&out[HEAD..]);
+    out[8..12].copy_from_slice(&length.to_le_bytes());
+    out[12..20].copy_from_slice(&sum.to_le_bytes());
+    Ok(out)
+}
+
+fn encode_column(
+    series: &Series,
+    column: &Column,
+    rows: std::ops::Range<usize>,
+    out: &mut Vec<u8>,
+) -> Result<(), CodecError> {
+    let misshapen = |what: &str| {
+        CodecError::Misshapen(format!("series {:?}, column {:?}: {what}", series.name, column.name))
+    };
+    if column.values.len() != series.times.len() {
+        return Err(misshapen("as many values as times wanted"));
+    }
+    let ascending = column.absent.windows(2).all(|pair| pair[0] < pair[1]);
+    if !ascending || column.absent.last().is_some_and(|row| *row as usize >= series.times.len()) {
+        return Err(misshapen("absent rows must be ascending rows of it"));
+    }
+    put_text(out, &column.name);
+    out.push(match column.kind {
+        Kind::Counter => 0,
+        Kind::Gauge => 1,
+    });
+    let unit = UNITS.iter().position(|unit| *unit == column.unit);
+    out.push(unit.ok_or_else(|| misshapen("its unit has no byte in the codec"))? as u8);
+    out.push(match column.values {
+        Values::Integer(_) => 0,
+        Values::Float(_) => 1,
+    });
+    let ranges = absent_ranges(&column.absent, &rows);
+    put_varint(out, ranges.len() as u64);
+    let mut end = 0;
+    for (start, length) in ranges {
+        put_varint(out, u64::from(start - end));
+        put_varint(out, u64::from(length - 1));
+        end = start + length;
+    }
+    match &column.values {
+        Values::Integer(values) => integer::encode(&values[rows], out),
+        Values::Float(values) => float::encode(&values[rows], out),
+    }
+    Ok(())
+}
+
+/// Absent rows within `rows`, as (start, length) counted from its start.
+fn absent_ranges(absent: &[u32], rows: &std::ops::Range<usize>) -> Vec<(u32, u32)> {
+    let from = absent.partition_point(|row| (*row as usize) < rows.start);
+    let to = absent.partition_point(|row| (*row as usize) < rows.end);
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for row in absent[from..to].iter().map(|row| row - rows.start as u32) {
+        match ranges.last_mut() {
+            Some((start, length)) if *start + *length == row => *length += 1,
+            _ => ranges.push((row, 1)),
+        }
+    }
+    ranges
+}
+
+/// The series of bytes that [`encode`] made.
+pub fn decode(bytes: &[u8], limits: Limits) -> Result<Series, CodecError> {
+    let mut table = Table::open(bytes, limits)?;
+    let mut series = Series::new(table.run, table.name);
+    series.extra = table.extra()?;
+    table.integers(&mut series.times)?;
+    while let Some(head) = table.column()? {
+        let values = if head.is_float {
+            let mut values = Vec::new();
+            table.floats(&mut values)?;
+            Values::Float(values)
+        } else {
+            let mut values = Vec::new();
+            table.integers(&mut values)?;
+            Values::Integer(values)
+        };
+        let mut absent = Vec::new();
+        head.absent_rows(0, &mut absent);
+        series.columns.push(Column {
+            name: head.name.to_string(),
+            kind: head.kind,
+            unit: head.unit,
+            values,
+            absent,
+        });
+    }
+    Ok(series)
+}
+
+/// How many rows the bytes hold.
+pub(crate) fn rows(bytes: &[u8], limits: Limits) -> Result<usize, CodecError> {
+    Table::open(bytes, limits).map(|table| table.rows)
+}
+
+/// A checked table of which pages are decoded one after the other, each onto the end of a vector of the
+/// caller's: the times first, then each column after its head.
+pub(crate) struct Table<'a> {
+    pub run: RunId,
+    pub name: &'a str,
+    pub rows: usize,
+    extra: &'a str,
+    columns_left: u64,
+    reader: Reader<'a>,
+}
+
+/// What stands before a column's values.
+pub(crate) struct ColumnHead<'a> {
+    pub name: &'a str,
+    pub kind: Kind,
+    pub unit: Unit,
+    pub is_float: bool,
+    ranges: Vec<(u32, u32)>,
+}
+
+impl ColumnHead<'_> {
+    /// Adds the absent rows, counted from `first`.
+    pub fn absent_rows(&self, first: u32, into: &mut Vec<u32>) {
+        for (start, length) in &self.ranges {
+            into.extend((*start..*start + *length).map(|row| row.saturating_add(first)));
+        }
+    }
+}
+
+impl<'a> Table<'a> {
+    pub fn open(bytes: &'a [u8], limits: Limits) -> Result<Self, CodecError> {
+        let mut head = Reader::new(bytes);
+        if head.take(4)? != MAGIC {
+            return Err(CodecError::Damaged("does not start as a series does"));
+        }
+        match head.take(4)? {
+            [VERSION, 0, 0, 0] => {}
+            [VERSION, ..] => return Err(CodecError::Damaged("reserved bytes are set")),
+            [version, ..] => return Err(CodecError::Newer(*version)),
+            [] => return Err(CodecError::Damaged("no version")),
+        }
+        let length = head.u32()? as usize;
+        let sum = head.u64()?;
+        let body = head.rest();
+        if body.len() != length {
+            return Err(CodecError::Damaged("it has another length than it says"));
+        }
+        if xxh64(body) != sum {
+            return Err(CodecError::Damaged("the checksum is wrong"));
+        }
+        let mut reader = Reader::new(body);
+        let run = uuid::Uuid::from_bytes(reader.array()?);
+        let run = run.to_string().parse().map_err(|_| CodecError::Damaged("its run has no id"))?;
+        let name = reader.text()?;
+        let extra = reader.text()?;
+        let rows = reader.varint()?;
+        let columns = reader.varint()?;
+        check_limit("rows", rows, u64::from(limits.rows))?;
+        check_limit("columns", columns, u64::from(limits.columns))?;
+        check_limit("values", rows.saturating_mul(columns.saturating_add(1)), limits.values)?;
+        Ok(Self { run, name, rows: rows as usize, extra, columns_left: columns, reader })
+    }
+
+    /// Fields of later versions.
+    pub fn extra(&self) -> Result<Extra, CodecError> {
+        if self.extra.is_empty() {
+            return Ok(Extra::new());
+        }
+        serde_json::from_str(self.extra)
+            .map_err(|_| CodecError::Damaged("other fields are not a JSON object"))
+    }
+
+    /// The next page, as whole numbers.
+    pub fn integers(&mut self, into: &mut Vec<i64>) -> Result<(), CodecError> {
+        integer::decode(&mut self.reader, self.rows, into)
+    }
+
+    /// The next page, as floats.
+    pub fn floats(&mut self, into: &mut Vec<f64>) -> Result<(), CodecError> {
+        float::decode(&mut self.reader, self.rows, into)
+    }
+
+    /// The head of the next column; `None` after the last.
+    pub fn column(&mut self) -> Result<Option<ColumnHead<'a>>, CodecError> {
+        if self.columns_left == 0 {
+            return if self.reader.rest().is_empty() {
+                Ok(None)
+            } else {
+                Err(CodecError::Damaged("bytes after the last column"))
+            };
+        }
+        self.columns_left -= 1;
+        let name = self.reader.text()?;
+        let kind = match self.reader.byte()? {
+            0 => Kind::Counter,
+            1 => Kind::Gauge,
+            _ => return Err(CodecError::Damaged("unknown kind of column")),
+        };
+        let unit = *UNITS.get(self.reader.byte()? as usize).ok_or(CodecError::Damaged("unknown unit"))?;
+        let is_float = match self.reader.byte()? {
+            0 => false,
+            1 => true,
+            _ => return Err(CodecError::Damaged("unknown type of column")),
+        };
+        let count = self.reader.varint()?;
+        if count > self.reader.rest().len() as u64 {
+            return Err(CodecError::Damaged("more absent rows than bytes"));
+        }
+        let mut ranges = Vec::with_capacity(count as usize);
+        let mut end = 0u64;
+        for _ in 0..count {
+            let start = end.saturating_add(self.reader.varint()?);
+            let length = self.reader.varint()?.saturating_add(1);
+            end = start.saturating_add(length);
+            if end > self.rows as u64 {
+                return Err(CodecError::Damaged("absent rows outside of the series"));
+            }
+            ranges.push((start as u32, length as u32));
+        }
+        Ok(Some(ColumnHead { name, kind, unit, is_float, ranges }))
+    }
+}

@@ -1,0 +1,346 @@
+//! The PostgreSQL engine: one connection behind the store's lock.
+//!
+//! - A lost connection is made again once, and the whole transaction repeated: calls above are written so that
+//!   repeating one that had been committed after all changes nothing.
+//! - Everything has a limit: 5 s to connect, 30 s a statement, 10 s for a lock.
+//! - Migrations run under an advisory lock, so that several programs may start at once on an empty database.
+//!
+//! The tables live in the first schema of the search path (`public`, unless the URL says
+//! `?options=-csearch_path%3DNAME`).
+
+use std::collections::HashMap;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use ::postgres::config::SslMode;
+use ::postgres::error::SqlState;
+use ::postgres::types::{ToSql, Type};
+use ::postgres::{Client, Config, NoTls, Statement};
+use metier_types::Bytes;
+
+use super::{Access, Cell, Row, SCHEMA_VERSION, Session, Value};
+use crate::{Error, Health};
+
+/// How long to wait for a connection.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Prepared statements kept; there are about 60 kinds, more only by combinations of filters.
+const STATEMENTS_KEPT: usize = 200;
+
+/// Any number that others are unlikely to use as an advisory lock: `mtir` twice.
+const MIGRATION_LOCK: i64 = 0x6d74_6972_6d74_6972;
+
+const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [include_str!("../migrations/1.postgres.sql")];
+
+const TABLES: &str =
+    "'run','tag','chunk','block','artefact','artefact_part','run_artefact','device','workload','memo'";
+
+/// A connection to a server.
+pub(crate) struct Postgres {
+    client: Client,
+    statements: HashMap<String, Statement>,
+    url: String,
+    store: String,
+    doing: &'static str,
+    read_only: bool,
+}
+
+impl Postgres {
+    /// Connects, and brings the schema up to date.
+    pub fn open(url: &str, store: &str) -> Result<Self, Error> {
+        let mut this = Self::connect(url, store, false)?;
+        this.migrate()?;
+        this.doing = "reading";
+        Ok(this)
+    }
+
+    /// Connects for reading only.
+    pub fn open_read_only(url: &str, store: &str) -> Result<Self, Error> {
+        let mut this = Self::connect(url, store, true)?;
+        match this.version()? {
+            None => Err(Error::Absent { store: this.store }),
+            Some(found) if found < SCHEMA_VERSION => {
+                let why = format!(
+                    "its schema version {found} must be brought up to date first; open it once for writing, for example with `metier run -- true`"
+                );
+                Err(Error::CannotOpen { store: this.store, why })
+            }
+            Some(found) => this.refuse_newer(found).map(|()| this),
+        }
+    }
+
+    fn connect(url: &str, store: &str, read_only: bool) -> Result<Self, Error> {
+        let client = connect(url, store, read_only)?;
+        Ok(Self {
+            client,
+            statements: HashMap::new(),
+            url: url.to_string(),
+            store: store.to_string(),
+            doing: "opening",
+            read_only,
+        })
+    }
+
+    /// The version of the schema; `None` on a database that has no store.
+    fn version(&mut self) -> Result<Option<i64>, Error> {
+        let there =
+            self.row("SELECT count(*) FROM pg_class WHERE oid = to_regclass('metier_schema')", &[])?;
+        if there.is_none_or(|mut row| row.int() == 0) {
+            return Ok(None);
+        }
+        let version = self.row("SELECT max(version) FROM metier_schema", &[])?;
+        Ok(version.map(|mut row| row.int()))
+    }
+
+    fn refuse_newer(&self, found: i64) -> Result<(), Error> {
+        if found > SCHEMA_VERSION {
+            return Err(Error::Newer { store: self.store.clone(), found, known: SCHEMA_VERSION });
+        }
+        Ok(())
+    }
+
+    fn migrate(&mut self) -> Result<(), Error> {
+        if let Some(found) = self.version()? {
+            self.refuse_newer(found)?;
+            if found == SCHEMA_VERSION {
+                return Ok(());
+            }
+        }
+        self.transaction("bringing the schema up to date", Access::Write, &mut |session| {
+            session.rows("SELECT 1::bigint FROM pg_advisory_xact_lock(?1)", &[MIGRATION_LOCK.into()])?;
+            let version = session.version()?.unwrap_or(0);
+            session.refuse_newer(version)?;
+            if version == 0 {
+                session.script("CREATE TABLE metier_schema (version BIGINT NOT NULL)")?;
+                session.script("INSERT INTO metier_schema VALUES (0)")?;
+            }
+            for (number, sql) in (1..).zip(MIGRATIONS) {
+                if number > version {
+                    session.script(sql)?;
+                }
+            }
+            session.run("UPDATE metier_schema SET version = ?1", &[SCHEMA_VERSION.into()])?;
+            Ok(())
+        })
+    }
+
+    fn script(&mut self, sql: &str) -> Result<(), Error> {
+        self.client.batch_execute(sql).map_err(|error| self.error(&error))
+    }
+
+    /// Runs `each` in a transaction: all of it happens, or nothing. After a lost connection, once more.
+    pub fn transaction<T>(
+        &mut self,
+        doing: &'static str,
+        access: Access,
+        each: &mut dyn FnMut(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.doing = doing;
+        if self.read_only && access == Access::Write {
+            let why = "it was opened for reading only".to_string();
+            return Err(Error::ReadOnly { store: self.store.clone(), why });
+        }
+        match self.attempt(access, each) {
+            Err(_) if self.client.is_closed() => {
+                self.client = connect(&self.url, &self.store, self.read_only)?;
+                self.statements.clear();
+                self.attempt(access, each)
+            }
+            done => done,
+        }
+    }
+
+    fn attempt<T>(
+        &mut self,
+        access: Access,
+        each: &mut dyn FnMut(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        // Also ends what a panic of the caller left open; the server only warns if there is nothing.
+        self.script(match access {
+            Access::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            Access::Write => "BEGIN",
+        })?;
+        let done = each(self).and_then(|value| self.script("COMMIT").map(|()| value));
+        if done.is_err() && !self.client.is_closed() {
+            // The first error is the one to tell.
+            let _ = self.client.batch_execute("ROLLBACK");
+        }
+        done
+    }
+
+    /// What a readiness check wants to know.
+    pub fn check(&mut self) -> Result<Health, Error> {
+        self.transaction("checking", Access::Read, &mut |session| {
+            let mut row = session
+                .row(
+                    &format!(
+                        "SELECT current_setting('server_version'), \
+                         (SELECT coalesce(sum(pg_total_relation_size(to_regclass(name))), 0)::bigint \
+                          FROM unnest(ARRAY[{}]) AS name), \
+                         (SELECT count(*) FROM run)",
+                        TABLES
+                    ),
+                    &[],
+                )?
+                .ok_or_else(|| session.refuse("the server returned no row"))?;
+            let (engine_version, size, runs) = (row.text(), row.int(), row.int());
+            Ok(Health {
+                engine: "postgresql",
+                engine_version,
+                location: session.store.clone(),
+                schema_version: session.version()?.unwrap_or(0),
+                size_bytes: Bytes(size.max(0) as u64),
+                runs: runs.max(0) as u64,
+                read_only: session.read_only,
+                problems: Vec::new(),
+            })
+        })
+    }
+
+    fn statement(&mut self, sql: &str) -> Result<Statement, Error> {
+        if let Some(statement) = self.statements.get(sql) {
+            return Ok(statement.clone());
+        }
+        if self.statements.len() >= STATEMENTS_KEPT {
+            self.statements.clear();
+        }
+        // No statement of ours has a question mark of its own.
+        let statement = self.client.prepare(&sql.replace('?', "$")).map_err(|error| self.error(&error))?;
+        self.statements.insert(sql.to_string(), statement.clone());
+        Ok(statement)
+    }
+
+    fn refuse(&self, why: &str) -> Error {
+        Error::Engine { store: self.store.clone(), doing: self.doing, why: why.to_string() }
+    }
+
+    fn error(&self, error: &::postgres::Error) -> Error {
+        translate(error, &self.store, self.doing)
+    }
+}
+
+impl Session for Postgres {
+    fn run(&mut self, sql: &str, values: &[Value<'_>]) -> Result<u64, Error> {
+        let statement = self.statement(sql)?;
+        let values: Vec<_> = values.iter().map(parameter).collect();
+        self.client.execute(&statement, &values).map_err(|error| self.error(&error))
+    }
+
+    fn rows(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, Error> {
+        let statement = self.statement(sql)?;
+        let values: Vec<_> = values.iter().map(parameter).collect();
+        let found = self.client.query(&statement, &values).map_err(|error| self.error(&error))?;
+        found
+            .iter()
+            .map(|row| {
+                let cells = row.columns().iter().enumerate().map(|(at, column)| {
+                    Ok(match *column.type_() {
+                        Type::INT8 => row.try_get::<_, Option<i64>>(at)?.map_or(Cell::Null, Cell::Int),
+                        Type::BYTEA => row.try_get::<_, Option<Vec<u8>>>(at)?.map_or(Cell::Null, Cell::Blob),
+                        _ => row.try_get::<_, Option<String>>(at)?.map_or(Cell::Null, Cell::Text),
+                    })
+                });
+                cells.collect::<Result<_, _>>().map(Row::new).map_err(|error| self.error(&error))
+            })
+            .collect()
+    }
+}
+
+fn parameter<'a>(value: &'a Value<'_>) -> &'a (dyn ToSql + Sync) {
+    match value {
+        Value::Null => &None::<&str>,
+        Value::Int(number) => number,
+        Value::Text(text) => text,
+        Value::Blob(bytes) => bytes,
+    }
+}
+
+/// Connects within [`PATIENCE`]. The library limits only the first step of that, hence the thread: a server
+/// that accepts and then says nothing costs a waiting thread, not a waiting user.
+fn connect(url: &str, store: &str, read_only: bool) -> Result<Client, Error> {
+    let bad = |want: String| Error::BadLocation { got: store.to_string(), want };
+    let mut config: Config = url.parse().map_err(|error: ::postgres::Error| bad(error.to_string()))?;
+    if config.get_ssl_mode() == SslMode::Require {
+        return Err(bad(
+            "sslmode=require needs a metier that was built with the feature `postgres-tls`".to_string()
+        ));
+    }
+    if config.get_connect_timeout().is_none_or(|timeout| *timeout > PATIENCE) {
+        config.connect_timeout(PATIENCE);
+    }
+    if config.get_application_name().is_none() {
+        config.application_name("metier");
+    }
+    config.keepalives_idle(Duration::from_secs(30)).tcp_user_timeout(Duration::from_secs(30));
+    let (give, take) = mpsc::sync_channel(1);
+    let connecting = move || {
+        let connected = config.connect(NoTls).and_then(|mut client| {
+            client.batch_execute(
+                "SET statement_timeout = '30s'; SET lock_timeout = '10s'; \
+                 SET idle_in_transaction_session_timeout = '60s'; SET client_min_messages = 'error'",
+            )?;
+            if read_only {
+                client.batch_execute("SET default_transaction_read_only = on")?;
+            }
+            Ok(client)
+        });
+        let _ = give.send(connected);
+    };
+    let unreachable = |why: String| Error::Unreachable { store: store.to_string(), why };
+    std::thread::Builder::new()
+        .name("metier-connect".to_string())
+        .spawn(connecting)
+        .map_err(|error| unreachable(error.to_string()))?;
+    match take.recv_timeout(PATIENCE) {
+        Ok(Ok(client)) => Ok(client),
+        Ok(Err(error)) => Err(unreachable(reason(&error))),
+        Err(_) => Err(unreachable(format!("no answer within {} s", PATIENCE.as_secs()))),
+    }
+}
+
+/// What the server or the network said, without the library's own preamble.
+fn reason(error: &::postgres::Error) -> String {
+    if let Some(said) = error.as_db_error() {
+        return said.message().to_string();
+    }
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        let inner_text = inner.to_string();
+        if !text.contains(&inner_text) {
+            text = format!("{text}: {inner_text}");
+        }
+        source = inner.source();
+    }
+    text
+}
+
+fn translate(error: &::postgres::Error, store: &str, doing: &'static str) -> Error {
+    let store = store.to_string();
+    let why = reason(error);
+    let Some(code) = error.code() else {
+        return if error.is_closed() {
+            Error::Unreachable { store, why }
+        } else {
+            Error::Engine { store, doing, why }
+        };
+    };
+    match *code {
+        SqlState::DISK_FULL => Error::Full { store },
+        SqlState::READ_ONLY_SQL_TRANSACTION | SqlState::INSUFFICIENT_PRIVILEGE => {
+            Error::ReadOnly { store, why }
+        }
+        SqlState::QUERY_CANCELED | SqlState::LOCK_NOT_AVAILABLE => Error::Busy { store },
+        SqlState::DATA_CORRUPTED | SqlState::INDEX_CORRUPTED => Error::Damaged { store, why },
+        SqlState::ADMIN_SHUTDOWN | SqlState::CRASH_SHUTDOWN | SqlState::CANNOT_CONNECT_NOW => {
+            Error::Unreachable { store, why }
+        }
+        SqlState::DUPLICATE_TABLE => Error::Foreign {
+            store,
+            why: format!(
+                "{why}: the database has tables of another program; give metier a database or schema of its own"
+            ),
+        },
+        _ => Error::Engine { store, doing, why },
+    }
+}

@@ -1,0 +1,476 @@
+//! The SQLite engine: one file, write-ahead log, one connection behind the store's lock.
+//!
+//! - `synchronous=NORMAL` with the write-ahead log: a killed process loses nothing that was committed; a power
+//!   cut may lose the last moments, but never damages.
+//! - The log is not copied into the file on close: that costs two flushes of the disk on every `metier run`. SQLite does it by
+//!   itself when the log has 1000 pages.
+//! - Other programs wait up to [`PATIENCE`] for each other; write transactions take their lock at once, so
+//!   they never fail halfway.
+//! - A file is only opened by SQLite after its first bytes said that it is ours (or new): a foreign database
+//!   is not touched, not even its journal.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use metier_types::Bytes;
+use rusqlite::config::DbConfig;
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
+
+use super::{Access, Cell, Row, SCHEMA_VERSION, Session, Value};
+use crate::{Error, Health};
+
+/// `mtir` in the file's header says that a database is ours (`file` and SQLite itself show it).
+const APPLICATION_ID: i32 = 0x6d74_6972;
+
+/// How long to wait for another program's transaction.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Free pages (of 4096 bytes) that a finished run may leave before they are given back to the disk.
+const FREE_PAGES_KEPT: i64 = 512;
+
+const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [include_str!("../migrations/1.sqlite.sql")];
+
+/// An open file.
+pub(crate) struct Sqlite {
+    connection: Connection,
+    path: PathBuf,
+    store: String,
+    doing: &'static str,
+    read_only: bool,
+}
+
+impl Sqlite {
+    /// Opens the file for reading and writing; makes it where it is not.
+    pub fn open(path: &Path, store: &str) -> Result<Self, Error> {
+        let path = absolute(path, store)?;
+        make(&path, store)?;
+        let head = Head::read(&path, store)?;
+        head.check(store)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut this = Self::connect(&path, flags, store, false)?;
+        let connection = &this.connection;
+        if connection.is_readonly("main").unwrap_or(false) {
+            let why = "the file is not writable for you".to_string();
+            return Err(Error::ReadOnly { store: store.to_string(), why });
+        }
+        let set = |sql: &str| connection.execute_batch(sql).map_err(|error| this.error(error));
+        if head.is_new() {
+            // Only takes effect before the first page is written.
+            set("PRAGMA auto_vacuum = INCREMENTAL")?;
+        }
+        set("PRAGMA foreign_keys = ON; PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = 4194304")?;
+        this.migrate()?;
+        if !head.has_log() {
+            this.use_log()?;
+        }
+        this.doing = "reading";
+        Ok(this)
+    }
+
+    /// Opens the file for reading only.
+    pub fn open_read_only(path: &Path, store: &str) -> Result<Self, Error> {
+        let path = absolute(path, store)?;
+        let head = Head::read(&path, store)?;
+        if head.is_new() {
+            return Err(Error::Absent { store: store.to_string() });
+        }
+        head.check(store)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let usual = Self::connect(&path, flags, store, true).and_then(|mut this| {
+            let version = this.version()?;
+            Ok((this, version))
+        });
+        let (this, version) = match usual {
+            Err(Error::CannotOpen { .. } | Error::ReadOnly { .. })
+                if !has_content(&beside(&path, "-wal")) =>
+            {
+                // A read-only folder, where the index of the log cannot be made. Nobody can write there and
+                // there is no log, so the file may be read as it is.
+                let mut this = Self::connect_immutable(&path, store)?;
+                let version = this.version()?;
+                (this, version)
+            }
+            Err(Error::CannotOpen { store, .. } | Error::ReadOnly { store, .. }) => {
+                let why = format!(
+                    "its write-ahead log {} has content that cannot be read in a read-only folder; copy both files to a writable folder and open the copy",
+                    beside(&path, "-wal").display()
+                );
+                return Err(Error::CannotOpen { store, why });
+            }
+            other => other?,
+        };
+        this.refuse_newer(version)?;
+        if version < SCHEMA_VERSION {
+            let why = format!(
+                "its schema version {version} must be brought up to date first; open it once for writing, for example with `metier run -- true`"
+            );
+            return Err(Error::CannotOpen { store: store.to_string(), why });
+        }
+        Ok(this)
+    }
+
+    fn connect(path: &Path, flags: OpenFlags, store: &str, read_only: bool) -> Result<Self, Error> {
+        let opened = Connection::open_with_flags(path, flags);
+        Self::configure(opened, path, store, read_only)
+    }
+
+    fn connect_immutable(path: &Path, store: &str) -> Result<Self, Error> {
+        let mut uri = "file:".to_string();
+        for byte in path.as_os_str().as_encoded_bytes() {
+            match byte {
+                b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
+                    uri.push(*byte as char)
+                }
+                _ => uri.push_str(&format!("%{byte:02x}")),
+            }
+        }
+        uri.push_str("?immutable=1");
+        let flags =
+            OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+        Self::configure(Connection::open_with_flags(uri, flags), path, store, true)
+    }
+
+    fn configure(
+        opened: rusqlite::Result<Connection>,
+        path: &Path,
+        store: &str,
+        read_only: bool,
+    ) -> Result<Self, Error> {
+        let connection = opened.map_err(|error| translate(error, store, "opening"))?;
+        let this = Self {
+            connection,
+            path: path.to_path_buf(),
+            store: store.to_string(),
+            doing: "opening",
+            read_only,
+        };
+        let set = |option, on| this.connection.set_db_config(option, on).map_err(|error| this.error(error));
+        set(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        // A file that someone else prepared may not run code of its own while it is read.
+        set(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+        this.connection.busy_timeout(PATIENCE).map_err(|error| this.error(error))?;
+        this.connection.set_prepared_statement_cache_capacity(64);
+        Ok(this)
+    }
+
+    fn version(&mut self) -> Result<i64, Error> {
+        self.connection
+            .query_row("PRAGMA user_version", [], |row| row.get(0))
+            .map_err(|error| self.error(error))
+    }
+
+    fn refuse_newer(&self, found: i64) -> Result<(), Error> {
+        if found > SCHEMA_VERSION {
+            return Err(Error::Newer { store: self.store.clone(), found, known: SCHEMA_VERSION });
+        }
+        Ok(())
+    }
+
+    /// Brings the schema up to date, in one transaction.
+    fn migrate(&mut self) -> Result<(), Error> {
+        let version = self.version()?;
+        self.refuse_newer(version)?;
+        if version == SCHEMA_VERSION {
+            return Ok(());
+        }
+        self.doing = "bringing the schema up to date";
+        self.transaction(self.doing, Access::Write, &mut |session| {
+            // Another program may have done it while we waited for the lock.
+            let version = session.version()?;
+            session.refuse_newer(version)?;
+            for (number, sql) in (1..).zip(MIGRATIONS) {
+                if number > version {
+                    session.connection.execute_batch(sql).map_err(|error| session.error(error))?;
+                }
+            }
+            let stamp =
+                format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION}");
+            session.connection.execute_batch(&stamp).map_err(|error| session.error(error))
+        })
+    }
+
+    /// Turns on the write-ahead log, which needs the file for itself for a moment. SQLite does not wait for that
+    /// by itself in every case.
+    fn use_log(&mut self) -> Result<(), Error> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let mode: rusqlite::Result<String> =
+                self.connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0));
+            match mode.map_err(|error| self.error(error)) {
+                Ok(mode) if mode == "wal" => return Ok(()),
+                // File systems without shared memory (some network ones) keep the rollback journal: slower, as safe.
+                Ok(_) => return Ok(()),
+                Err(Error::Busy { .. }) if Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Runs `each` in a transaction: all of it happens, or nothing.
+    pub fn transaction<T>(
+        &mut self,
+        doing: &'static str,
+        access: Access,
+        each: &mut dyn FnMut(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.doing = doing;
+        if !self.connection.is_autocommit() {
+            // A panic of the caller left one open.
+            self.command("ROLLBACK")?;
+        }
+        if self.read_only && access == Access::Write {
+            let why = "it was opened for reading only".to_string();
+            return Err(Error::ReadOnly { store: self.store.clone(), why });
+        }
+        self.command(match access {
+            Access::Read => "BEGIN",
+            Access::Write => "BEGIN IMMEDIATE",
+        })?;
+        let done = each(self).and_then(|value| self.command("COMMIT").map(|()| value));
+        if done.is_err() && !self.connection.is_autocommit() {
+            // The first error is the one to tell; SQLite has often rolled back by itself already.
+            let _ = self.command("ROLLBACK");
+        }
+        done
+    }
+
+    fn command(&self, sql: &str) -> Result<(), Error> {
+        let run = || self.connection.prepare_cached(sql)?.raw_execute();
+        run().map(|_| ()).map_err(|error| self.error(error))
+    }
+
+    /// Gives free pages back to the disk if a long run left many. Best effort: nothing depends on it.
+    pub fn tidy(&mut self) {
+        let free = self.connection.query_row("PRAGMA freelist_count", [], |row| row.get::<_, i64>(0));
+        if free.unwrap_or(0) <= FREE_PAGES_KEPT {
+            return;
+        }
+        // Each step of this statement frees one page.
+        let vacuum = || {
+            let mut statement = self.connection.prepare("PRAGMA incremental_vacuum")?;
+            let mut steps = statement.query([])?;
+            while steps.next()?.is_some() {}
+            Ok::<_, rusqlite::Error>(())
+        };
+        // Nobody waits for this: if others are at work, the next one tidies.
+        let _ = self.connection.busy_timeout(Duration::from_millis(20));
+        if vacuum().is_ok() {
+            let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        }
+        let _ = self.connection.busy_timeout(PATIENCE);
+    }
+
+    /// What a readiness check wants to know.
+    pub fn check(&mut self) -> Result<Health, Error> {
+        self.doing = "checking";
+        let number = |this: &Self, sql: &str| {
+            this.connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(|error| this.error(error))
+        };
+        let pages = number(self, "PRAGMA page_count")?.saturating_mul(number(self, "PRAGMA page_size")?);
+        let log = std::fs::metadata(beside(&self.path, "-wal")).map_or(0, |file| file.len());
+        let runs = number(self, "SELECT count(*) FROM run")?;
+        let mut problems = Vec::new();
+        // Series and artefacts carry their own checksums and are most of the file; a readiness check must not read
+        // gigabytes, so only the tables that everything hangs on are walked.
+        for table in ["run", "tag", "workload", "device"] {
+            let mut statement = self
+                .connection
+                .prepare(&format!("PRAGMA quick_check('{table}')"))
+                .map_err(|error| self.error(error))?;
+            let found =
+                statement.query_map([], |row| row.get::<_, String>(0)).map_err(|error| self.error(error))?;
+            for line in found.take(10) {
+                let line = line.map_err(|error| self.error(error))?;
+                if line != "ok" {
+                    problems.push(format!("{table}: {line}"));
+                }
+            }
+        }
+        Ok(Health {
+            engine: "sqlite",
+            engine_version: rusqlite::version().to_string(),
+            location: self.store.clone(),
+            schema_version: self.version()?,
+            size_bytes: Bytes(pages.max(0) as u64 + log),
+            runs: runs.max(0) as u64,
+            read_only: self.read_only,
+            problems,
+        })
+    }
+
+    fn error(&self, error: rusqlite::Error) -> Error {
+        translate(error, &self.store, self.doing)
+    }
+}
+
+impl rusqlite::ToSql for Value<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Self::Null => ValueRef::Null,
+            Self::Int(number) => ValueRef::Integer(*number),
+            Self::Text(text) => ValueRef::Text(text.as_bytes()),
+            Self::Blob(bytes) => ValueRef::Blob(bytes),
+        }))
+    }
+}
+
+impl Session for Sqlite {
+    fn run(&mut self, sql: &str, values: &[Value<'_>]) -> Result<u64, Error> {
+        let run = || self.connection.prepare_cached(sql)?.execute(rusqlite::params_from_iter(values));
+        run().map(|count| count as u64).map_err(|error| self.error(error))
+    }
+
+    fn rows(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, Error> {
+        let run = || {
+            let mut statement = self.connection.prepare_cached(sql)?;
+            let columns = statement.column_count();
+            let mut found = statement.query(rusqlite::params_from_iter(values))?;
+            let mut rows = Vec::new();
+            while let Some(row) = found.next()? {
+                let mut cells = Vec::with_capacity(columns);
+                for column in 0..columns {
+                    cells.push(match row.get_ref(column)? {
+                        ValueRef::Null | ValueRef::Real(_) => Cell::Null,
+                        ValueRef::Integer(number) => Cell::Int(number),
+                        ValueRef::Text(text) => Cell::Text(String::from_utf8_lossy(text).into_owned()),
+                        ValueRef::Blob(bytes) => Cell::Blob(bytes.to_vec()),
+                    });
+                }
+                rows.push(Row::new(cells));
+            }
+            Ok(rows)
+        };
+        run().map_err(|error| self.error(error))
+    }
+}
+
+/// The first bytes of the file (<https://www.sqlite.org/fileformat.html>, 1.3).
+struct Head {
+    bytes: Vec<u8>,
+    is_recovering: bool,
+}
+
+impl Head {
+    fn read(path: &Path, store: &str) -> Result<Self, Error> {
+        let cannot = |why: String| Error::CannotOpen { store: store.to_string(), why };
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => Error::Absent { store: store.to_string() },
+            ErrorKind::PermissionDenied => cannot("you have no right to read it".to_string()),
+            _ => cannot(error.to_string()),
+        })?;
+        if file.metadata().is_ok_and(|about| !about.is_file()) {
+            return Err(cannot("it is not a file; want the path of a file such as metier.db".to_string()));
+        }
+        file.take(100).read_to_end(&mut bytes).map_err(|error| cannot(error.to_string()))?;
+        // A journal beside it means that a change of the first page may be half done; SQLite will undo it.
+        Ok(Self { bytes, is_recovering: has_content(&beside(path, "-journal")) })
+    }
+
+    fn is_new(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    fn has_log(&self) -> bool {
+        self.bytes.get(18..20) == Some(&[2, 2])
+    }
+
+    fn number(&self, at: usize) -> i32 {
+        self.bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, i32::from_be_bytes)
+    }
+
+    fn check(&self, store: &str) -> Result<(), Error> {
+        if self.is_new() || self.is_recovering {
+            return Ok(());
+        }
+        let foreign = |why: &str| Err(Error::Foreign { store: store.to_string(), why: why.to_string() });
+        if !self.bytes.starts_with(b"SQLite format 3\0") || self.bytes.len() < 100 {
+            return foreign("it is not an SQLite file, or its beginning is damaged");
+        }
+        if self.number(68) != APPLICATION_ID {
+            return foreign("it is an SQLite database of another program");
+        }
+        let found = i64::from(self.number(60));
+        if found > SCHEMA_VERSION {
+            return Err(Error::Newer { store: store.to_string(), found, known: SCHEMA_VERSION });
+        }
+        Ok(())
+    }
+}
+
+/// Relative paths would follow a change of the working directory, and `:memory:` is not a file to SQLite.
+fn absolute(path: &Path, store: &str) -> Result<PathBuf, Error> {
+    let cannot = |why: String| Error::CannotOpen { store: store.to_string(), why };
+    if path.is_dir() {
+        return Err(cannot("it is a directory; want the path of a file such as metier.db in it".to_string()));
+    }
+    std::path::absolute(path).map_err(|error| cannot(error.to_string()))
+}
+
+/// Makes the file and its folder for their owner only, where they are not there yet.
+fn make(path: &Path, store: &str) -> Result<(), Error> {
+    let failed = |error: std::io::Error, at: &Path| {
+        let store = store.to_string();
+        let why = format!("{}: {error}", at.display());
+        match error.kind() {
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Error::ReadOnly { store, why },
+            ErrorKind::StorageFull => Error::Full { store },
+            _ => Error::CannotOpen { store, why },
+        }
+    };
+    if path.exists() {
+        return Ok(());
+    }
+    if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(|error| failed(error, folder))?;
+    }
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+        .map(|_| ())
+        .map_err(|error| failed(error, path))
+}
+
+/// The file of that ending beside the database.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+fn has_content(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|file| file.len() > 0)
+}
+
+fn translate(error: rusqlite::Error, store: &str, doing: &'static str) -> Error {
+    let store = store.to_string();
+    let why = error.to_string();
+    let rusqlite::Error::SqliteFailure(code, _) = &error else {
+        return Error::Engine { store, doing, why };
+    };
+    match (code.code, code.extended_code) {
+        (ErrorCode::DiskFull, _) | (_, ffi::SQLITE_IOERR_SHMSIZE) => Error::Full { store },
+        (ErrorCode::DatabaseCorrupt, _) => Error::Damaged { store, why },
+        (ErrorCode::NotADatabase, _) => Error::Damaged { store, why },
+        (ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked, _) => Error::Busy { store },
+        (ErrorCode::ReadOnly, _) => Error::ReadOnly { store, why },
+        (ErrorCode::CannotOpen, _) => Error::CannotOpen {
+            store,
+            why: format!("{why}; SQLite must be able to read it and to make files beside it in its folder"),
+        },
+        _ => Error::Engine { store, doing, why },
+    }
+}

@@ -1,0 +1,126 @@
+//! Joining pieces of one series, in the order they were written, into one table.
+//!
+//! Pieces may have different columns. A column is the same if name, kind, unit and type are; rows of pieces that lack
+//! it are absent. Rows come out in the order of time even if a piece went back (its rows are sorted in).
+
+use metier_types::{Column, RunId, Series, Values};
+
+use crate::codec::{CodecError, Limits, Table};
+
+/// The table so far.
+pub(crate) struct Merge {
+    series: Series,
+}
+
+impl Merge {
+    pub fn new(run: RunId, name: &str) -> Self {
+        Self { series: Series::new(run, name) }
+    }
+
+    pub fn rows(&self) -> usize {
+        self.series.times.len()
+    }
+
+    /// Values so far, times included.
+    pub fn values(&self) -> usize {
+        self.rows().saturating_mul(self.series.columns.len() + 1)
+    }
+
+    /// Makes room, so that long series are not moved while they grow.
+    pub fn expect_rows(&mut self, rows: usize) {
+        self.series.times.reserve(rows);
+    }
+
+    /// Adds an encoded piece. After an error the table is of no use.
+    pub fn push(&mut self, bytes: &[u8], limits: Limits) -> Result<(), CodecError> {
+        let mut table = Table::open(bytes, limits)?;
+        if table.run != self.series.run || table.name != self.series.name {
+            return Err(CodecError::Damaged("it belongs to another run or series"));
+        }
+        let start = self.rows();
+        if start + table.rows > u32::MAX as usize {
+            let (got, limit) = ((start + table.rows) as u64, u64::from(u32::MAX));
+            return Err(CodecError::TooLarge { what: "rows", got, limit });
+        }
+        self.series.extra.extend(table.extra()?);
+        table.integers(&mut self.series.times)?;
+        let room = self.series.times.capacity();
+        while let Some(head) = table.column()? {
+            let same = |column: &Column| {
+                column.name == head.name
+                    && column.kind == head.kind
+                    && column.unit == head.unit
+                    && matches!(column.values, Values::Float(_)) == head.is_float
+                    && column.values.len() <= start
+            };
+            let at = self.series.columns.iter().position(same).unwrap_or_else(|| {
+                self.series.columns.push(Column {
+                    name: head.name.to_string(),
+                    kind: head.kind,
+                    unit: head.unit,
+                    values: if head.is_float {
+                        Values::Float(Vec::with_capacity(room))
+                    } else {
+                        Values::Integer(Vec::with_capacity(room))
+                    },
+                    absent: Vec::new(),
+                });
+                self.series.columns.len() - 1
+            });
+            let Some(column) = self.series.columns.get_mut(at) else { continue };
+            fill(column, start);
+            head.absent_rows(start as u32, &mut column.absent);
+            match &mut column.values {
+                Values::Integer(values) => table.integers(values)?,
+                Values::Float(values) => table.floats(values)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The joined series.
+    pub fn finish(mut self) -> Series {
+        let rows = self.rows();
+        for column in &mut self.series.columns {
+            fill(column, rows);
+        }
+        if self.series.times.is_sorted() { self.series } else { sorted(self.series) }
+    }
+}
+
+/// Makes a column as long as the table, with absent rows that repeat its last value: those cost nothing.
+fn fill(column: &mut Column, rows: usize) {
+    let from = column.values.len();
+    if from >= rows {
+        return;
+    }
+    column.absent.extend(from as u32..rows as u32);
+    match &mut column.values {
+        Values::Integer(values) => values.resize(rows, values.last().copied().unwrap_or(0)),
+        Values::Float(values) => values.resize(rows, values.last().copied().unwrap_or(0.0)),
+    }
+}
+
+/// The same rows by time; rows of one time keep their order.
+fn sorted(series: Series) -> Series {
+    let mut order: Vec<usize> = (0..series.times.len()).collect();
+    order.sort_by_key(|row| series.times[*row]);
+    let mut place = vec![0u32; order.len()];
+    for (new, old) in order.iter().enumerate() {
+        place[*old] = new as u32;
+    }
+    let columns = series.columns.iter().map(|column| {
+        let mut absent: Vec<u32> = column.absent.iter().map(|row| place[*row as usize]).collect();
+        absent.sort_unstable();
+        let values = match &column.values {
+            Values::Integer(values) => Values::Integer(order.iter().map(|row| values[*row]).collect()),
+            Values::Float(values) => Values::Float(order.iter().map(|row| values[*row]).collect()),
+        };
+        Column { values, absent, ..column.clone() }
+    });
+    Series {
+        times: order.iter().map(|row| series.times[*row]).collect(),
+        columns: columns.collect(),
+        ..series.clone()
+    }
+}

@@ -1,0 +1,170 @@
+//! Artefacts: contents by their SHA-256, stored once, in parts of 1 MiB.
+//!
+//! The digest of a content is known only after its last byte. Parts are therefore written under the id of the
+//! upload, each in a small transaction of its own, so that a slow reader never holds up the sampler of a run;
+//! the last transaction gives the upload its digest. What a killed upload leaves is removed a day later by the
+//! next [`Store::delete_run`].
+
+use std::io::{ErrorKind, Read, Write};
+
+use metier_types::{ArtefactRef, Bytes, Digest, RunId, Timestamp};
+use sha2::{Digest as _, Sha256};
+
+use super::runs::stored;
+use super::{Store, key, moment};
+use crate::Error;
+use crate::engine::Session;
+
+const PART: usize = 1 << 20;
+const LARGEST: u64 = 4 << 30;
+/// How long what nobody links is kept: longer than anyone takes between storing and linking.
+const UNUSED_KEPT_MICROSECONDS: i64 = 24 * 3600 * 1_000_000;
+
+impl Store {
+    /// Stores a content once, by its SHA-256; at most 4 GiB.
+    pub fn put_artefact(&self, content: &mut dyn Read) -> Result<(Digest, Bytes), Error> {
+        let upload = key(uuid::Uuid::now_v7().as_bytes());
+        let done = self.upload(content, &upload);
+        if done.is_err() {
+            // Best effort; else the next removal of a run does it.
+            let _ = self.write("removing a failed upload", |session| drop_upload(session, &upload));
+        }
+        done
+    }
+
+    fn upload(&self, content: &mut dyn Read, upload: &str) -> Result<(Digest, Bytes), Error> {
+        let mut hash = Sha256::new();
+        let (mut size, mut number) = (0u64, 0i64);
+        let mut part = next_part(content)?;
+        loop {
+            hash.update(&part);
+            size += part.len() as u64;
+            if size > LARGEST {
+                let (got, want) = ("more than 4 GiB".to_string(), "at most 4 GiB".to_string());
+                return Err(Error::Refused { what: "size of an artefact", got, want });
+            }
+            let is_last = part.len() < PART;
+            if is_last {
+                let digest = Digest::from_bytes(hash.finalize().into());
+                let is_known = self.write("storing an artefact", |session| {
+                    write_part(session, upload, number, &part)?;
+                    let sql = "INSERT INTO artefact (digest, size, upload, stored) VALUES (?1, ?2, ?3, ?4) \
+                               ON CONFLICT (digest) DO NOTHING";
+                    let now = moment(Timestamp::now());
+                    let values = [digest.to_string().into(), (size as i64).into(), upload.into(), now.into()];
+                    if session.run(sql, &values)? == 0 {
+                        // Already there. Its time is renewed, so that it stays until it is linked; unless this very
+                        // upload is what is there, and the transaction is being repeated.
+                        let sql = "UPDATE artefact SET stored = ?1 WHERE digest = ?2 AND upload <> ?3";
+                        if session.run(sql, &[now.into(), digest.to_string().into(), upload.into()])? > 0 {
+                            drop_upload(session, upload)?;
+                            return Ok(true);
+                        }
+                    }
+                    Ok(false)
+                })?;
+                if is_known && number > 0 {
+                    self.tidy();
+                }
+                return Ok((digest, Bytes(size)));
+            }
+            self.write("storing an artefact", |session| write_part(session, upload, number, &part))?;
+            number += 1;
+            part = next_part(content)?;
+        }
+    }
+
+    /// Writes a stored content out, and checks it on the way: after an error, what was written is worth nothing.
+    pub fn artefact(&self, digest: &Digest, into: &mut dyn Write) -> Result<Bytes, Error> {
+        let row = self.read("reading an artefact", |session| {
+            session.row("SELECT upload, size FROM artefact WHERE digest = ?1", &[digest.to_string().into()])
+        })?;
+        let mut row = row.ok_or_else(|| Error::NoArtefact { store: self.name(), digest: *digest })?;
+        let (upload, size) = (row.text(), row.int().max(0) as u64);
+        let mut hash = Sha256::new();
+        let mut written = 0;
+        let mut number = 0i64;
+        while written < size {
+            let part = self.read("reading an artefact", |session| {
+                let sql = "SELECT content FROM artefact_part WHERE upload = ?1 AND part = ?2";
+                session.row(sql, &[(&upload).into(), number.into()])
+            })?;
+            let part = part.map(|mut row| row.blob()).unwrap_or_default();
+            if part.is_empty() {
+                break;
+            }
+            hash.update(&part);
+            written += part.len() as u64;
+            number += 1;
+            into.write_all(&part).map_err(|source| Error::Io { doing: "writing an artefact out", source })?;
+        }
+        if written != size || hash.finalize().as_slice() != digest.as_bytes() {
+            return Err(Error::DamagedArtefact { store: self.name(), digest: *digest });
+        }
+        Ok(Bytes(size))
+    }
+
+    /// Makes a stored content a file of a run; it is in `Run.artefacts` from then on. A file of the same name is
+    /// replaced.
+    pub fn link_artefact(&self, run: RunId, artefact: &ArtefactRef) -> Result<(), Error> {
+        self.write("linking an artefact", |session| {
+            let sql = "SELECT size FROM artefact WHERE digest = ?1";
+            let Some(mut row) = session.row(sql, &[artefact.digest.to_string().into()])? else {
+                return Err(Error::NoArtefact { store: self.name(), digest: artefact.digest });
+            };
+            let size = row.int().max(0) as u64;
+            if size != artefact.size_bytes.get() {
+                let (got, want) = (artefact.size_bytes.get().to_string(), size.to_string());
+                return Err(Error::Refused { what: "size of the artefact", got, want });
+            }
+            let json = stored(session, run)?.ok_or_else(|| self.no_run(run))?;
+            let mut record = self.parse(run, &json)?;
+            if record.artefacts.contains(artefact) {
+                return Ok(());
+            }
+            record.artefacts.retain(|other| other.name != artefact.name);
+            record.artefacts.push(artefact.clone());
+            self.replace_record(session, &record)
+        })
+    }
+
+    /// Removes contents that no run has, and what failed uploads left; both only after a day, or at once where a run
+    /// that had them was just removed.
+    pub(super) fn drop_unused_artefacts(
+        &self,
+        session: &mut dyn Session,
+        just_unlinked: &[String],
+    ) -> Result<(), Error> {
+        let before = moment(Timestamp::now()).saturating_sub(UNUSED_KEPT_MICROSECONDS);
+        let unused = "NOT EXISTS (SELECT 1 FROM run_artefact WHERE run_artefact.digest = artefact.digest)";
+        session.run(&format!("DELETE FROM artefact WHERE stored < ?1 AND {unused}"), &[before.into()])?;
+        for digest in just_unlinked {
+            session.run(&format!("DELETE FROM artefact WHERE digest = ?1 AND {unused}"), &[digest.into()])?;
+        }
+        // The id of an upload begins with its time, so uploads that may be under way are told by it.
+        let young = format!("{:012x}", (before / 1000).max(0));
+        let gone = "DELETE FROM artefact_part WHERE upload < ?1 \
+                    AND NOT EXISTS (SELECT 1 FROM artefact WHERE artefact.upload = artefact_part.upload)";
+        session.run(gone, &[young.into()])?;
+        Ok(())
+    }
+}
+
+fn write_part(session: &mut dyn Session, upload: &str, number: i64, part: &[u8]) -> Result<(), Error> {
+    let sql = "INSERT INTO artefact_part (upload, part, content) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
+    session.run(sql, &[upload.into(), number.into(), part.into()]).map(|_| ())
+}
+
+fn drop_upload(session: &mut dyn Session, upload: &str) -> Result<(), Error> {
+    session.run("DELETE FROM artefact_part WHERE upload = ?1", &[upload.into()]).map(|_| ())
+}
+
+/// A whole part, or what is left.
+fn next_part(content: &mut dyn Read) -> Result<Vec<u8>, Error> {
+    let mut part = Vec::new();
+    match content.take(PART as u64).read_to_end(&mut part) {
+        Ok(_) => Ok(part),
+        Err(error) if error.kind() == ErrorKind::Interrupted => Ok(part),
+        Err(source) => Err(Error::Io { doing: "reading the content of an artefact", source }),
+    }
+}

@@ -1,0 +1,189 @@
+//! Finding runs: lists with filters and pages, and the one that a person means.
+
+use metier_types::{RunId, Timestamp};
+
+use super::runs::{cause_word, state_word};
+use super::{Store, indexed, key, moment};
+use crate::engine::Value;
+use crate::query::{Cursor, RunRow};
+use crate::{Error, RunFilter, RunPage};
+
+/// Digits of an id that a person must give at least.
+const DIGITS: usize = 4;
+/// Candidates that an error lists.
+const CANDIDATES: usize = 10;
+
+impl Store {
+    /// Runs that fit a filter, newest first.
+    pub fn runs(&self, filter: &RunFilter) -> Result<RunPage, Error> {
+        let limit = match filter.limit {
+            0 => 100,
+            limit if limit <= 1000 => i64::from(limit),
+            limit => {
+                let want = "1 to 1000".to_string();
+                return Err(Error::Refused { what: "limit", got: limit.to_string(), want });
+            }
+        };
+        let after = filter.after.as_deref().map(str::parse::<Cursor>).transpose()?;
+        let (conditions, values) = conditions(filter);
+        let counting = format!("SELECT count(*) FROM run{conditions}");
+        let listing = match &after {
+            Some(_) => {
+                let (joint, n) = (if values.is_empty() { " WHERE" } else { " AND" }, values.len());
+                format!(
+                    "SELECT id, record FROM run{conditions}{joint} (started, id) < (?{}, ?{}) \
+                     ORDER BY started DESC, id DESC LIMIT ?{}",
+                    n + 1,
+                    n + 2,
+                    n + 3
+                )
+            }
+            None => format!(
+                "SELECT id, record FROM run{conditions} ORDER BY started DESC, id DESC LIMIT ?{}",
+                values.len() + 1
+            ),
+        };
+        let (total, rows) = self.read("listing runs", |session| {
+            let parameters = |more: Vec<Value<'static>>| -> Vec<Value<'static>> {
+                values.iter().map(Parameter::value).chain(more).collect()
+            };
+            let total = session.row(&counting, &parameters(Vec::new()))?.map_or(0, |mut row| row.int());
+            let mut more: Vec<Value<'static>> = Vec::new();
+            if let Some(cursor) = &after {
+                more.extend([cursor.started.into(), cursor.id.clone().into()]);
+            }
+            // One more than wanted tells whether there is a next page.
+            more.push((limit + 1).into());
+            Ok((total, session.rows(&listing, &parameters(more))?))
+        })?;
+        let has_more = rows.len() as i64 > limit;
+        let runs = rows.into_iter().take(limit as usize).map(|mut row| {
+            let (id, json) = (row.text(), row.text());
+            RunRow::from_record(&json).map_err(|error| self.bad_record("run", id, error))
+        });
+        let runs: Vec<RunRow> = runs.collect::<Result<_, _>>()?;
+        let next = runs
+            .last()
+            .filter(|_| has_more)
+            .map(|last| Cursor { started: moment(last.started), id: key(last.id.as_bytes()) }.to_string());
+        Ok(RunPage { runs, next, total: total.max(0) as u64 })
+    }
+
+    /// The run that a person means: a full id, the first or last 4 or more digits of one, `last`, `last~2` (the
+    /// one two before it), or a workload's name or id (its latest run). A name that matches wholly wins over
+    /// digits, since digits can be lengthened. Warm-up runs are found by id only.
+    pub fn find_run(&self, text: &str) -> Result<RunId, Error> {
+        let text = text.trim();
+        let none = || Error::NoRun { store: self.name(), text: text.chars().take(200).collect() };
+        let id = |text: String| text.parse::<RunId>().map_err(|error| self.bad_record("run", &text, error));
+        if let Some(back) = steps_back(text) {
+            let sql = "SELECT id FROM run WHERE warmup = 0 ORDER BY started DESC, id DESC LIMIT 1 OFFSET ?1";
+            let row = self.read("looking for a run", |session| session.row(sql, &[back.into()]))?;
+            return id(row.ok_or_else(none)?.text());
+        }
+        let digits: String = text.chars().filter(|c| *c != '-').collect::<String>().to_ascii_lowercase();
+        let is_digits =
+            digits.chars().all(|c| c.is_ascii_hexdigit()) && (DIGITS..=32).contains(&digits.len());
+        let found = self.read("looking for a run", |session| {
+            if digits.len() < 32 || !is_digits {
+                let sql = "SELECT id FROM run WHERE warmup = 0 AND (workload = ?1 OR workload_name = ?1) \
+                           ORDER BY started DESC, id DESC LIMIT 1";
+                let found = session.rows(sql, &[indexed(text).into()])?;
+                if !found.is_empty() || !is_digits {
+                    return Ok(found);
+                }
+            }
+            let sql =
+                "SELECT id FROM run WHERE id LIKE ?1 OR id LIKE ?2 ORDER BY started DESC, id DESC LIMIT ?3";
+            let values =
+                [format!("{digits}%").into(), format!("%{digits}").into(), (CANDIDATES as i64 + 1).into()];
+            session.rows(sql, &values)
+        })?;
+        let mut candidates: Vec<RunId> =
+            found.into_iter().map(|mut row| id(row.text())).collect::<Result<_, _>>()?;
+        match candidates.as_slice() {
+            [] => Err(none()),
+            [one] => Ok(*one),
+            _ => {
+                let more = candidates.len() > CANDIDATES;
+                candidates.truncate(CANDIDATES);
+                Err(Error::Ambiguous { text: text.to_string(), candidates, more })
+            }
+        }
+    }
+}
+
+/// `last` is 0 steps back, `last~2` two.
+fn steps_back(text: &str) -> Option<i64> {
+    match text.strip_prefix("last")?.strip_prefix('~') {
+        None => (text == "last").then_some(0),
+        Some(steps) => steps.parse::<u32>().ok().map(i64::from),
+    }
+}
+
+/// A filter's value; a statement may run more than once, so it is kept apart from the statement's parameters.
+enum Parameter {
+    Int(i64),
+    Text(String),
+}
+
+impl Parameter {
+    fn value(&self) -> Value<'static> {
+        match self {
+            Self::Int(number) => (*number).into(),
+            Self::Text(text) => text.clone().into(),
+        }
+    }
+}
+
+/// The `WHERE` part of a filter and its parameters.
+fn conditions(filter: &RunFilter) -> (String, Vec<Parameter>) {
+    let mut parts = Vec::new();
+    let mut values = Vec::new();
+    let mut add = |sql: &str, value: Parameter| {
+        values.push(value);
+        parts.push(sql.replace('@', &format!("?{}", values.len())));
+    };
+    let text = |text: &str| Parameter::Text(indexed(text));
+    let time = |at: Timestamp| Parameter::Int(moment(at));
+    if let Some(workload) = &filter.workload {
+        add("(workload = @ OR workload_name = @)", text(workload));
+    }
+    if let Some(device) = &filter.device {
+        add("(device = @ OR device_name = @)", text(device));
+    }
+    if let Some(state) = filter.state {
+        add("state = @", text(state_word(state)));
+    }
+    if let Some(cause) = filter.cause {
+        add("cause = @", text(cause_word(cause)));
+    }
+    if let Some(tag) = &filter.tag {
+        add("id IN (SELECT run FROM tag WHERE tag = @)", text(tag));
+    }
+    if let Some(batch) = &filter.batch {
+        add("batch = @", Parameter::Text(key(batch.as_bytes())));
+    }
+    if let Some(part) = filter.text.as_deref().filter(|part| !part.is_empty()) {
+        let mut pattern = "%".to_string();
+        for c in indexed(part).to_lowercase().chars() {
+            if matches!(c, '%' | '_' | '!') {
+                pattern.push('!');
+            }
+            pattern.push(c);
+        }
+        pattern.push('%');
+        add("search LIKE @ ESCAPE '!'", Parameter::Text(pattern));
+    }
+    if let Some(since) = filter.since {
+        add("started >= @", time(since));
+    }
+    if let Some(until) = filter.until {
+        add("started < @", time(until));
+    }
+    if !filter.warmup {
+        add("warmup = @", Parameter::Int(0));
+    }
+    let sql = if parts.is_empty() { String::new() } else { format!(" WHERE {}", parts.join(" AND ")) };
+    (sql, values)
+}

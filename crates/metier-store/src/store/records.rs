@@ -1,0 +1,124 @@
+//! Devices and workloads: the latest that is known of each.
+
+use metier_types::{Device, DeviceId, Workload, WorkloadId};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Store, indexed};
+use crate::Error;
+use crate::engine::Session;
+
+/// A table of records by id.
+#[derive(Clone, Copy)]
+struct Shelf {
+    record: &'static str,
+    get: &'static str,
+    all: &'static str,
+    put: &'static str,
+}
+
+const DEVICES: Shelf = Shelf {
+    record: "device",
+    get: "SELECT record FROM device WHERE id = ?1",
+    all: "SELECT id, record FROM device ORDER BY name, id",
+    put: "INSERT INTO device (id, name, record) VALUES (?1, ?2, ?3) \
+          ON CONFLICT (id) DO UPDATE SET name = excluded.name, record = excluded.record",
+};
+
+const WORKLOADS: Shelf = Shelf {
+    record: "workload",
+    get: "SELECT record FROM workload WHERE id = ?1",
+    all: "SELECT id, record FROM workload ORDER BY name, id",
+    put: "INSERT INTO workload (id, name, record) VALUES (?1, ?2, ?3) \
+          ON CONFLICT (id) DO UPDATE SET name = excluded.name, record = excluded.record",
+};
+
+impl Store {
+    /// Records a device, in place of what was known of it.
+    pub fn put_device(&self, device: &Device) -> Result<(), Error> {
+        let json = json_of("record of a device", device)?;
+        self.write("recording a device", |session| {
+            put(session, DEVICES, device.id.as_str(), &device.name, &json)
+        })
+    }
+
+    /// The device of that id.
+    pub fn device(&self, id: &DeviceId) -> Result<Option<Device>, Error> {
+        self.read("reading a device", |session| self.get(session, DEVICES, id.as_str()))
+    }
+
+    /// All devices, by name.
+    pub fn devices(&self) -> Result<Vec<Device>, Error> {
+        self.all(DEVICES)
+    }
+
+    /// Records a workload, in place of what was known of it; the earliest `first_seen` is kept.
+    pub fn put_workload(&self, workload: &Workload) -> Result<(), Error> {
+        let id = workload.id.as_str();
+        let json = json_of("record of a workload", workload)?;
+        self.write("recording a workload", |session| {
+            let known: Option<Workload> = self.get(session, WORKLOADS, id)?;
+            match known {
+                // Nothing new, as on most runs: nothing is written.
+                Some(known) if known == *workload => Ok(()),
+                Some(known) if known.first_seen < workload.first_seen => {
+                    let kept = Workload { first_seen: known.first_seen, ..workload.clone() };
+                    if kept == known {
+                        return Ok(());
+                    }
+                    put(session, WORKLOADS, id, &kept.name, &json_of("record of a workload", &kept)?)
+                }
+                _ => put(session, WORKLOADS, id, &workload.name, &json),
+            }
+        })
+    }
+
+    /// The workload of that id.
+    pub fn workload(&self, id: &WorkloadId) -> Result<Option<Workload>, Error> {
+        self.read("reading a workload", |session| self.get(session, WORKLOADS, id.as_str()))
+    }
+
+    /// All workloads, by name.
+    pub fn workloads(&self) -> Result<Vec<Workload>, Error> {
+        self.all(WORKLOADS)
+    }
+
+    fn get<T: DeserializeOwned>(
+        &self,
+        session: &mut dyn Session,
+        shelf: Shelf,
+        id: &str,
+    ) -> Result<Option<T>, Error> {
+        let row = session.row(shelf.get, &[id.into()])?;
+        row.map(|mut row| {
+            serde_json::from_str(&row.text()).map_err(|error| self.bad_record(shelf.record, id, error))
+        })
+        .transpose()
+    }
+
+    fn all<T: DeserializeOwned>(&self, shelf: Shelf) -> Result<Vec<T>, Error> {
+        let rows = self.read("listing records", |session| session.rows(shelf.all, &[]))?;
+        rows.into_iter()
+            .map(|mut row| {
+                let (id, json) = (row.text(), row.text());
+                serde_json::from_str(&json).map_err(|error| self.bad_record(shelf.record, id, error))
+            })
+            .collect()
+    }
+}
+
+fn put(session: &mut dyn Session, shelf: Shelf, id: &str, name: &str, json: &str) -> Result<(), Error> {
+    session.run(shelf.put, &[id.into(), indexed(name).into(), json.into()]).map(|_| ())
+}
+
+/// The JSON of a record, after a look whether it can be read back.
+fn json_of<T: Serialize + DeserializeOwned>(what: &'static str, record: &T) -> Result<String, Error> {
+    let refused = |error: serde_json::Error| Error::Refused {
+        what,
+        got: error.to_string(),
+        want: "only finite numbers where a number is required".to_string(),
+    };
+    let json = serde_json::to_string(record).map_err(refused)?;
+    serde_json::from_str::<T>(&json).map_err(refused)?;
+    Ok(json)
+}

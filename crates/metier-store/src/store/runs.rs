@@ -1,0 +1,321 @@
+//! Runs: from their beginning to their end, import, and removal.
+
+use metier_types::{ArtefactRef, BatchId, Cause, Exit, Extra, Run, RunId, RunState, Series, Warning};
+use serde::Deserialize;
+
+use super::{Store, indexed, key, moment};
+use crate::engine::{Session, Value};
+use crate::query::{command_line, search_text};
+use crate::{Error, Owner};
+
+/// A run is a few kB; what is larger is a mistake or an attack.
+const LARGEST_RECORD: usize = 16 << 20;
+
+impl Store {
+    /// Records that a run is under way and who measures it. Its workload and device are recorded by
+    /// [`Store::put_workload`] and [`Store::put_device`], in any order. The same call again changes nothing.
+    pub fn begin_run(&self, run: &Run, owner: &Owner) -> Result<(), Error> {
+        if run.state != RunState::Running {
+            return Err(refused_state("running", run.state));
+        }
+        let json = self.storable(run)?;
+        self.write("recording the start of a run", |session| {
+            if self.insert(session, run, &json, Some(owner))?
+                || stored(session, run.id)?.is_some_and(|was| was == json)
+            {
+                return Ok(());
+            }
+            Err(Error::Conflict { store: self.name(), run: run.id })
+        })
+    }
+
+    /// Replaces the record of a run that is over, joins its samples into blocks and forgets its owner; all at
+    /// once. Artefacts that were linked meanwhile stay.
+    pub fn finish_run(&self, run: &Run) -> Result<(), Error> {
+        if run.state == RunState::Running {
+            return Err(refused_state("finished or interrupted", run.state));
+        }
+        let json = self.storable(run)?;
+        let compacted = self.write("recording the end of a run", |session| {
+            let was = stored(session, run.id)?.ok_or_else(|| self.no_run(run.id))?;
+            let linked = artefacts_of(&was);
+            if linked.iter().all(|one| run.artefacts.contains(one)) {
+                self.update(session, run, &json)?;
+            } else {
+                let mut run = run.clone();
+                for artefact in linked {
+                    if run.artefacts.iter().all(|other| other.name != artefact.name) {
+                        run.artefacts.push(artefact);
+                    }
+                }
+                self.update(session, &run, &self.storable(&run)?)?;
+            }
+            self.compact(session, run.id)
+        })?;
+        if compacted {
+            self.tidy();
+        }
+        Ok(())
+    }
+
+    /// Stores a whole run, as an import does. `false` if it is already there and equal.
+    pub fn put_run(&self, run: &Run, series: &[Series]) -> Result<bool, Error> {
+        let json = self.storable(run)?;
+        self.check_series(run.id, series)?;
+        let mut names: Vec<&str> = series.iter().map(|one| one.name.as_str()).collect();
+        names.sort_unstable();
+        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            let (got, want) = (format!("{:?} twice", pair[0]), "each series once".to_string());
+            return Err(Error::Refused { what: "series of a run", got, want });
+        }
+        self.write("importing a run", |session| {
+            if !self.insert(session, run, &json, None)? {
+                let was = stored(session, run.id)?.ok_or_else(|| self.no_run(run.id))?;
+                let is_same = self.parse(run.id, &was)? == *run && self.holds(session, run.id, series)?;
+                return if is_same {
+                    Ok(false)
+                } else {
+                    Err(Error::Conflict { store: self.name(), run: run.id })
+                };
+            }
+            for one in series {
+                self.write_blocks(session, one, 0)?;
+            }
+            Ok(true)
+        })
+    }
+
+    /// The run of that id.
+    pub fn run(&self, id: RunId) -> Result<Option<Run>, Error> {
+        let json = self.read("reading a run", |session| stored(session, id))?;
+        json.map(|json| self.parse(id, &json)).transpose()
+    }
+
+    /// All runs of a batch, oldest first.
+    pub fn batch(&self, id: BatchId) -> Result<Vec<Run>, Error> {
+        let rows = self.read("reading a batch", |session| {
+            let batch = key(id.as_bytes());
+            session.rows("SELECT id, record FROM run WHERE batch = ?1 ORDER BY started, id", &[batch.into()])
+        })?;
+        rows.into_iter()
+            .map(|mut row| {
+                let (id, json) = (row.text(), row.text());
+                serde_json::from_str(&json).map_err(|error| self.bad_record("run", id, error))
+            })
+            .collect()
+    }
+
+    /// Removes a run, its series, and artefacts that no other run has. `false` if there is no such run.
+    pub fn delete_run(&self, id: RunId) -> Result<bool, Error> {
+        let found = self.write("removing a run", |session| {
+            let run = key(id.as_bytes());
+            let rows = session.rows("SELECT digest FROM run_artefact WHERE run = ?1", &[(&run).into()])?;
+            let digests: Vec<String> = rows.into_iter().map(|mut row| row.text()).collect();
+            let found = session.run("DELETE FROM run WHERE id = ?1", &[(&run).into()])? > 0;
+            if found {
+                self.drop_unused_artefacts(session, &digests)?;
+            }
+            Ok(found)
+        })?;
+        if found {
+            self.tidy();
+        }
+        Ok(found)
+    }
+
+    /// Marks runs under way as interrupted whose owner is gone, joins their samples, and returns them. Only runs
+    /// whose `owner.host` is `host` are asked about: what another device measures, only that device can know. An
+    /// owner of an earlier boot is gone; `is_alive` is the one to know the present boot.
+    pub fn sweep(&self, host: &str, is_alive: &dyn Fn(&Owner) -> bool) -> Result<Vec<RunId>, Error> {
+        let host = indexed(host);
+        let rows = self.read("looking for interrupted runs", |session| {
+            let sql =
+                "SELECT id, owner FROM run WHERE owner_host = ?1 AND state = 'running' ORDER BY started";
+            session.rows(sql, &[(&host).into()])
+        })?;
+        let mut swept = Vec::new();
+        for mut row in rows {
+            let (id, owner) = (row.text(), row.text());
+            let id: RunId = id.parse().map_err(|error| self.bad_record("run", &id, error))?;
+            // An owner that cannot be read can never be asked again: its run is lost too.
+            if serde_json::from_str(&owner).is_ok_and(|owner| is_alive(&owner)) {
+                continue;
+            }
+            if self.interrupt(id, &owner)? {
+                swept.push(id);
+            }
+        }
+        if !swept.is_empty() {
+            self.tidy();
+        }
+        Ok(swept)
+    }
+
+    /// `false` if the run ended, or another sweep had it, since it was looked at.
+    fn interrupt(&self, id: RunId, owner: &str) -> Result<bool, Error> {
+        self.write("marking a run as interrupted", |session| {
+            let sql = "SELECT record FROM run WHERE id = ?1 AND state = 'running' AND owner = ?2";
+            let Some(mut row) = session.row(sql, &[key(id.as_bytes()).into(), owner.into()])? else {
+                return Ok(false);
+            };
+            let mut run = self.parse(id, &row.text())?;
+            run.state = RunState::Interrupted;
+            run.exit = Some(Exit {
+                code: None,
+                signal: None,
+                cause: Cause::Lost,
+                ended_by: None,
+                left_behind: 0,
+                settled_seconds: None,
+                extra: Extra::new(),
+            });
+            run.warnings.push(Warning {
+                code: "interrupted".to_string(),
+                text: "the measuring program went away before the end of the run; only what it had written is here"
+                    .to_string(),
+            });
+            self.update(session, &run, &self.storable(&run)?)?;
+            self.compact(session, id)?;
+            Ok(true)
+        })
+    }
+
+    /// The JSON of a run, after a look whether it can be read back: a record that cannot would break every list.
+    pub(super) fn storable(&self, run: &Run) -> Result<String, Error> {
+        let refused = |got: String, want: &str| {
+            Err(Error::Refused { what: "record of a run", got, want: want.to_string() })
+        };
+        let json = match serde_json::to_string(run) {
+            Ok(json) => json,
+            Err(error) => return refused(error.to_string(), "fields that JSON can hold"),
+        };
+        if json.len() > LARGEST_RECORD {
+            return refused(format!("{} bytes", json.len()), "at most 16 MiB");
+        }
+        match serde_json::from_str::<Run>(&json) {
+            Ok(_) => Ok(json),
+            Err(error) => refused(error.to_string(), "only finite numbers where a number is required"),
+        }
+    }
+
+    pub(super) fn parse(&self, id: RunId, json: &str) -> Result<Run, Error> {
+        serde_json::from_str(json).map_err(|error| self.bad_record("run", id, error))
+    }
+
+    /// `false` if the id is taken.
+    fn insert(
+        &self,
+        session: &mut dyn Session,
+        run: &Run,
+        json: &str,
+        owner: Option<&Owner>,
+    ) -> Result<bool, Error> {
+        let sql = "INSERT INTO run (batch, workload, workload_name, device, device_name, state, cause, started, \
+                   warmup, search, owner_host, owner, record, id) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) ON CONFLICT (id) DO NOTHING";
+        if session.run(sql, &columns(run, json, owner))? == 0 {
+            return Ok(false);
+        }
+        write_tags(session, run)?;
+        write_artefacts(session, run)?;
+        Ok(true)
+    }
+
+    /// Replaces the record; nobody owns it afterwards.
+    fn update(&self, session: &mut dyn Session, run: &Run, json: &str) -> Result<(), Error> {
+        let sql = "UPDATE run SET batch = ?1, workload = ?2, workload_name = ?3, device = ?4, device_name = ?5, \
+                   state = ?6, cause = ?7, started = ?8, warmup = ?9, search = ?10, owner_host = ?11, owner = ?12, \
+                   record = ?13 WHERE id = ?14";
+        session.run(sql, &columns(run, json, None))?;
+        let id = key(run.id.as_bytes());
+        session.run("DELETE FROM tag WHERE run = ?1", &[(&id).into()])?;
+        write_tags(session, run)?;
+        session.run("DELETE FROM run_artefact WHERE run = ?1", &[(&id).into()])?;
+        write_artefacts(session, run)
+    }
+
+    /// Replaces the record of a run under way, or over, without a change of its owner.
+    pub(super) fn replace_record(&self, session: &mut dyn Session, run: &Run) -> Result<(), Error> {
+        let json = self.storable(run)?;
+        let id = key(run.id.as_bytes());
+        session.run("UPDATE run SET record = ?1 WHERE id = ?2", &[json.into(), (&id).into()])?;
+        session.run("DELETE FROM run_artefact WHERE run = ?1", &[(&id).into()])?;
+        write_artefacts(session, run)
+    }
+}
+
+fn refused_state(want: &str, got: RunState) -> Error {
+    Error::Refused { what: "state of the run", got: state_word(got).to_string(), want: want.to_string() }
+}
+
+/// The JSON of a stored run.
+pub(super) fn stored(session: &mut dyn Session, id: RunId) -> Result<Option<String>, Error> {
+    let row = session.row("SELECT record FROM run WHERE id = ?1", &[key(id.as_bytes()).into()])?;
+    Ok(row.map(|mut row| row.text()))
+}
+
+fn artefacts_of(json: &str) -> Vec<ArtefactRef> {
+    #[derive(Deserialize)]
+    struct Part {
+        #[serde(default)]
+        artefacts: Vec<ArtefactRef>,
+    }
+    serde_json::from_str::<Part>(json).map(|part| part.artefacts).unwrap_or_default()
+}
+
+fn columns<'a>(run: &Run, json: &'a str, owner: Option<&Owner>) -> [Value<'a>; 14] {
+    [
+        key(run.batch.as_bytes()).into(),
+        indexed(run.workload.id.as_str()).into(),
+        indexed(&run.workload.name).into(),
+        indexed(run.device.id.as_str()).into(),
+        indexed(&run.device.name).into(),
+        state_word(run.state).into(),
+        run.exit.as_ref().map(|exit| cause_word(exit.cause)).into(),
+        moment(run.started).into(),
+        i64::from(run.context.warmup).into(),
+        search_text(&run.workload.name, &command_line(&run.context.command)).into(),
+        owner.map(|owner| indexed(&owner.host)).into(),
+        owner.and_then(|owner| serde_json::to_string(owner).ok()).into(),
+        json.into(),
+        key(run.id.as_bytes()).into(),
+    ]
+}
+
+fn write_tags(session: &mut dyn Session, run: &Run) -> Result<(), Error> {
+    for tag in &run.tags {
+        let sql = "INSERT INTO tag (run, tag) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+        session.run(sql, &[key(run.id.as_bytes()).into(), indexed(tag).into()])?;
+    }
+    Ok(())
+}
+
+fn write_artefacts(session: &mut dyn Session, run: &Run) -> Result<(), Error> {
+    for artefact in &run.artefacts {
+        let sql = "INSERT INTO run_artefact (run, name, digest) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
+        let digest = artefact.digest.to_string();
+        session.run(sql, &[key(run.id.as_bytes()).into(), indexed(&artefact.name).into(), digest.into()])?;
+    }
+    Ok(())
+}
+
+/// As in JSON.
+pub(super) fn state_word(state: RunState) -> &'static str {
+    match state {
+        RunState::Running => "running",
+        RunState::Finished => "finished",
+        RunState::Interrupted => "interrupted",
+    }
+}
+
+/// As in JSON.
+pub(super) fn cause_word(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Exited => "exited",
+        Cause::Signalled => "signalled",
+        Cause::Timeout => "timeout",
+        Cause::Oom => "oom",
+        Cause::Interrupted => "interrupted",
+        Cause::Lost => "lost",
+    }
+}
