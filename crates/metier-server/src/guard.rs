@@ -218,4 +218,17 @@ mod tests {
             assert!(admit(&near, "/api/", &authorization(odd)).is_err(), "{odd}");
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn no_name_beside_ours_is_taken_for_ours(name in "[a-z0-9.:@\\[\\]%-]{0,30}") {
+            let ours = ["localhost", "127.0.0.1", "127.0.0.2", "[::1]", "lab.example"];
+            let is_ours = ours.iter().any(|known| {
+                name.strip_prefix(known).is_some_and(|rest| {
+                    rest.is_empty() || rest.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok())
+                })
+            });
+            assert_eq!(host(&name).is_ok(), is_ours, "{name}");
+        }
+    }
 }

@@ -312,4 +312,17 @@ mod tests {
         assert_eq!(arguments.text("text"), Some("a b+c"));
         assert!(Arguments::read(TEXT, std::iter::empty(), "text=123456").is_err());
     }
+
+    proptest::proptest! {
+        #[test]
+        fn no_query_makes_it_panic_and_each_error_is_the_clients(
+            query in "(limit|warmup|a|id|x|%[0-9a-f]{2}|[&=,;+%]|\\PC){0,40}",
+            id in "\\PC{0,40}",
+        ) {
+            match read(&id, &query) {
+                Ok(arguments) => assert!((1..=1000).contains(&arguments.whole("limit").unwrap())),
+                Err(problem) => assert!(problem.status == 400 && !problem.errors.is_empty()),
+            }
+        }
+    }
 }

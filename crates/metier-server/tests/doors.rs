@@ -148,5 +148,12 @@ fn the_page_is_there_with_or_without_node() {
         let again = server.request("GET", "/", &format!("If-None-Match: {tag}\r\n"));
         assert_eq!((again.status, again.body.len()), (304, 0));
         assert_eq!(page.header("cache-control"), Some("no-cache"));
+        let (get, head) = (server.get("/index.html"), server.request("HEAD", "/index.html", ""));
+        assert_eq!((get.status, get.body), (200, page.body));
+        assert_eq!((head.status, head.body.len()), (200, 0));
+        assert_eq!(
+            head.header("content-length"),
+            get.headers.iter().find(|(name, _)| name == "content-length").map(|(_, value)| value.as_str())
+        );
     }
 }

@@ -1,15 +1,15 @@
 //! The processes of a run, which are kept as a file of the run.
 
 use axum::http::StatusCode;
-use metier_types::{ArtefactRef, RunId};
+use metier_types::{ArtefactRef, RunId, RunState};
 
 use crate::problem::Problem;
 use crate::routes::{Call, Reply};
 use crate::serve::App;
 use crate::storage;
 
-/// The name of the file that holds the process tree.
-pub const FILE: &str = "processes.json";
+/// The names of the file that holds the process tree.
+const FILES: [&str; 2] = ["processes.json", "processes"];
 /// Larger ones are not given out: 100,000 processes take about a fifth of it.
 const MOST_BYTES: u64 = 128 << 20;
 
@@ -18,9 +18,15 @@ pub fn tree(app: &App, call: &Call) -> Result<Reply, Problem> {
     let id: RunId = call.arguments.needed("id")?;
     let store = app.storage.store()?;
     let run = super::run(&store, id)?;
-    let Some(file) = run.artefacts.iter().find(|artefact| artefact.name == FILE) else {
+    let Some(file) = run.artefacts.iter().find(|file| FILES.contains(&file.name.as_str())) else {
         let missing = run.missing.iter().find(|(field, _)| field.starts_with("processes"));
-        let why = missing.map_or_else(|| "none was recorded".to_string(), |(_, why)| why.to_string());
+        let why = match (missing, run.state) {
+            (Some((_, why)), _) => why.to_string(),
+            (None, RunState::Running) => {
+                "it is written at the end, and the run is still under way".to_string()
+            }
+            (None, _) => "none was recorded".to_string(),
+        };
         let detail = format!("run {id} has no process tree: {why}");
         return Err(Problem::new(StatusCode::NOT_FOUND, detail));
     };
