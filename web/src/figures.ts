@@ -19,8 +19,8 @@ export interface Figure {
 const SUMMARY: [string, string][] = [
   ["summary.wall_seconds", "Wall time"],
   ["summary.cpu_seconds", "CPU time"],
-  ["summary.cpu_user_seconds", "in the program"],
-  ["summary.cpu_system_seconds", "in the kernel"],
+  ["summary.cpu_user_seconds", "CPU in program"],
+  ["summary.cpu_system_seconds", "CPU in kernel"],
   ["summary.peak_memory_bytes", "Peak memory"],
   ["summary.read_bytes", "Read"],
   ["summary.written_bytes", "Written"],
@@ -110,6 +110,6 @@ const LABELS = new Map([...SUMMARY, ...DETAILS.flatMap(([, rows]) => rows)]);
 /** A name for people of any dotted path or bare field. */
 export function labelOf(path: string): string {
   const known = LABELS.get(path) ?? LABELS.get(`summary.${path}`);
-  if (known !== undefined) return path.endsWith("cpu_user_seconds") ? "CPU in the program" : path.endsWith("cpu_system_seconds") ? "CPU in the kernel" : known;
+  if (known !== undefined) return known;
   return path.replace(/_(seconds|bytes|joules|watts|ratio|hertz|celsius)$/, "").replaceAll("_", " ");
 }

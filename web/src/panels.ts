@@ -7,6 +7,8 @@ import { numbers, rates, secondsOf, stack, type Drawn } from "./series";
 
 export interface Line {
   label: string;
+  /** Lines of one group share an entry of the legend. */
+  group?: string;
   /** CSS variable that holds its colour. */
   colour: string;
   /** What the read-out shows. */
@@ -118,8 +120,16 @@ function unnamed(column: Column): { write: (value: number) => string; scale: num
 
 function values(times: Float64Array, column: Column, scale: number, minimumGap: number): Drawn {
   const raw = numbers(column);
-  const drawn: Drawn = column.kind === "counter" ? rates(times, raw, minimumGap) : raw;
+  const drawn: Drawn = column.kind === "counter" ? withStart(rates(times, raw, minimumGap), raw) : raw;
   return scale === 1 ? drawn : drawn.map((value) => (typeof value === "number" ? value * scale : value));
+}
+
+/** Steps to the left need a point at the start of the first interval to be drawn over it. */
+function withStart(drawn: Drawn, raw: (number | null)[]): Drawn {
+  const start = raw.findIndex((value) => value !== null);
+  const first = drawn.find((value) => value !== undefined);
+  if (start >= 0 && drawn[start] === undefined && first !== undefined) drawn[start] = first;
+  return drawn;
 }
 
 const hasAny = (drawn: Drawn): boolean => drawn.some((value) => typeof value === "number");
@@ -152,7 +162,8 @@ export function panels(all: Series[], minimumGap: number): Panel[] {
         return hasAny(drawn) ? [{ ...part, values: drawn }] : [];
       });
       if (parts.length > 0) {
-        for (const line of lines) line.isArea = false;
+        // The total is drawn last, over the parts, in a colour of its own.
+        const totals = lines.splice(0).map((line) => ({ ...line, isArea: false, colour: "--c-total" }));
         const sums = stack(parts.map((part) => part.values));
         const first = lines.length;
         // Upper sums come first, so that each band lies between a line and the next.
@@ -162,6 +173,7 @@ export function panels(all: Series[], minimumGap: number): Panel[] {
           lines.push({ label: part.label, colour: part.colour, values: part.values, drawn: sums[i], isRate: false, isArea: i === 0, isThin: true });
           if (i > 0) bands.push([first + parts.length - 1 - i, first + parts.length - i]);
         }
+        lines.push(...totals);
       }
     }
     if (lines.length > 0) {

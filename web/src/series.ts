@@ -97,6 +97,7 @@ export function valueAt(times: ArrayLike<number>, values: Drawn, isRate: boolean
   if (n === 0) return null;
   let at = lowerBound(times, time);
   if (isRate) {
+    if (time < (times[0] as number)) return null;
     while (at < n && values[at] === undefined) at++;
     return at < n ? (values[at] ?? null) : null;
   }

@@ -2,7 +2,7 @@
 // limited it. Only what the record says; where it does not say, the sentence does not either.
 
 import type { Exit, Maybe, Run, RunState } from "./api/records";
-import { bytes, cores, ratio, seconds } from "./quantity";
+import { bytes, cores, count, ratio, seconds } from "./quantity";
 
 const SIGNALS: Record<number, string> = {
   1: "HUP", 2: "INT", 3: "QUIT", 4: "ILL", 5: "TRAP", 6: "ABRT", 7: "BUS", 8: "FPE", 9: "KILL", 10: "USR1",
@@ -84,11 +84,8 @@ export function sentence(run: Run, threads: number | null, now: number): string 
     used.push(`${seconds(cpu)} of CPU${busy === null ? "" : ` (${of === "" ? cores(busy) : `${cores(busy).replace(/ cores?$/, "")}${of} cores`} on average)`}`);
   }
   if (typeof memory === "number") used.push(`at most ${bytes(memory)} of memory`);
-  if (typeof processes === "number" && processes > 1) used.push(`${processes} processes`);
-  if (used.length > 0) {
-    const last = used.pop() as string;
-    text += `; it used ${used.length > 0 ? `${used.join(", ")} and ` : ""}${last}`;
-  }
+  if (used.length > 0) text += `; it used ${used.join(" and ")}`;
+  if (used.length > 0 && typeof processes === "number" && processes > 1) text += `, in ${count(processes)} processes`;
   const left = run.exit?.left_behind ?? 0;
   if (left > 0) text += `; it left ${left} ${left === 1 ? "process" : "processes"} behind`;
   return `${text}.`;
