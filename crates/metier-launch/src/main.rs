@@ -8,7 +8,7 @@
 //! Started as `metier-launch FD GRACE_MS -- COMMAND…` with a SOCK_SEQPACKET socket at FD. Orders, one packet
 //! each, come from the measuring program: `J path` join that `cgroup.procs` before exec, `P path` the
 //! `cgroup.procs` to signal, `K path` the `cgroup.kill` to use, `R path` remove that folder at the end, `G` go;
-//! later `I`, `T`, `X` start the ladder at INT, TERM or KILL, `S n` pass signal n on, `B` bye: clean up and end.
+//! later `I`, `T`, `X` start the ladder at INT, TERM or KILL, `B` bye: clean up and end.
 //! Reports go back as [`Report`].
 //!
 //! Invariants: it is the child subreaper of everything below, so `ECHILD` means that every descendant is gone;
@@ -209,13 +209,6 @@ impl Launcher {
             Some(b'I') => self.start_ladder(Rung::Interrupt),
             Some(b'T') => self.start_ladder(Rung::Terminate),
             Some(b'X') => self.start_ladder(Rung::Kill),
-            Some(b'S') => {
-                let text =
-                    std::str::from_utf8(packet[..length].get(2..).unwrap_or_default()).unwrap_or_default();
-                if let Ok(signal) = text.trim().parse() {
-                    self.signal_all(signal);
-                }
-            }
             _ => {}
         }
     }

@@ -173,6 +173,13 @@ impl fmt::Display for Digest {
     }
 }
 
+impl From<Digest> for WorkloadId {
+    /// A digest's text is always a usable name.
+    fn from(digest: Digest) -> WorkloadId {
+        WorkloadId(digest.to_string())
+    }
+}
+
 impl From<Digest> for String {
     fn from(digest: Digest) -> String {
         digest.to_string()

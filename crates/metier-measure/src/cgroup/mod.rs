@@ -1,0 +1,13 @@
+//! A control group of the run's own: the source of truth for what it used.
+//!
+//! [`mounts`] finds where groups live on this host, [`group`] makes one and takes it away again, [`counters`]
+//! reads it, [`scope`] asks systemd for one where an ordinary user may not make any.
+
+pub mod counters;
+pub mod group;
+pub mod mounts;
+pub mod scope;
+
+pub use counters::{Meter, Sample, Totals};
+pub use group::Group;
+pub use mounts::Place;

@@ -1,0 +1,118 @@
+//! A control group for an ordinary user: a transient scope that systemd makes and delegates.
+//!
+//! The scope is made around the launcher by one D-Bus call to the user's own service manager. Inside it the
+//! launcher moves to a leaf of its own, so that the controllers can be handed down to a second leaf, `work`, in
+//! which the command runs. systemd removes the scope when its last process is gone.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use metier_types::{Method, Missing};
+
+use super::{Group, Place};
+use crate::dbus::{Connection, Property};
+
+/// How long systemd may take.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Whether this host could give one: a user's service manager that answers on its bus.
+pub fn offered() -> Result<PathBuf, Missing> {
+    let fix = "log in through a real session, or: loginctl enable-linger $USER; export XDG_RUNTIME_DIR=/run/user/$(id -u)";
+    if let Some(path) = std::env::var("DBUS_SESSION_BUS_ADDRESS").ok().as_deref().and_then(bus_path) {
+        return Ok(path);
+    }
+    // SAFETY: takes nothing, cannot fail.
+    let default = PathBuf::from(format!("/run/user/{}", unsafe { libc::getuid() }));
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map_or(default, PathBuf::from);
+    let bus = runtime.join("bus");
+    if bus.exists() {
+        Ok(bus)
+    } else {
+        Err(Missing::fixable(format!("no session bus at {} to ask systemd for a scope", bus.display()), fix))
+    }
+}
+
+/// The socket in a bus address such as `unix:path=/run/user/1000/bus,guid=…`.
+fn bus_path(address: &str) -> Option<PathBuf> {
+    address.split(';').find_map(|one| {
+        let pairs = one.strip_prefix("unix:")?;
+        pairs.split(',').find_map(|pair| pair.strip_prefix("path=")).map(PathBuf::from)
+    })
+}
+
+/// Makes a scope named after the run around the launcher, and the group for the command inside it.
+pub fn make(proc: &Path, name: &str, launcher: u32) -> Result<Group, Missing> {
+    let bus = offered()?;
+    let said = |error: io::Error| {
+        Missing::fixable(
+            format!("systemd gave no scope ({error})"),
+            "check that `systemd-run --user --scope true` works in this session",
+        )
+    };
+    let mut connection = Connection::open(&bus, LIMIT).map_err(said)?;
+    connection
+        .start_scope(
+            &format!("{name}.scope"),
+            launcher,
+            &[
+                ("Description", Property::Text("a run measured by metier")),
+                ("Delegate", Property::Flag(true)),
+                ("MemoryAccounting", Property::Flag(true)),
+                ("IOAccounting", Property::Flag(true)),
+                ("CollectMode", Property::Text("inactive-or-failed")),
+            ],
+        )
+        .map_err(said)?;
+    let scope = wait_for_move(proc, name, launcher).map_err(said)?;
+    divide(&scope, launcher).map_err(said)
+}
+
+/// The reply only says that a job was queued; the launcher's own entry tells when it has been moved.
+fn wait_for_move(proc: &Path, name: &str, launcher: u32) -> io::Result<PathBuf> {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let place = Place::of(proc, &launcher.to_string());
+        if let Some(folder) =
+            place.v2.filter(|f| f.file_name().is_some_and(|n| n.to_string_lossy().starts_with(name)))
+        {
+            return Ok(folder);
+        }
+        if Instant::now() > deadline {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the launcher was not moved into it in 5 s"));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn divide(scope: &Path, launcher: u32) -> io::Result<Group> {
+    let (aside, work) = (scope.join("launcher"), scope.join("work"));
+    fs::create_dir(&aside)?;
+    fs::write(aside.join("cgroup.procs"), launcher.to_string())?;
+    let offered = fs::read_to_string(scope.join("cgroup.controllers"))?;
+    // One by one: a controller that is refused must not take the others with it.
+    for controller in offered.split_whitespace().filter(|c| matches!(*c, "memory" | "io" | "pids")) {
+        let _ = fs::write(scope.join("cgroup.subtree_control"), format!("+{controller}"));
+    }
+    fs::create_dir(&work)?;
+    Ok(Group {
+        method: Method::SystemdScope,
+        v2: Some(work.clone()),
+        v1: Default::default(),
+        remove: vec![work],
+        around: Place { v2: Some(scope.into()), ..Place::default() },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bus_addresses_give_their_socket() {
+        assert_eq!(bus_path("unix:path=/run/user/7/bus"), Some("/run/user/7/bus".into()));
+        assert_eq!(bus_path("tcp:host=x;unix:guid=1,path=/b"), Some("/b".into()));
+        assert_eq!(bus_path("unix:abstract=/x"), None);
+    }
+}

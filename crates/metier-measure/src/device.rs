@@ -1,0 +1,210 @@
+//! Who this device is. Read from local files only; nothing is asked over a network.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use metier_types::schema::Schema;
+use metier_types::{
+    Bytes, Cache, Cpu, Device, DeviceClass, DeviceId, Extra, Hertz, Missing, MissingFields, Timestamp,
+};
+
+use crate::file::{self, kib_field};
+use crate::host::numbered;
+use crate::{Error, Roots, digest};
+
+/// Name of the file that keeps the identity of a device that has none of its own.
+const KEPT: &str = "device-id";
+
+/// This device; `data` is a folder in which an identity can be kept where the system has none.
+pub fn this(roots: &Roots, data: Option<&Path>) -> Result<Device, Error> {
+    let mut missing = MissingFields::new();
+    let id = identity(roots, data, &mut missing)?;
+    let kernel = file::text(roots.proc.join("sys/kernel/osrelease"));
+    let name = file::text(roots.proc.join("sys/kernel/hostname")).unwrap_or_else(|| "unnamed".into());
+    let meminfo = std::fs::read_to_string(roots.proc.join("meminfo")).unwrap_or_default();
+    let cpuinfo = std::fs::read_to_string(roots.proc.join("cpuinfo")).unwrap_or_default();
+    let product = product(roots);
+    if product.is_none() {
+        missing
+            .insert("product".into(), Missing::because("neither firmware tables nor a device tree name it"));
+    }
+    let cpu = cpu(roots, &cpuinfo, &mut missing);
+    Ok(Device {
+        schema: Schema::new(),
+        id,
+        name,
+        class: class(roots, &cpuinfo),
+        product,
+        cpu,
+        memory_bytes: kib_field(&meminfo, "MemTotal").map(Bytes),
+        swap_bytes: kib_field(&meminfo, "SwapTotal").map(Bytes),
+        os: os_name(roots),
+        kernel,
+        accelerators: Vec::new(),
+        sensors: Vec::new(),
+        seen: Timestamp::now(),
+        missing,
+        extra: Extra::new(),
+    })
+}
+
+/// An identity that stays over restarts and differs between machines. The machine id itself is never shown: it
+/// is hashed together with our name, as its makers ask.
+fn identity(roots: &Roots, data: Option<&Path>, missing: &mut MissingFields) -> Result<DeviceId, Error> {
+    let machine =
+        file::text(roots.etc.join("machine-id")).filter(|id| id.len() >= 16 && id != "uninitialized");
+    let serial = || file::text(roots.proc.join("device-tree/serial-number"));
+    let source = machine.or_else(serial);
+    if let Some(source) = source {
+        return as_id(&format!("metier device {source}"));
+    }
+    let Some(data) = data else {
+        let reason = "no machine id and no folder to keep one in; the host name stands in";
+        missing.insert("id".into(), Missing::fixable(reason, "systemd-machine-id-setup"));
+        return as_id(&format!(
+            "metier host {}",
+            file::text(roots.proc.join("sys/kernel/hostname")).unwrap_or_default()
+        ));
+    };
+    let path = data.join(KEPT);
+    if let Some(kept) = file::text(&path).and_then(|text| text.parse().ok()) {
+        return Ok(kept);
+    }
+    let fresh = as_id(&format!("metier random {}", metier_types::RunId::new()))?;
+    let keep = std::fs::create_dir_all(data).and_then(|()| std::fs::write(&path, format!("{fresh}\n")));
+    keep.map_err(|reason| Error::System { doing: "keeping the device's identity", reason })?;
+    Ok(fresh)
+}
+
+fn as_id(text: &str) -> Result<DeviceId, Error> {
+    let id = format!("device-{}", digest::of_bytes(text.as_bytes()).short());
+    id.parse().map_err(|_| Error::Spec { field: "device id", got: id, want: "printable characters" })
+}
+
+fn product(roots: &Roots) -> Option<String> {
+    if let Some(board) = file::text(roots.proc.join("device-tree/model")) {
+        return Some(board);
+    }
+    let dmi = roots.sys.join("class/dmi/id");
+    let words: Vec<String> =
+        ["sys_vendor", "product_name"].iter().filter_map(|f| file::text(dmi.join(f))).collect();
+    (!words.is_empty()).then(|| words.join(" "))
+}
+
+fn class(roots: &Roots, cpuinfo: &str) -> DeviceClass {
+    let hypervisor = cpuinfo
+        .lines()
+        .any(|line| line.starts_with("flags") && line.split_whitespace().any(|w| w == "hypervisor"));
+    if Path::new("/.dockerenv").exists() || Path::new("/run/.containerenv").exists() {
+        DeviceClass::Container
+    } else if roots.proc.join("device-tree/model").exists() {
+        DeviceClass::Board
+    } else if hypervisor || roots.sys.join("hypervisor/type").exists() {
+        DeviceClass::VirtualMachine
+    } else if roots.sys.join("class/dmi/id").exists() {
+        DeviceClass::Machine
+    } else {
+        DeviceClass::Unknown
+    }
+}
+
+fn cpu(roots: &Roots, cpuinfo: &str, missing: &mut MissingFields) -> Cpu {
+    let field = |key: &str| {
+        let line =
+            cpuinfo.lines().find(|line| line.split(':').next().is_some_and(|name| name.trim() == key))?;
+        line.split_once(':').map(|(_, value)| value.trim().to_string()).filter(|value| !value.is_empty())
+    };
+    let folder = roots.sys.join("devices/system/cpu");
+    let online: Vec<_> = numbered(&folder, "cpu").collect();
+    let mut packages = BTreeSet::new();
+    let mut cores = BTreeSet::new();
+    for cpu in &online {
+        let package = file::text(cpu.join("topology/physical_package_id"));
+        if let (Some(package), Some(core)) = (package, file::text(cpu.join("topology/core_id"))) {
+            cores.insert((package.clone(), core));
+            packages.insert(package);
+        }
+    }
+    let count = |set: usize| (set > 0).then_some(set as u32);
+    let max = file::number(folder.join("cpu0/cpufreq/cpuinfo_max_freq"));
+    if max.is_none() {
+        let reason = "the host shows no frequency scaling (usual in virtual machines)";
+        missing.insert("cpu.max_frequency_hertz".into(), Missing::because(reason));
+    }
+    let threads = std::thread::available_parallelism().map_or(online.len().max(1), std::num::NonZero::get);
+    let first = folder.join("cpu0/cache");
+    let caches = numbered(&first, "index")
+        .filter_map(|index| {
+            let size = file::text(index.join("size"))?;
+            let kib: u64 = size.strip_suffix('K')?.parse().ok()?;
+            let level = file::number(index.join("level"))? as u32;
+            Some(Cache { level, kind: file::text(index.join("type"))?, size_bytes: Bytes(kib * 1024) })
+        })
+        .collect();
+    Cpu {
+        model: field("model name").or_else(|| field("Model")).or_else(|| field("Hardware")),
+        architecture: std::env::consts::ARCH.to_string(),
+        sockets: count(packages.len()),
+        cores: count(cores.len()),
+        threads: threads as u32,
+        max_frequency_hertz: max.map(|khz| Hertz(khz as f64 * 1e3)),
+        caches,
+        extra: Extra::new(),
+    }
+}
+
+fn os_name(roots: &Roots) -> Option<String> {
+    let text = std::fs::read_to_string(roots.etc.join("os-release")).ok()?;
+    let value = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
+    Some(value.trim_matches('"').to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn roots(folder: &Path) -> Roots {
+        let roots = Roots { proc: folder.join("proc"), sys: folder.join("sys"), etc: folder.join("etc") };
+        for path in [&roots.proc, &roots.sys, &roots.etc] {
+            fs::create_dir_all(path).unwrap();
+        }
+        roots
+    }
+
+    #[test]
+    fn the_identity_is_stable_unique_and_hides_the_machine_id() {
+        let folder = tempfile::tempdir().unwrap();
+        let roots = roots(folder.path());
+        fs::write(roots.etc.join("machine-id"), "3d1219c7c4c5404aaa1f6d2a48adfda4\n").unwrap();
+        let first = this(&roots, None).unwrap().id;
+        assert_eq!(this(&roots, None).unwrap().id, first);
+        assert!(!first.as_str().contains("3d1219"));
+        fs::write(roots.etc.join("machine-id"), "3d1219c7c4c5404aaa1f6d2a48adfda5\n").unwrap();
+        assert_ne!(this(&roots, None).unwrap().id, first);
+    }
+
+    #[test]
+    fn a_device_without_an_identity_gets_one_that_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let roots = roots(folder.path());
+        let data = folder.path().join("data");
+        let first = this(&roots, Some(&data)).unwrap().id;
+        assert_eq!(this(&roots, Some(&data)).unwrap().id, first);
+        assert_ne!(this(&roots, Some(&folder.path().join("other"))).unwrap().id, first);
+    }
+
+    #[test]
+    fn a_board_is_known_by_its_device_tree() {
+        let folder = tempfile::tempdir().unwrap();
+        let roots = roots(folder.path());
+        fs::create_dir_all(roots.proc.join("device-tree")).unwrap();
+        fs::write(roots.proc.join("device-tree/model"), "Raspberry Pi 4 Model B Rev 1.4\0").unwrap();
+        let device = this(&roots, None).unwrap();
+        assert_eq!(device.product.as_deref(), Some("Raspberry Pi 4 Model B Rev 1.4"));
+        if !Path::new("/.dockerenv").exists() && !Path::new("/run/.containerenv").exists() {
+            assert_eq!(device.class, DeviceClass::Board);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Starts the launcher and talks to it. What it does is written in `crates/metier-launch/src/main.rs`.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::Duration;
+
+use crate::{Command, Error};
+
+/// The launcher's program file, built by `build.rs`.
+static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/metier-launch"));
+
+/// Resource use as `wait4` tells it; the layout is that of the launcher's `Usage`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Usage {
+    pub user_us: u64,
+    pub system_us: u64,
+    pub max_rss_kib: u64,
+    pub minor_faults: u64,
+    pub major_faults: u64,
+    pub blocks_in: u64,
+    pub blocks_out: u64,
+    pub voluntary_switches: u64,
+    pub involuntary_switches: u64,
+}
+
+/// What the launcher reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Report {
+    /// The command runs; the time is that just before its first instruction.
+    Started { pid: u32, time_ns: u64 },
+    /// The main process ended.
+    MainEnded { status: i32, time_ns: u64 },
+    /// The ladder reached this signal.
+    Rung { signal: i32 },
+    /// No descendant is left, except `stuck` that could not be killed.
+    Gone { stuck: u64, time_ns: u64, own_cpu_ns: u64, used: Usage },
+    /// The command could not be started.
+    Failed { stage: Stage, errno: i32 },
+    /// The launcher itself is gone.
+    Lost,
+}
+
+/// Where a start can fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    Fork,
+    Join,
+    Exec,
+}
+
+/// Rungs at which the ladder can be started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rung {
+    Interrupt,
+    Terminate,
+    Kill,
+}
+
+/// The launcher's program as something that can be executed; made once, used for all repetitions.
+pub struct Program {
+    path: PathBuf,
+    /// Keeps the memory file, if it is one.
+    _file: Option<File>,
+    /// Keeps the file on disk, if it is one.
+    on_disk: bool,
+}
+
+impl Program {
+    /// Puts it into a memory file, or where the kernel refuses to execute those, into a private file.
+    pub fn make(fallback: &Path) -> Result<Self, Error> {
+        let fail = |reason| Error::Launcher { doing: "making its program file", reason };
+        // SAFETY: the name is NUL-terminated; the flag is a plain number.
+        let fd = unsafe { libc::memfd_create(c"metier-launch".as_ptr(), libc::MFD_CLOEXEC) };
+        if fd >= 0 && !memfd_refused() {
+            // SAFETY: a descriptor that we just made and nobody else has.
+            let mut file = unsafe { File::from_raw_fd(fd) };
+            file.write_all(PROGRAM).map_err(fail)?;
+            return Ok(Self {
+                path: format!("/proc/self/fd/{fd}").into(),
+                _file: Some(file),
+                on_disk: false,
+            });
+        }
+        std::fs::create_dir_all(fallback).map_err(fail)?;
+        let path = fallback.join(format!("metier-launch-{}", std::process::id()));
+        std::fs::write(&path, PROGRAM).map_err(fail)?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).map_err(fail)?;
+        Ok(Self { path, _file: None, on_disk: true })
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if self.on_disk {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Whether this kernel is told not to execute memory files.
+fn memfd_refused() -> bool {
+    crate::file::number("/proc/sys/vm/memfd_noexec").is_some_and(|value| value >= 1)
+}
+
+/// A launcher that waits for its orders, or watches a command.
+pub struct Launcher {
+    child: Child,
+    socket: OwnedFd,
+}
+
+impl Launcher {
+    /// Starts the launcher; it waits for orders.
+    pub fn spawn(program: &Program, command: &Command, grace: Duration) -> Result<Self, Error> {
+        let fail = |doing| move |reason| Error::Launcher { doing, reason };
+        let (ours, theirs) = socket_pair().map_err(fail("making its socket"))?;
+        let child = std::process::Command::new(&program.path)
+            .arg(theirs.as_raw_fd().to_string())
+            .arg(grace.as_millis().to_string())
+            .arg("--")
+            .arg(&command.program)
+            .args(&command.arguments)
+            .spawn()
+            .map_err(fail("starting it"))?;
+        Ok(Self { child, socket: ours })
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The descriptor that becomes readable when a report is there.
+    pub fn descriptor(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// Gives the orders that come before the start.
+    pub fn prepare(&self, orders: &[(u8, PathBuf)]) -> Result<(), Error> {
+        for (order, path) in orders {
+            let mut packet = vec![*order, b' '];
+            packet.extend(OsStr::as_bytes(path.as_os_str()));
+            self.send(&packet)?;
+        }
+        Ok(())
+    }
+
+    /// Lets the command start.
+    pub fn go(&self) -> Result<(), Error> {
+        self.send(b"G")
+    }
+
+    /// Starts the signal ladder, or moves up it.
+    pub fn climb(&self, from: Rung) {
+        let order = match from {
+            Rung::Interrupt => b"I",
+            Rung::Terminate => b"T",
+            Rung::Kill => b"X",
+        };
+        // A launcher that is gone has already cleaned up.
+        let _ = self.send(order);
+    }
+
+    /// Waits for the next report.
+    pub fn report(&self) -> Report {
+        let mut words = [0u64; 14];
+        let size = std::mem::size_of_val(&words);
+        let got = loop {
+            // SAFETY: the buffer is ours and its size is passed.
+            let got = unsafe { libc::recv(self.socket.as_raw_fd(), words.as_mut_ptr().cast(), size, 0) };
+            if got >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+                break got;
+            }
+        };
+        if got != size as isize {
+            return Report::Lost;
+        }
+        decode(&words)
+    }
+
+    /// Lets it clean up and end.
+    pub fn bye(mut self) {
+        let _ = self.send(b"B");
+        let _ = self.child.wait();
+    }
+
+    fn send(&self, packet: &[u8]) -> Result<(), Error> {
+        // SAFETY: the packet is valid for its length.
+        let sent = unsafe {
+            libc::send(self.socket.as_raw_fd(), packet.as_ptr().cast(), packet.len(), libc::MSG_NOSIGNAL)
+        };
+        if sent == packet.len() as isize {
+            Ok(())
+        } else {
+            Err(Error::Launcher { doing: "giving it orders", reason: io::Error::last_os_error() })
+        }
+    }
+}
+
+fn decode(words: &[u64; 14]) -> Report {
+    let [kind, pid, status, time_ns, own_cpu_ns, usage @ ..] = *words;
+    let used = Usage {
+        user_us: usage[0],
+        system_us: usage[1],
+        max_rss_kib: usage[2],
+        minor_faults: usage[3],
+        major_faults: usage[4],
+        blocks_in: usage[5],
+        blocks_out: usage[6],
+        voluntary_switches: usage[7],
+        involuntary_switches: usage[8],
+    };
+    match kind {
+        1 => Report::Started { pid: pid as u32, time_ns },
+        2 => Report::MainEnded { status: status as i32, time_ns },
+        3 => Report::Rung { signal: status as i32 },
+        4 => Report::Gone { stuck: status, time_ns, own_cpu_ns, used },
+        16 => Report::Failed { stage: Stage::Fork, errno: status as i32 },
+        17 => Report::Failed { stage: Stage::Join, errno: status as i32 },
+        18 => Report::Failed { stage: Stage::Exec, errno: status as i32 },
+        _ => Report::Lost,
+    }
+}
+
+/// Two ends of a packet socket; the second is inherited by the next program that is started.
+fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut fds = [0; 2];
+    // SAFETY: the array has room for two descriptors, which nobody else owns.
+    unsafe {
+        if libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0, fds.as_mut_ptr())
+            != 0
+        {
+            return Err(io::Error::last_os_error());
+        }
+        let pair = (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1]));
+        if libc::fcntl(fds[1], libc::F_SETFD, 0) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(pair)
+    }
+}

@@ -1,0 +1,145 @@
+//! What an earlier measuring program left when it was killed: runs that were never finished, and groups whose
+//! launcher is gone, too.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use metier_store::{Owner, Store};
+use metier_types::{Device, RunId};
+
+use crate::cgroup::Place;
+use crate::{Error, Roots, file};
+
+/// Marks runs whose measuring program is gone as interrupted, and removes groups that nobody looks after.
+pub fn sweep(roots: &Roots, store: &Store, device: &Device) -> Result<Vec<RunId>, Error> {
+    sweep_groups(roots);
+    let boot = boot_id(roots);
+    let host = device.id.as_str();
+    let swept = store
+        .sweep(host, &|owner: &Owner| owner.boot == boot && is_alive(roots, owner.pid, owner.started))?;
+    Ok(swept)
+}
+
+/// This process as the owner of a run.
+pub fn owner(roots: &Roots, device: &Device) -> Owner {
+    let pid = std::process::id();
+    Owner {
+        host: device.id.as_str().to_string(),
+        boot: boot_id(roots),
+        pid,
+        started: start_time(roots, pid).unwrap_or(0),
+    }
+}
+
+/// The name of a run's group: who owns it, and which run it is.
+pub fn group_name(roots: &Roots, run: RunId) -> String {
+    let pid = std::process::id();
+    format!("metier-{pid}-{}-{}", start_time(roots, pid).unwrap_or(0), run.short())
+}
+
+fn boot_id(roots: &Roots) -> String {
+    file::text(roots.proc.join("sys/kernel/random/boot_id")).unwrap_or_default()
+}
+
+/// Start time in clock ticks since boot: field 22 of `/proc/PID/stat`.
+fn start_time(roots: &Roots, pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(roots.proc.join(pid.to_string()).join("stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+fn is_alive(roots: &Roots, pid: u32, started: u64) -> bool {
+    start_time(roots, pid) == Some(started)
+}
+
+/// Looks through every place in which a group of ours may have been made.
+fn sweep_groups(roots: &Roots) {
+    let place = Place::of(&roots.proc, "self");
+    let above = place.v2.iter().flat_map(|own| own.ancestors());
+    let mount = place.v2_mount.clone();
+    let v2 = above
+        .take_while(|folder| mount.as_ref().is_some_and(|m| folder.starts_with(m)))
+        .map(Path::to_path_buf);
+    let folders: Vec<PathBuf> = place.v1.values().cloned().chain(v2).collect();
+    for entry in folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten()) {
+        let Some((pid, started)) = entry.file_name().to_str().and_then(owner_in) else { continue };
+        if !is_alive(roots, pid, started) && !has_launcher(roots, &entry.path()) {
+            remove(&entry.path());
+        }
+    }
+}
+
+/// Process id and start time in `metier-PID-START-RUN`.
+fn owner_in(name: &str) -> Option<(u32, u64)> {
+    let mut parts = name.strip_prefix("metier-")?.splitn(3, '-');
+    let owner = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    parts.next().filter(|run| run.len() == 8)?;
+    Some(owner)
+}
+
+/// Whether some process in the group still has a launcher above it, which is then busy with the signal ladder.
+fn has_launcher(roots: &Roots, group: &Path) -> bool {
+    let members = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    members.lines().filter_map(|line| line.parse::<u32>().ok()).any(|mut pid| {
+        for _ in 0..64 {
+            let Ok(stat) = fs::read_to_string(roots.proc.join(pid.to_string()).join("stat")) else {
+                return false;
+            };
+            if stat.contains("(metier-launch)") {
+                return true;
+            }
+            let parent =
+                stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
+            match parent {
+                Some(parent) if parent > 1 => pid = parent,
+                _ => return false,
+            }
+        }
+        false
+    })
+}
+
+/// Kills what is inside and removes the folder.
+fn remove(group: &Path) {
+    for _ in 0..100 {
+        if fs::remove_dir(group).is_ok() || !group.exists() {
+            return;
+        }
+        if fs::write(group.join("cgroup.kill"), "1").is_err() {
+            let members = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+            for pid in members.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 1) {
+                // SAFETY: no memory is passed; the process is in a group that only our runs enter.
+                unsafe { libc::kill(pid, libc::SIGKILL) };
+            }
+        }
+        for entry in fs::read_dir(group).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                let _ = fs::remove_dir(entry.path());
+            }
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_ours_are_taken_for_ours() {
+        assert_eq!(owner_in("metier-12-345-3a5c7e9d"), Some((12, 345)));
+        for other in
+            ["metier", "metier-12", "metier-12-345", "metier-12-345-", "metier-x-1-3a5c7e9d", "docker"]
+        {
+            assert_eq!(owner_in(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn we_are_alive_and_a_recycled_number_is_not_us() {
+        let roots = Roots::default();
+        let pid = std::process::id();
+        let started = start_time(&roots, pid).unwrap();
+        assert!(is_alive(&roots, pid, started));
+        assert!(!is_alive(&roots, pid, started + 1));
+    }
+}

@@ -1,0 +1,58 @@
+//! Runs a workload and measures what it used.
+//!
+//! The truth comes from the kernel: the run gets a control group of its own, and the exact counters are read
+//! once at its end. Samples are taken only for the picture over time. Where no group can be had, `wait4` and a
+//! child subreaper stand in, and the record's `quality` and `missing` say what that costs.
+//!
+//! The life of a run is in [`session`]; everything else here is a source that it asks: [`cgroup`] for what the
+//! run used, [`events`] for its processes, [`host`] for what went on around it, [`sensors`] and [`gpu`] for
+//! energy, [`device`] for where it happened. A source that is not there degrades the record, never stops it.
+
+pub mod cgroup;
+mod dbus;
+pub mod device;
+pub mod digest;
+pub mod doctor;
+mod error;
+pub mod events;
+pub mod file;
+pub mod gpu;
+pub mod host;
+mod launch;
+pub mod leftovers;
+mod netlink;
+mod record;
+pub mod recorder;
+pub mod sensors;
+pub mod session;
+mod signals;
+pub mod spec;
+mod timeline;
+mod tree;
+mod trust;
+mod verdict;
+
+pub use error::Error;
+pub use recorder::{NoRecorder, Recorder, StoreRecorder};
+pub use session::{Finished, Options, Session, Stop};
+pub use spec::{Command, Spec};
+pub use verdict::verdict;
+
+use std::path::PathBuf;
+
+/// Where the kernel's file systems are mounted; tests point it at trees of their own.
+#[derive(Debug, Clone)]
+pub struct Roots {
+    /// Usually `/proc`.
+    pub proc: PathBuf,
+    /// Usually `/sys`.
+    pub sys: PathBuf,
+    /// Usually `/etc`.
+    pub etc: PathBuf,
+}
+
+impl Default for Roots {
+    fn default() -> Self {
+        Self { proc: "/proc".into(), sys: "/sys".into(), etc: "/etc".into() }
+    }
+}

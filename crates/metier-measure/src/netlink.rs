@@ -1,0 +1,181 @@
+//! Netlink sockets: opening, sending one message, reading many at once.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Room for events between two looks; a burst beyond it is counted as lost.
+static ROOM: libc::c_int = 8 << 20;
+/// Messages taken with one system call.
+const BATCH: usize = 32;
+const MESSAGE: usize = 2048;
+
+/// A netlink socket that never blocks.
+pub struct Socket {
+    fd: OwnedFd,
+    buffers: Box<[[u8; MESSAGE]; BATCH]>,
+    /// Times that the kernel said it had to drop something.
+    pub overruns: u64,
+}
+
+impl Socket {
+    /// Opens one of a family, joined to some groups.
+    pub fn open(family: libc::c_int, groups: u32) -> io::Result<Self> {
+        // SAFETY: plain numbers; the result is checked before it is owned.
+        let fd = unsafe {
+            let fd = libc::socket(
+                libc::AF_NETLINK,
+                libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
+                family,
+            );
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            OwnedFd::from_raw_fd(fd)
+        };
+        // SAFETY: sockaddr_nl is plain data; all zero is a valid value, and its size is passed.
+        unsafe {
+            for option in [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF] {
+                let room = (&raw const ROOM).cast();
+                if libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, option, room, size_of_val(&ROOM) as u32)
+                    == 0
+                {
+                    break;
+                }
+            }
+            let mut address: libc::sockaddr_nl = std::mem::zeroed();
+            address.nl_family = libc::AF_NETLINK as u16;
+            address.nl_groups = groups;
+            let size = size_of::<libc::sockaddr_nl>() as u32;
+            if libc::bind(fd.as_raw_fd(), (&raw const address).cast(), size) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(Self { fd, buffers: Box::new([[0; MESSAGE]; BATCH]), overruns: 0 })
+    }
+
+    /// Sends one message: header fields and a payload.
+    pub fn send(&self, kind: u16, flags: u16, payload: &[u8]) -> io::Result<()> {
+        let mut message = Vec::with_capacity(16 + payload.len());
+        message.extend(((16 + payload.len()) as u32).to_ne_bytes());
+        message.extend(kind.to_ne_bytes());
+        message.extend(flags.to_ne_bytes());
+        message.extend(1u32.to_ne_bytes());
+        message.extend(0u32.to_ne_bytes());
+        message.extend(payload);
+        // SAFETY: the message is valid for its length.
+        let sent = unsafe { libc::send(self.fd.as_raw_fd(), message.as_ptr().cast(), message.len(), 0) };
+        if sent == message.len() as isize { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Waits up to a second for the answer to a question, and gives it to `take`.
+    pub fn answer(&mut self, mut take: impl FnMut(u16, &[u8])) -> io::Result<()> {
+        let mut poll = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid entry.
+        if unsafe { libc::poll(&mut poll, 1, 1000) } <= 0 {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the kernel did not answer"));
+        }
+        self.drain(&mut take);
+        Ok(())
+    }
+
+    /// Gives every message that waits (its type and payload) to `take`.
+    pub fn drain(&mut self, take: &mut impl FnMut(u16, &[u8])) {
+        loop {
+            let mut lengths = [0usize; BATCH];
+            let count = match self.receive(&mut lengths) {
+                Ok(count) => count,
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
+                    self.overruns += 1;
+                    continue;
+                }
+                Err(_) => return,
+            };
+            for (buffer, length) in self.buffers.iter().zip(lengths).take(count) {
+                each_message(&buffer[..length.min(MESSAGE)], take);
+            }
+            if count < BATCH {
+                return;
+            }
+        }
+    }
+
+    fn receive(&mut self, lengths: &mut [usize; BATCH]) -> io::Result<usize> {
+        // SAFETY: all headers are zeroed and then point to buffers that live through the call.
+        unsafe {
+            let mut parts: [libc::iovec; BATCH] = std::mem::zeroed();
+            let mut headers: [libc::mmsghdr; BATCH] = std::mem::zeroed();
+            for ((part, header), buffer) in parts.iter_mut().zip(&mut headers).zip(self.buffers.iter_mut()) {
+                part.iov_base = buffer.as_mut_ptr().cast();
+                part.iov_len = MESSAGE;
+                header.msg_hdr.msg_iov = part;
+                header.msg_hdr.msg_iovlen = 1;
+            }
+            let flags = libc::MSG_DONTWAIT as _;
+            let got = libc::recvmmsg(
+                self.fd.as_raw_fd(),
+                headers.as_mut_ptr(),
+                BATCH as u32,
+                flags,
+                std::ptr::null_mut(),
+            );
+            if got < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            for (length, header) in lengths.iter_mut().zip(&headers) {
+                *length = header.msg_len as usize;
+            }
+            Ok(got as usize)
+        }
+    }
+}
+
+/// Walks the netlink messages of one datagram.
+fn each_message(mut bytes: &[u8], take: &mut impl FnMut(u16, &[u8])) {
+    while bytes.len() >= 16 {
+        let Some(length) = u32_at(bytes, 0).map(|l| l as usize).filter(|l| (16..=bytes.len()).contains(l))
+        else {
+            return;
+        };
+        let kind = u16::from_ne_bytes([bytes[4], bytes[5]]);
+        take(kind, &bytes[16..length]);
+        bytes = &bytes[length.next_multiple_of(4).min(bytes.len())..];
+    }
+}
+
+/// Walks netlink attributes: type and payload.
+pub fn each_attribute(mut bytes: &[u8], take: &mut impl FnMut(u16, &[u8])) {
+    while bytes.len() >= 4 {
+        let length = u16::from_ne_bytes([bytes[0], bytes[1]]) as usize;
+        let kind = u16::from_ne_bytes([bytes[2], bytes[3]]) & 0x3fff;
+        if !(4..=bytes.len()).contains(&length) {
+            return;
+        }
+        take(kind, &bytes[4..length]);
+        bytes = &bytes[length.next_multiple_of(4).min(bytes.len())..];
+    }
+}
+
+/// A whole number at a place, in native order.
+pub fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
+}
+
+/// A whole number at a place, in native order.
+pub fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..at + 8)?.try_into().ok().map(u64::from_ne_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_walkers_panic_or_loop(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            each_message(&bytes, &mut |_, payload| each_attribute(payload, &mut |_, _| {}));
+            each_attribute(&bytes, &mut |_, payload| each_attribute(payload, &mut |_, _| {}));
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Where a run is kept while it is measured: in a store, or nowhere.
+
+use metier_store::{Owner, Store, Writer};
+use metier_types::schema::Schema;
+use metier_types::{ArtefactRef, Device, Extra, ProcessTree, Run, RunId, Series, Workload, WorkloadKind};
+
+use crate::{Error, Roots, digest, leftovers};
+
+/// Name under which a run's process tree is kept.
+pub const PROCESSES: &str = "processes.json";
+
+/// Keeps runs as they are measured.
+pub trait Recorder {
+    /// The run has started.
+    fn begin(&mut self, run: &Run) -> Result<(), Error>;
+    /// Samples of the last second or so.
+    fn samples(&mut self, run: RunId, chunk: Vec<Series>);
+    /// The run is over.
+    fn finish(&mut self, run: &mut Run, tree: &ProcessTree) -> Result<(), Error>;
+    /// What was kept under a key, for digests that take long to make.
+    fn recall(&self, _key: &str) -> Option<String> {
+        None
+    }
+    /// Keeps something under a key.
+    fn remember(&self, _key: &str, _value: &str) {}
+}
+
+/// Keeps nothing.
+pub struct NoRecorder;
+
+impl Recorder for NoRecorder {
+    fn begin(&mut self, _: &Run) -> Result<(), Error> {
+        Ok(())
+    }
+    fn samples(&mut self, _: RunId, _: Vec<Series>) {}
+    fn finish(&mut self, _: &mut Run, _: &ProcessTree) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Keeps runs in a store; samples go through the store's one writing thread.
+pub struct StoreRecorder {
+    store: Store,
+    owner: Owner,
+    device: Device,
+    is_device_kept: bool,
+    writer: Option<Writer>,
+}
+
+impl StoreRecorder {
+    /// For runs on this device.
+    pub fn new(store: Store, device: &Device) -> Self {
+        let owner = leftovers::owner(&Roots::default(), device);
+        Self { store, owner, device: device.clone(), is_device_kept: false, writer: None }
+    }
+}
+
+impl Recorder for StoreRecorder {
+    fn begin(&mut self, run: &Run) -> Result<(), Error> {
+        self.store.begin_run(run, &self.owner)?;
+        self.writer = Some(Writer::start(self.store.clone()));
+        Ok(())
+    }
+
+    fn samples(&mut self, run: RunId, chunk: Vec<Series>) {
+        if let Some(writer) = &self.writer {
+            writer.append(run, chunk);
+        }
+    }
+
+    fn finish(&mut self, run: &mut Run, tree: &ProcessTree) -> Result<(), Error> {
+        if let Some(written) = self.writer.take().map(Writer::finish).transpose()?
+            && written.dropped > 0
+        {
+            let cause = written.problem.map(|p| format!(": {p}")).unwrap_or_default();
+            let text =
+                format!("{} chunks of samples could not be kept{cause}; totals are exact", written.dropped);
+            run.warnings.push(metier_types::Warning { code: "dropped-samples".into(), text });
+        }
+        if !tree.processes.is_empty()
+            && let Ok(json) = serde_json::to_vec(tree)
+        {
+            let (digest, size_bytes) = self.store.put_artefact(&mut json.as_slice())?;
+            let artefact = ArtefactRef {
+                name: PROCESSES.into(),
+                media_type: "application/json".into(),
+                digest,
+                size_bytes,
+            };
+            run.artefacts.retain(|a| a.name != PROCESSES);
+            run.artefacts.push(artefact.clone());
+            self.store.link_artefact(run.id, &artefact)?;
+        }
+        self.store.finish_run(run)?;
+        self.store.put_workload(&Workload {
+            schema: Schema::new(),
+            id: run.workload.id.clone(),
+            name: run.workload.name.clone(),
+            kind: WorkloadKind::Command,
+            command: run.context.command.clone(),
+            digest: run.context.executable_digest,
+            first_seen: run.started,
+            extra: Extra::new(),
+        })?;
+        if !self.is_device_kept {
+            self.store.put_device(&self.device)?;
+            self.is_device_kept = true;
+        }
+        Ok(())
+    }
+
+    fn recall(&self, key: &str) -> Option<String> {
+        self.store.recall(key).ok().flatten()
+    }
+
+    fn remember(&self, key: &str, value: &str) {
+        // A cache that cannot be written costs time, not truth.
+        let _ = self.store.remember(key, value);
+    }
+}
+
+/// The digest of a program file, from the recorder's memory where the file has not changed since.
+pub fn remembered_digest(recorder: &dyn Recorder, path: &std::path::Path) -> Option<metier_types::Digest> {
+    let key = digest::fingerprint(path).map(|print| format!("executable-digest {print}"));
+    if let Some(known) = key.as_ref().and_then(|key| recorder.recall(key)).and_then(|text| text.parse().ok())
+    {
+        return Some(known);
+    }
+    let fresh = digest::of_file(path).ok()?;
+    if let Some(key) = key {
+        recorder.remember(&key, &fresh.to_string());
+    }
+    Some(fresh)
+}

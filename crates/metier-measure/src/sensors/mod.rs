@@ -1,0 +1,155 @@
+//! Energy meters of the device, all through one interface.
+//!
+//! Adding a kind of sensor: one file of the same shape with an `open` function, one entry in [`KINDS`].
+
+mod hwmon;
+mod ina3221;
+mod rapl;
+
+use std::time::Instant;
+
+use metier_types::{Joules, Meter, Missing};
+
+use crate::Roots;
+
+/// Kinds of sensor that are looked for.
+const KINDS: [fn(&Roots, &mut Found); 3] = [rapl::open, ina3221::open, hwmon::open];
+
+/// What a meter shows at one moment.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Reading {
+    /// A counter of energy.
+    Counter {
+        /// What it shows.
+        microjoules: u64,
+        /// The value after which it starts again from 0.
+        largest: u64,
+    },
+    /// Power now, in watts; energy is integrated from it.
+    Power(f64),
+}
+
+/// One meter of the device.
+pub trait Sensor: Send {
+    /// What it shows now; `None` if it cannot be read at the moment.
+    fn read(&mut self) -> Option<Reading>;
+}
+
+/// A sensor with its name and its account.
+struct Account {
+    name: String,
+    source: &'static str,
+    /// Whether the sum over meters takes it.
+    counted: bool,
+    sensor: Box<dyn Sensor>,
+    last: Option<(Reading, Instant)>,
+    joules: f64,
+}
+
+/// Sensors that were found, and why others were not.
+#[derive(Default)]
+pub struct Found {
+    accounts: Vec<Account>,
+    /// Sensors that exist but cannot be read.
+    pub refused: Vec<Missing>,
+}
+
+impl Found {
+    fn add(&mut self, source: &'static str, name: String, counted: bool, sensor: Box<dyn Sensor>) {
+        self.accounts.push(Account { name, source, counted, sensor, last: None, joules: 0.0 });
+    }
+
+    fn has(&self, source: &str) -> bool {
+        self.accounts.iter().any(|account| account.source == source)
+    }
+}
+
+/// All energy meters of the device.
+pub struct Meters {
+    found: Found,
+}
+
+impl Meters {
+    /// Looks for every kind of sensor.
+    pub fn open(roots: &Roots) -> Self {
+        let mut found = Found::default();
+        for open in KINDS {
+            open(roots, &mut found);
+        }
+        Self { found }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.found.accounts.is_empty()
+    }
+
+    /// Names of the meters, for the device's record.
+    pub fn names(&self) -> Vec<String> {
+        self.found.accounts.iter().map(|account| format!("{}:{}", account.source, account.name)).collect()
+    }
+
+    /// Why there is no energy figure.
+    pub fn missing(&self) -> Option<Missing> {
+        if !self.is_empty() {
+            return None;
+        }
+        Some(self.found.refused.first().cloned().unwrap_or_else(|| {
+            Missing::because("this host shows no energy meter (no RAPL, no hwmon power sensor, no INA3221); virtual machines rarely do")
+        }))
+    }
+
+    /// Starts the accounts anew.
+    pub fn start(&mut self) {
+        for account in &mut self.found.accounts {
+            account.last = None;
+            account.joules = 0.0;
+        }
+        self.tick();
+    }
+
+    /// Reads every meter. Must be called more often than a counter can wrap (a minute at full power).
+    pub fn tick(&mut self) {
+        let now = Instant::now();
+        for account in &mut self.found.accounts {
+            let Some(reading) = account.sensor.read() else { continue };
+            if let Some((before, then)) = account.last {
+                account.joules += energy_between(before, reading, (now - then).as_secs_f64());
+            }
+            account.last = Some((reading, now));
+        }
+    }
+
+    /// Energy so far by meter, in microjoules, for the time line.
+    pub fn microjoules(&self) -> Vec<(String, i64)> {
+        self.found.accounts.iter().map(|a| (a.name.clone(), (a.joules * 1e6) as i64)).collect()
+    }
+
+    /// What each meter counted since [`Meters::start`], and whether the figures come from counters only.
+    pub fn result(&self) -> (Vec<Meter>, bool) {
+        let meters =
+            self.found.accounts.iter().filter(|account| account.last.is_some()).map(|account| Meter {
+                name: account.name.clone(),
+                source: account.source.to_string(),
+                energy_joules: Joules(account.joules),
+                counted: account.counted,
+            });
+        let counters = |account: &Account| matches!(account.last, Some((Reading::Counter { .. }, _)) | None);
+        (meters.collect(), self.found.accounts.iter().filter(|a| a.counted).all(counters))
+    }
+}
+
+/// Energy between two readings of a meter that are `seconds` apart.
+fn energy_between(before: Reading, after: Reading, seconds: f64) -> f64 {
+    match (before, after) {
+        (Reading::Counter { microjoules: a, .. }, Reading::Counter { microjoules: b, largest }) => {
+            let grown = if b >= a { b - a } else { (largest.max(a) - a).saturating_add(b) };
+            grown as f64 / 1e6
+        }
+        (Reading::Power(a), Reading::Power(b)) => (a + b) / 2.0 * seconds,
+        _ => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! Sensors on made-up trees: this needs no host that has any.
+
+use std::fs;
+use std::path::Path;
+
+use super::*;
+
+fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Roots) {
+    let folder = tempfile::tempdir().unwrap();
+    for (path, text) in files {
+        let path = folder.path().join("sys").join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let roots =
+        Roots { proc: folder.path().join("proc"), sys: folder.path().join("sys"), etc: folder.path().into() };
+    (folder, roots)
+}
+
+fn write(roots: &Roots, path: &str, text: &str) {
+    fs::write(Path::new(&roots.sys).join(path), text).unwrap();
+}
+
+#[test]
+fn a_package_and_its_memory_count_but_cores_do_not_count_twice() {
+    let (_folder, roots) = tree(&[
+        ("class/powercap/intel-rapl:0/name", "package-0"),
+        ("class/powercap/intel-rapl:0/energy_uj", "1000000"),
+        ("class/powercap/intel-rapl:0/max_energy_range_uj", "262143328850"),
+        ("class/powercap/intel-rapl:0:0/name", "core"),
+        ("class/powercap/intel-rapl:0:0/energy_uj", "500000"),
+        ("class/powercap/intel-rapl:0:1/name", "dram"),
+        ("class/powercap/intel-rapl:0:1/energy_uj", "0"),
+        ("class/powercap/intel-rapl-mmio:0/name", "package-0"),
+        ("class/powercap/intel-rapl-mmio:0/energy_uj", "1000000"),
+    ]);
+    let mut meters = Meters::open(&roots);
+    meters.start();
+    write(&roots, "class/powercap/intel-rapl:0/energy_uj", "3500000");
+    write(&roots, "class/powercap/intel-rapl:0:0/energy_uj", "1500000");
+    write(&roots, "class/powercap/intel-rapl:0:1/energy_uj", "250000");
+    meters.tick();
+    let (result, counters_only) = meters.result();
+    let counted: f64 = result.iter().filter(|m| m.counted).map(|m| m.energy_joules.get()).sum();
+    assert_eq!(result.len(), 3);
+    assert!((counted - 2.75).abs() < 1e-9, "{result:?}");
+    assert!(counters_only);
+}
+
+#[test]
+fn a_counter_that_wraps_goes_on() {
+    let near_end = Reading::Counter { microjoules: 900, largest: 1000 };
+    let after = Reading::Counter { microjoules: 50, largest: 1000 };
+    assert!((energy_between(near_end, after, 1.0) - 150e-6).abs() < 1e-12);
+}
+
+#[test]
+fn power_is_integrated_over_time() {
+    assert_eq!(energy_between(Reading::Power(2.0), Reading::Power(4.0), 2.0), 6.0);
+}
+
+#[test]
+fn a_jetson_with_a_rail_for_all_counts_only_that_one() {
+    let (_folder, roots) = tree(&[
+        ("class/hwmon/hwmon3/name", "ina3221"),
+        ("class/hwmon/hwmon3/in1_label", "VDD_IN"),
+        ("class/hwmon/hwmon3/in1_input", "5000"),
+        ("class/hwmon/hwmon3/curr1_input", "1200"),
+        ("class/hwmon/hwmon3/in2_label", "VDD_CPU_GPU_CV"),
+        ("class/hwmon/hwmon3/in2_input", "5000"),
+        ("class/hwmon/hwmon3/curr2_input", "400"),
+        ("class/hwmon/hwmon3/in3_label", "NC"),
+        ("class/hwmon/hwmon3/in3_input", "0"),
+        ("class/hwmon/hwmon3/curr3_input", "0"),
+    ]);
+    let mut found = Found::default();
+    ina3221::open(&roots, &mut found);
+    let counted: Vec<_> = found.accounts.iter().filter(|a| a.counted).map(|a| a.name.as_str()).collect();
+    assert_eq!(counted, ["VDD_IN"]);
+    assert_eq!(found.accounts.len(), 2);
+    assert_eq!(found.accounts[0].sensor.read(), Some(Reading::Power(6.0)));
+}
+
+#[test]
+fn an_old_jetson_shows_its_rails_as_industrial_io() {
+    let (_folder, roots) = tree(&[
+        ("bus/i2c/drivers/ina3221x/6-0040/iio:device0/rail_name_0", "POM_5V_IN"),
+        ("bus/i2c/drivers/ina3221x/6-0040/iio:device0/in_power0_input", "2500"),
+        ("bus/i2c/drivers/ina3221x/6-0040/iio:device0/rail_name_1", "POM_5V_GPU"),
+        ("bus/i2c/drivers/ina3221x/6-0040/iio:device0/in_power1_input", "100"),
+    ]);
+    let mut meters = Meters::open(&roots);
+    assert_eq!(meters.names(), ["ina3221:POM_5V_IN", "ina3221:POM_5V_GPU"]);
+    assert_eq!(meters.found.accounts[0].sensor.read(), Some(Reading::Power(2.5)));
+    meters.start();
+    assert!(!meters.result().1, "integrated power is not a counter");
+}
+
+#[test]
+fn batteries_are_left_out_and_boards_are_not() {
+    let (_folder, roots) = tree(&[
+        ("class/hwmon/hwmon0/name", "BAT0"),
+        ("class/hwmon/hwmon0/power1_input", "9000000"),
+        ("class/hwmon/hwmon1/name", "amdgpu"),
+        ("class/hwmon/hwmon1/power1_average", "9000000"),
+    ]);
+    assert_eq!(Meters::open(&roots).names(), ["hwmon:amdgpu-power1"]);
+}
+
+#[test]
+fn a_host_without_sensors_says_so() {
+    let (_folder, roots) = tree(&[]);
+    let meters = Meters::open(&roots);
+    assert!(meters.is_empty() && meters.missing().is_some());
+    assert!(meters.result().0.is_empty());
+}

@@ -1,0 +1,328 @@
+//! The processes of the run as samples see them, and the tree that is kept.
+//!
+//! A walk reads a few files for each living process. Its own price decides when the next one may be: at most a
+//! two-thousandth of the time goes into walking.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use metier_types::schema::Schema;
+use metier_types::{Bytes, Extra, Process, ProcessSource, ProcessTree, RunId, Seconds};
+
+use crate::cgroup::Group;
+use crate::events::{LISTED, Watch};
+use crate::file::kib_field;
+
+/// Processes looked at in one walk.
+const WALKED: usize = 1024;
+/// Time goes into walking at most at one part in this many.
+const SHARE: u32 = 2000;
+
+/// A process as walks have seen it.
+#[derive(Debug, Clone)]
+struct Sighting {
+    parent: u32,
+    name: String,
+    command: Option<String>,
+    first: Seconds,
+    last: Seconds,
+    cpu: Option<Seconds>,
+    peak: Option<u64>,
+    called: Option<(u64, u64)>,
+    stored: Option<(u64, u64)>,
+}
+
+/// What a walk found over all living processes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Walked {
+    /// Processes alive.
+    pub processes: u64,
+    /// Sum of their resident memory; shared pages count more than once.
+    pub resident: u64,
+    /// Bytes from and to storage so far, over living and gone processes as last seen.
+    pub stored: Option<(u64, u64)>,
+}
+
+/// Walks the run's living processes.
+pub struct Walker {
+    proc: PathBuf,
+    launcher: u32,
+    tick: f64,
+    page: u64,
+    next: Instant,
+    seen: HashMap<u32, Sighting>,
+    /// Largest sum of resident memory.
+    pub peak_resident: Option<u64>,
+    /// Traffic of the run's own network namespace, bytes received and sent, where it has one.
+    pub network: Option<(u64, u64)>,
+    own_network: Option<String>,
+}
+
+impl Walker {
+    /// A walker for the descendants of a launcher.
+    pub fn new(proc: &Path, launcher: u32) -> Self {
+        // SAFETY: sysconf takes a number and gives one.
+        let (tick, page) = unsafe { (libc::sysconf(libc::_SC_CLK_TCK), libc::sysconf(libc::_SC_PAGESIZE)) };
+        Self {
+            proc: proc.into(),
+            launcher,
+            tick: if tick > 0 { tick as f64 } else { 100.0 },
+            page: if page > 0 { page as u64 } else { 4096 },
+            next: Instant::now(),
+            seen: HashMap::new(),
+            peak_resident: None,
+            network: None,
+            own_network: network_namespace(proc, "self"),
+        }
+    }
+
+    /// Walks, if it is time to.
+    pub fn walk(&mut self, group: Option<&Group>, since_start: Duration) -> Option<Walked> {
+        let begun = Instant::now();
+        if begun < self.next {
+            return None;
+        }
+        let mut pids = group.map(Group::members).unwrap_or_default();
+        if group.is_none() {
+            pids = descendants(&self.proc, self.launcher);
+        }
+        let now = Seconds(since_start.as_secs_f64());
+        let mut walked = Walked { processes: pids.len() as u64, ..Walked::default() };
+        for pid in pids.into_iter().take(WALKED) {
+            self.look(pid, now, &mut walked);
+        }
+        let stored = self.seen.values().filter_map(|s| s.stored);
+        walked.stored =
+            stored.fold(None, |sum, (r, w)| sum.map_or(Some((r, w)), |(x, y)| Some((x + r, y + w))));
+        self.peak_resident = self.peak_resident.max(Some(walked.resident));
+        self.next = Instant::now() + (begun.elapsed() * SHARE).max(Duration::from_millis(20));
+        Some(walked)
+    }
+
+    fn look(&mut self, pid: u32, now: Seconds, walked: &mut Walked) {
+        let folder = self.proc.join(pid.to_string());
+        let Some(stat) = fs::read_to_string(folder.join("stat")).ok().and_then(|text| Stat::parse(&text))
+        else {
+            return;
+        };
+        walked.resident += stat.resident_pages * self.page;
+        let is_new = !self.seen.contains_key(&pid);
+        if is_new && self.seen.len() >= LISTED {
+            return;
+        }
+        let sighting = self.seen.entry(pid).or_insert_with(|| Sighting {
+            parent: stat.parent,
+            name: String::new(),
+            command: None,
+            first: now,
+            last: now,
+            cpu: None,
+            peak: None,
+            called: None,
+            stored: None,
+        });
+        if is_new || sighting.name != stat.name {
+            // A new name is a new program: its command line has changed, too.
+            sighting.command = command_line(&folder);
+            sighting.name = stat.name;
+        }
+        sighting.last = now;
+        sighting.cpu = Some(Seconds(stat.ticks as f64 / self.tick));
+        sighting.peak = sighting.peak.max(Some(stat.resident_pages * self.page));
+        if let Some((called, stored)) =
+            fs::read_to_string(folder.join("io")).ok().as_deref().and_then(traffic)
+        {
+            sighting.called = Some(called);
+            sighting.stored = Some(stored);
+        }
+        if is_new || self.network.is_some() {
+            self.look_at_network(pid, &folder);
+        }
+    }
+
+    /// A run in a network namespace of its own has counters of its own, too.
+    fn look_at_network(&mut self, pid: u32, folder: &Path) {
+        let theirs = network_namespace(&self.proc, &pid.to_string());
+        if theirs.is_some()
+            && self.own_network.is_some()
+            && theirs != self.own_network
+            && let Ok(text) = fs::read_to_string(folder.join("net/dev"))
+        {
+            let (received, sent) = network_bytes(&text);
+            let (r, s) = self.network.unwrap_or_default();
+            self.network = Some((received.max(r), sent.max(s)));
+        }
+    }
+
+    /// Bytes through read and write calls over all processes as last seen.
+    pub fn called(&self) -> Option<(u64, u64)> {
+        let all = self.seen.values().filter_map(|s| s.called);
+        all.fold(None, |sum, (r, w)| sum.map_or(Some((r, w)), |(x, y)| Some((x + r, y + w))))
+    }
+
+    /// How many processes walks have seen.
+    pub fn count(&self) -> u64 {
+        self.seen.len() as u64
+    }
+
+    /// The tree to keep: from events where there are any, completed with what walks saw.
+    pub fn tree(&self, run: RunId, watch: Option<&Watch>, started_ns: u64) -> ProcessTree {
+        let mut tree = ProcessTree {
+            schema: Schema::new(),
+            run,
+            source: ProcessSource::Sampled,
+            total: self.count(),
+            omitted: 0,
+            processes: Vec::new(),
+            extra: Extra::new(),
+        };
+        if let Some(watch) = watch.filter(|watch| watch.total() > 0) {
+            tree.source = ProcessSource::Events;
+            tree.total = watch.total();
+            tree.omitted = watch.unlisted();
+            tree.processes = watch.list().iter().map(|seen| seen.to_process(started_ns)).collect();
+            for process in &mut tree.processes {
+                if let Some(sighting) = self.seen.get(&process.pid) {
+                    process.command = sighting.command.clone();
+                    process.cpu_seconds = process.cpu_seconds.or(sighting.cpu);
+                    process.peak_resident_bytes = process.peak_resident_bytes.or(sighting.peak.map(Bytes));
+                }
+            }
+            return tree;
+        }
+        tree.processes =
+            self.seen.iter().map(|(pid, sighting)| sighting.to_process(*pid, self.launcher)).collect();
+        tree.processes.sort_by(|a, b| {
+            a.started_seconds.get().total_cmp(&b.started_seconds.get()).then(a.pid.cmp(&b.pid))
+        });
+        tree
+    }
+}
+
+impl Sighting {
+    fn to_process(&self, pid: u32, launcher: u32) -> Process {
+        Process {
+            pid,
+            parent: (self.parent != launcher && self.parent != 0).then_some(self.parent),
+            name: self.name.clone(),
+            command: self.command.clone(),
+            started_seconds: self.first,
+            ended_seconds: Some(self.last),
+            cpu_seconds: self.cpu,
+            peak_resident_bytes: self.peak.map(Bytes),
+            read_bytes: self.stored.map(|(read, _)| Bytes(read)),
+            written_bytes: self.stored.map(|(_, written)| Bytes(written)),
+            exit_code: None,
+            signal: None,
+            extra: Extra::new(),
+        }
+    }
+}
+
+/// The fields of `/proc/PID/stat` that a walk needs.
+struct Stat {
+    name: String,
+    parent: u32,
+    ticks: u64,
+    resident_pages: u64,
+}
+
+impl Stat {
+    fn parse(text: &str) -> Option<Self> {
+        let (front, rest) = text.rsplit_once(')')?;
+        let name = front.split_once('(')?.1.to_string();
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+        Some(Self {
+            name,
+            parent: field(4)? as u32,
+            ticks: field(14)? + field(15)?,
+            resident_pages: field(24)?,
+        })
+    }
+}
+
+/// Everyone below a process, by parentage.
+fn descendants(proc: &Path, of: u32) -> Vec<u32> {
+    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+    for entry in fs::read_dir(proc).into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        if let Some(stat) =
+            fs::read_to_string(entry.path().join("stat")).ok().and_then(|text| Stat::parse(&text))
+        {
+            children.entry(stat.parent).or_default().push(pid);
+        }
+    }
+    let mut found = Vec::new();
+    let mut next = vec![of];
+    while let Some(parent) = next.pop() {
+        let below = children.remove(&parent).unwrap_or_default();
+        found.extend(&below);
+        next.extend(below);
+    }
+    found
+}
+
+fn command_line(folder: &Path) -> Option<String> {
+    let bytes = fs::read(folder.join("cmdline")).ok()?;
+    let words: Vec<_> =
+        bytes.split(|byte| *byte == 0).filter(|w| !w.is_empty()).map(String::from_utf8_lossy).collect();
+    let text: String = words.join(" ").chars().take(1000).collect();
+    (!text.is_empty()).then_some(text)
+}
+
+/// From `/proc/PID/io`: bytes through calls, and bytes from and to storage.
+fn traffic(text: &str) -> Option<((u64, u64), (u64, u64))> {
+    // The fields have no unit, unlike those of meminfo.
+    let field = |key: &str| kib_field(text, key).map(|bytes| bytes / 1024);
+    Some(((field("rchar")?, field("wchar")?), (field("read_bytes")?, field("write_bytes")?)))
+}
+
+fn network_namespace(proc: &Path, process: &str) -> Option<String> {
+    let link = fs::read_link(proc.join(process).join("ns/net")).ok()?;
+    Some(link.to_string_lossy().into_owned())
+}
+
+/// Bytes received and sent over all interfaces but loopback in a `net/dev`.
+fn network_bytes(text: &str) -> (u64, u64) {
+    text.lines()
+        .filter_map(|line| line.split_once(':'))
+        .filter(|(name, _)| name.trim() != "lo")
+        .filter_map(|(_, rest)| {
+            let fields: Vec<u64> = rest.split_whitespace().filter_map(|field| field.parse().ok()).collect();
+            Some((*fields.first()?, *fields.get(8)?))
+        })
+        .fold((0, 0), |(r, s), (received, sent)| (r + received, s + sent))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stat_line_is_read_behind_any_name() {
+        let line = "7 (a ) (b) S 3 7 7 0 -1 4194304 1 2 3 4 50 60 0 0 20 0 1 0 900 1000 77 1844";
+        let stat = Stat::parse(line).unwrap();
+        assert_eq!(
+            (stat.name.as_str(), stat.parent, stat.ticks, stat.resident_pages),
+            ("a ) (b", 3, 110, 77)
+        );
+        assert!(Stat::parse("7 (x) S").is_none());
+    }
+
+    #[test]
+    fn loopback_traffic_does_not_count() {
+        let text = "Inter-|   Receive\n face |bytes\n    lo: 100 1 0 0 0 0 0 0 100 1 0 0 0 0 0 0\n  eth0: 7 1 0 0 0 0 0 0 9 1 0 0 0 0 0 0\n";
+        assert_eq!(network_bytes(text), (7, 9));
+    }
+
+    #[test]
+    fn io_figures_have_no_unit() {
+        let text = "rchar: 10\nwchar: 20\nsyscr: 1\nsyscw: 1\nread_bytes: 4096\nwrite_bytes: 8192\n";
+        assert_eq!(traffic(text), Some(((10, 20), (4096, 8192))));
+    }
+}

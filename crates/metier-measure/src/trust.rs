@@ -1,0 +1,98 @@
+//! What a reader of a run should know before trusting it: the run is judged by its own record.
+
+use metier_types::{Run, Warning};
+
+/// Steal above this share of the cores' time makes wall times doubtful.
+const STEAL: f64 = 0.02;
+/// Others' use above this share makes wall times doubtful.
+const OTHERS: f64 = 0.20;
+/// Waiting for a core above this share of the run.
+const PRESSURE: f64 = 0.10;
+/// Own cost above this share of a core.
+const OVERHEAD: f64 = 0.01;
+/// Late samples above this share make the time line patchy.
+const LATE: f64 = 0.05;
+
+/// Warnings that follow from the record itself.
+pub fn warnings(run: &Run, cores: u32) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let mut warn = |code: &str, text: String| warnings.push(Warning { code: code.into(), text });
+    let percent = |ratio: f64| format!("{:.1} %", ratio * 100.0);
+    let host = &run.host;
+    if let Some(steal) = host.steal_ratio.map(|r| r.get()).filter(|r| *r > STEAL) {
+        warn(
+            "steal",
+            format!(
+                "the hypervisor gave {} of the cores' time to other guests; wall times are not comparable, CPU times are",
+                percent(steal)
+            ),
+        );
+    }
+    if let Some(others) = host.others_ratio.map(|r| r.get()).filter(|r| *r > OTHERS) {
+        warn(
+            "busy-host",
+            format!(
+                "other programs used {} of this host's {cores} cores during the run; quiet them or compare CPU time",
+                percent(others)
+            ),
+        );
+    }
+    let wall = run.summary.wall_seconds.map_or(0.0, |s| s.get());
+    if let Some(waited) =
+        run.pressure.cpu_seconds.map(|s| s.get()).filter(|s| wall > 0.0 && *s / wall > PRESSURE)
+    {
+        warn(
+            "cpu-pressure",
+            format!("some task of the run waited for a core during {} of it", percent(waited / wall)),
+        );
+    }
+    if let Some(throttled) =
+        run.cpu.throttled_seconds.map(|s| s.get()).filter(|s| wall > 0.0 && *s / wall > 0.01)
+    {
+        warn("throttled", format!("a CPU limit held the run back for {:.2} s", throttled));
+    }
+    if let Some(own) = run.summary.own_overhead_ratio.map(|r| r.get()).filter(|r| *r > OVERHEAD && wall > 0.5)
+    {
+        warn(
+            "overhead",
+            format!("measuring took {} of a core; a longer --interval costs less", percent(own)),
+        );
+    }
+    if let Some(sampling) = &run.context.sampling
+        && sampling.samples > 20
+        && sampling.late as f64 / sampling.samples as f64 > LATE
+    {
+        warn(
+            "late-samples",
+            format!(
+                "{} of {} samples came late; totals are exact, the time line has gaps",
+                sampling.late, sampling.samples
+            ),
+        );
+    }
+    if let Some(lost) = run.overhead.lost_events.filter(|lost| *lost > 0) {
+        warn(
+            "lost-events",
+            format!(
+                "processes started faster than the kernel could tell ({lost} overruns); the process list has gaps, totals are exact"
+            ),
+        );
+    }
+    if let Some(exit) = run.exit.as_ref().filter(|exit| exit.left_behind > 0) {
+        warn(
+            "left-behind",
+            format!(
+                "the command left {} processes behind; their use is counted, and none is left now",
+                exit.left_behind
+            ),
+        );
+    }
+    let heat = |reading: &metier_types::HostReading| reading.temperature_celsius.map(|t| t.get());
+    if let Some(after) = heat(&host.after).filter(|t| *t > 90.0) {
+        warn(
+            "hot",
+            format!("the hottest sensor showed {after:.0} °C at the end; the cores may have slowed down"),
+        );
+    }
+    warnings
+}

@@ -1,0 +1,72 @@
+//! One plain sentence about a run.
+
+use metier_types::{Cause, Run, RunState};
+
+/// How the run ended, how long it took, what it used, and what limited it.
+pub fn verdict(run: &Run) -> String {
+    let summary = &run.summary;
+    let Some(exit) = run.exit.as_ref().filter(|_| run.state != RunState::Running) else {
+        return format!("{} is running since {}.", run.workload.name, run.started);
+    };
+    let ended = match exit.cause {
+        Cause::Exited => match exit.code {
+            Some(0) | None => "succeeded".to_string(),
+            Some(code) => format!("failed with exit code {code}"),
+        },
+        Cause::Signalled => {
+            format!("was ended by signal {}", exit.signal.map_or("?".into(), |n| n.to_string()))
+        }
+        Cause::Timeout => "was stopped at its time limit".to_string(),
+        Cause::Oom => "was killed by the kernel for want of memory".to_string(),
+        Cause::Interrupted => "was interrupted".to_string(),
+        Cause::Lost => "was lost sight of: the measuring program ended before it".to_string(),
+    };
+    let mut parts = vec![format!("{} {ended}", run.workload.name)];
+    if let Some(wall) = summary.wall_seconds {
+        parts.push(format!("after {wall}"));
+    }
+    if let Some((cpu, wall)) =
+        summary.cpu_seconds.zip(summary.wall_seconds).filter(|(_, wall)| wall.get() > 0.0)
+    {
+        parts.push(format!("using {:.2} cores on average", cpu.get() / wall.get()));
+    }
+    if let Some(memory) = summary.peak_memory_bytes {
+        parts.push(format!("and {memory} at its peak"));
+    }
+    let mut sentence = parts.join(" ");
+    if let Some(limit) = limit(run) {
+        sentence.push_str("; ");
+        sentence.push_str(&limit);
+    }
+    sentence.push('.');
+    sentence
+}
+
+/// What the run spent its time on, where one thing stands out.
+fn limit(run: &Run) -> Option<String> {
+    let wall = run.summary.wall_seconds?.get();
+    if wall < 0.05 {
+        return None;
+    }
+    let cores = run.summary.cpu_seconds?.get() / wall;
+    let share = |seconds: Option<metier_types::Seconds>| seconds.map_or(0.0, |s| s.get() / wall);
+    let waits = [
+        (share(run.cpu.throttled_seconds), "held back by a CPU limit"),
+        (share(run.pressure.memory_seconds), "short of memory"),
+        (share(run.pressure.io_seconds), "waiting for storage"),
+        (share(run.pressure.cpu_seconds), "waiting for a core"),
+    ];
+    let (most, what) = waits.into_iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
+    if most > 0.2 {
+        return Some(format!("it spent {:.0} % of the time {what}", most * 100.0));
+    }
+    if cores > 0.9 && (cores - cores.round()).abs() < 0.08 {
+        let n = cores.round();
+        return Some(if n == 1.0 {
+            "one core was its limit".into()
+        } else {
+            format!("{n:.0} cores were its limit")
+        });
+    }
+    (cores < 0.1).then(|| "it mostly waited".to_string())
+}
