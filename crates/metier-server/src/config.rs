@@ -14,7 +14,7 @@ use crate::error::Error;
 /// What `open` may name: parts that answer without the token on an address that is not loopback.
 pub const DOORS: [&str; 2] = ["metrics", "page"];
 
-/// What `/api/v1/doctor` asks. It may block: it runs on the pool that store calls run on.
+/// What `/api/v1/doctor` asks. It may block; it is asked once at a time.
 pub type Doctor = Arc<dyn Fn() -> Vec<Check> + Send + Sync>;
 
 /// What the server is told at its start.

@@ -18,6 +18,7 @@ use crate::front::{self, Peer, Trusted};
 use crate::parameter::{Arguments, Form, Parameter};
 use crate::problem::Problem;
 use crate::serve::App;
+use crate::storage::Lane;
 use crate::{compress, page, system};
 
 /// What a handler is given.
@@ -76,7 +77,7 @@ pub enum Work {
     /// On the serving thread: it neither blocks nor computes for long.
     Quick(Handler),
     /// On the bounded pool for what blocks.
-    Blocking(Handler),
+    Blocking(Lane, Handler),
 }
 
 /// What the body of a good answer is.
@@ -124,7 +125,7 @@ pub const ROUTES: &[Route] = &[
         parameters: runs::FILTERS,
         answer: json_of!(runs::RunList),
         also: &[503],
-        work: Work::Blocking(runs::list),
+        work: Work::Blocking(Lane::Store, runs::list),
     },
     Route {
         path: "/api/v1/runs/{id}",
@@ -133,7 +134,7 @@ pub const ROUTES: &[Route] = &[
         parameters: &[RUN],
         answer: json_of!(metier_types::Run),
         also: &[404, 503],
-        work: Work::Blocking(runs::one),
+        work: Work::Blocking(Lane::Store, runs::one),
     },
     Route {
         path: "/api/v1/runs/{id}/series",
@@ -142,7 +143,7 @@ pub const ROUTES: &[Route] = &[
         parameters: series::PARAMETERS,
         answer: json_of!(series::SeriesList),
         also: &[404, 503],
-        work: Work::Blocking(series::list),
+        work: Work::Blocking(Lane::Store, series::list),
     },
     Route {
         path: "/api/v1/runs/{id}/processes",
@@ -151,7 +152,7 @@ pub const ROUTES: &[Route] = &[
         parameters: &[RUN],
         answer: json_of!(metier_types::ProcessTree),
         also: &[404, 503],
-        work: Work::Blocking(processes::tree),
+        work: Work::Blocking(Lane::Store, processes::tree),
     },
     Route {
         path: "/api/v1/compare",
@@ -160,7 +161,7 @@ pub const ROUTES: &[Route] = &[
         parameters: compare::PARAMETERS,
         answer: json_of!(metier_signal::Comparison),
         also: &[404, 422, 503],
-        work: Work::Blocking(compare::compare),
+        work: Work::Blocking(Lane::Store, compare::compare),
     },
     Route {
         path: "/api/v1/devices",
@@ -169,7 +170,7 @@ pub const ROUTES: &[Route] = &[
         parameters: &[],
         answer: json_of!(devices::DeviceList),
         also: &[503],
-        work: Work::Blocking(devices::devices),
+        work: Work::Blocking(Lane::Store, devices::devices),
     },
     Route {
         path: "/api/v1/devices/{id}",
@@ -178,7 +179,7 @@ pub const ROUTES: &[Route] = &[
         parameters: &[Parameter::path("id", Form::Device, "The device.")],
         answer: json_of!(metier_types::Device),
         also: &[404, 503],
-        work: Work::Blocking(devices::device),
+        work: Work::Blocking(Lane::Store, devices::device),
     },
     Route {
         path: "/api/v1/workloads",
@@ -187,7 +188,7 @@ pub const ROUTES: &[Route] = &[
         parameters: &[],
         answer: json_of!(devices::WorkloadList),
         also: &[503],
-        work: Work::Blocking(devices::workloads),
+        work: Work::Blocking(Lane::Store, devices::workloads),
     },
     Route {
         path: "/api/v1/doctor",
@@ -196,7 +197,7 @@ pub const ROUTES: &[Route] = &[
         parameters: &[],
         answer: json_of!(doctor::Diagnosis),
         also: &[503],
-        work: Work::Blocking(doctor::diagnosis),
+        work: Work::Blocking(Lane::Aside, doctor::diagnosis),
     },
     Route {
         path: "/healthz",
@@ -214,7 +215,7 @@ pub const ROUTES: &[Route] = &[
         parameters: &[],
         answer: Answer::Text("text/plain; charset=utf-8"),
         also: &[503],
-        work: Work::Blocking(system::ready),
+        work: Work::Blocking(Lane::Store, system::ready),
     },
     Route {
         path: "/metrics",
@@ -223,7 +224,7 @@ pub const ROUTES: &[Route] = &[
         parameters: &[],
         answer: Answer::Text(crate::metrics::TEXT_FORMAT),
         also: &[],
-        work: Work::Blocking(system::metrics),
+        work: Work::Blocking(Lane::Store, system::metrics),
     },
     Route {
         path: "/openapi.json",
@@ -272,10 +273,10 @@ async fn answer(app: App, route: &'static Route, path: RawPathParams, request: R
             let call = Call { arguments, headers: request.into_parts().0.headers, is_trusted };
             match route.work {
                 Work::Quick(handler) => handler(&app, &call),
-                Work::Blocking(handler) => {
+                Work::Blocking(lane, handler) => {
                     let inner = app.clone();
                     app.storage
-                        .blocking(move || {
+                        .blocking(lane, move || {
                             handler(&inner, &call).map(|reply| compress::compress(reply, compress_from))
                         })
                         .await

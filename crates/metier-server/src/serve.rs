@@ -57,6 +57,7 @@ pub fn run(config: Config, store: Store, on_ready: impl FnOnce(SocketAddr)) -> R
     let drain_time = config.limits.drain_time;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        // One more than store calls, for what goes aside of them.
         .max_blocking_threads(config.limits.store_calls.max(1) + 1)
         .thread_keep_alive(IDLE_THREAD)
         .thread_name("metier-store")

@@ -16,10 +16,20 @@ use tokio::sync::Semaphore;
 
 use crate::problem::{FieldError, Problem};
 
-/// The store, and the gate before it.
+/// The store, and the gates before what blocks.
 pub struct Storage {
     opened: RwLock<Opened>,
-    gate: Arc<Semaphore>,
+    calls: Arc<Semaphore>,
+    aside: Arc<Semaphore>,
+}
+
+/// Which gate blocking work goes through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lane {
+    /// Store calls, a few at a time.
+    Store,
+    /// What may take long and has nothing to do with the store, one at a time: it must not keep others from it.
+    Aside,
 }
 
 struct Opened {
@@ -47,7 +57,11 @@ impl Opened {
 impl Storage {
     /// For a store that is open.
     pub fn new(store: Store, calls: usize) -> Self {
-        Self { opened: RwLock::new(Opened::new(store)), gate: Arc::new(Semaphore::new(calls.max(1))) }
+        Self {
+            opened: RwLock::new(Opened::new(store)),
+            calls: Arc::new(Semaphore::new(calls.max(1))),
+            aside: Arc::new(Semaphore::new(1)),
+        }
     }
 
     /// The store, if it is still there. Blocks.
@@ -82,10 +96,15 @@ impl Storage {
     /// Its turn ends when the work does, not when the client gives up: a slow store is not asked for more.
     pub async fn blocking<T: Send + 'static>(
         &self,
+        lane: Lane,
         work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
         let broken = |what: &str| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, what);
-        let Ok(turn) = self.gate.clone().acquire_owned().await else {
+        let gate = match lane {
+            Lane::Store => &self.calls,
+            Lane::Aside => &self.aside,
+        };
+        let Ok(turn) = gate.clone().acquire_owned().await else {
             return Err(unavailable("the server is stopping"));
         };
         let work = move || {
