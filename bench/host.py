@@ -95,7 +95,7 @@ def host_lines(host):
 
 
 def run(command, environment=None, check=True):
-    """Runs to the end; returns (wall seconds, CPU seconds of it and all it waited for)."""
+    """Runs to the end; returns (wall seconds, output)."""
     before = time.monotonic()
     process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
