@@ -5,7 +5,8 @@
 //! has to outlive it: when its control socket closes, the launcher walks the signal ladder (INT, TERM, KILL),
 //! removes the control groups and ends.
 //!
-//! Started as `metier-launch FD GRACE_MS -- COMMAND…` with a SOCK_SEQPACKET socket at FD. Orders, one packet
+//! Started as `metier-launch FD GRACE_MS MASK -- COMMAND…` with a SOCK_SEQPACKET socket at FD and the signals
+//! that the command is to start with blocked as bits of MASK (bit n-1 for signal n). Orders, one packet
 //! each, come from the measuring program: `J path` join that `cgroup.procs` before exec, `P path` the
 //! `cgroup.procs` to signal, `K path` the `cgroup.kill` to use, `R path` remove that folder at the end, `G` go;
 //! later `I`, `T`, `X` start the ladder at INT, TERM or KILL, `B` bye: clean up and end.
@@ -75,11 +76,11 @@ extern "C" fn main(argc: i32, argv: *const *const std::ffi::c_char) -> i32 {
 fn launch(arguments: &[&CStr]) -> i32 {
     let number =
         |i: usize| arguments.get(i).and_then(|a: &&CStr| a.to_str().ok()).and_then(|t| t.parse::<u64>().ok());
-    let (Some(control), Some(grace_ms)) = (number(1), number(2)) else { return 125 };
-    if arguments.len() < 5 || arguments[3] != c"--" {
+    let (Some(control), Some(grace_ms), Some(mask)) = (number(1), number(2), number(3)) else { return 125 };
+    if arguments.len() < 6 || arguments[4] != c"--" {
         return 125;
     }
-    let command = &arguments[4..];
+    let command = &arguments[5..];
     sys::prepare_process(control as i32);
     let mut launcher = Launcher {
         control: control as i32,
@@ -98,7 +99,7 @@ fn launch(arguments: &[&CStr]) -> i32 {
         launcher.clean_up();
         return 125;
     }
-    let signals = sys::Signals::take_over();
+    let signals = sys::Signals::take_over(mask);
     match sys::start(command, &launcher.orders.join, &signals) {
         Ok((pid, started_ns)) => {
             launcher.main = pid;
@@ -385,7 +386,7 @@ mod tests {
     #[test]
     fn wrong_arguments_end_at_once() {
         assert_eq!(launch(&[c"metier-launch"]), 125);
-        assert_eq!(launch(&[c"metier-launch", c"3", c"100", c"true"]), 125);
-        assert_eq!(launch(&[c"metier-launch", c"x", c"100", c"--", c"true"]), 125);
+        assert_eq!(launch(&[c"metier-launch", c"3", c"100", c"0", c"true", c"x"]), 125);
+        assert_eq!(launch(&[c"metier-launch", c"x", c"100", c"0", c"--", c"true"]), 125);
     }
 }

@@ -185,9 +185,8 @@ pub struct Signals {
 impl Signals {
     /// Ignores what a terminal or a service stop sends to the whole group (the command gets it itself, and the
     /// measuring program decides about the rest), and takes SIGCHLD as a descriptor.
-    pub fn take_over() -> Signals {
+    pub fn take_over(mask: u64) -> Signals {
         let mut chld = SigSet([0; 16]);
-        let mut mask = SigSet([0; 16]);
         // SAFETY: both sets are valid and large enough for any libc; handlers are SIG_IGN only.
         unsafe {
             signal(SIGINT, SIG_IGN);
@@ -197,16 +196,18 @@ impl Signals {
             let hangup = signal(SIGHUP, SIG_IGN);
             sigemptyset(&mut chld);
             sigaddset(&mut chld, SIGCHLD);
-            sigprocmask(SIG_BLOCK, &chld, &mut mask);
+            sigprocmask(SIG_BLOCK, &chld, std::ptr::null_mut());
             let descriptor = signalfd(-1, &chld, O_CLOEXEC);
-            Signals { descriptor, mask, hangup }
+            let mut words = [0; 16];
+            words[0] = mask;
+            Signals { descriptor, mask: SigSet(words), hangup }
         }
     }
 
     /// Gives the command default actions, so that INT works also below a shell that ignores it for background
     /// jobs; only an ignored hang-up (`nohup`) stays as the user wanted it. Called in the child.
     fn give_back(&self) {
-        // SAFETY: the mask is the one that we were started with; handlers are SIG_DFL or SIG_IGN.
+        // SAFETY: the mask is a valid set; handlers are SIG_DFL or SIG_IGN.
         unsafe {
             for number in [SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGCHLD] {
                 signal(number, SIG_DFL);

@@ -116,13 +116,14 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// Starts the launcher; it waits for orders.
-    pub fn spawn(program: &Program, command: &Command, grace: Duration) -> Result<Self, Error> {
+    /// Starts the launcher; it waits for orders. The command will start with the signals of `mask` blocked.
+    pub fn spawn(program: &Program, command: &Command, grace: Duration, mask: u64) -> Result<Self, Error> {
         let fail = |doing| move |reason| Error::Launcher { doing, reason };
         let (ours, theirs) = socket_pair().map_err(fail("making its socket"))?;
         let child = std::process::Command::new(&program.path)
             .arg(theirs.as_raw_fd().to_string())
             .arg(grace.as_millis().to_string())
+            .arg(mask.to_string())
             .arg("--")
             .arg(&command.program)
             .args(&command.arguments)

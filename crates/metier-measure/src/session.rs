@@ -18,6 +18,7 @@ use crate::launch::{Launcher, Program, Report, Rung, Stage, Usage};
 pub use crate::recorder::{NoRecorder, Recorder, StoreRecorder};
 use crate::sensors::Meters;
 use crate::signals::{Came, Signals};
+use crate::spec::Accounting;
 use crate::timeline::Timeline;
 use crate::tree::Walker;
 use crate::{Error, Roots, Spec, leftovers, record};
@@ -161,21 +162,11 @@ impl Session {
         let id = RunId::new();
         let roots = self.options.roots.clone();
         let mut watch = Watch::open();
-        let launcher = Launcher::spawn(&self.program, &spec.command, spec.grace)?;
+        let launcher = Launcher::spawn(&self.program, &spec.command, spec.grace, self.signals.mask_before())?;
         if let Ok(watch) = &mut watch {
             watch.follow(launcher.pid());
         }
-        let name = leftovers::group_name(&roots, id);
-        let place = Place::of(&roots.proc, "self");
-        let mut group = Group::make(&place, &name);
-        if needs_scope(&group)
-            && let Ok(scope) = scope::make(&roots.proc, &name, launcher.pid())
-        {
-            if let Ok(lesser) = &mut group {
-                lesser.discard();
-            }
-            group = Ok(scope);
-        }
+        let group = find_group(&roots, spec, id, launcher.pid());
         if let Ok(group) = &group {
             launcher.prepare(&group.orders())?;
         }
@@ -457,6 +448,27 @@ impl Life<'_> {
         self.gpus.tick(&[]);
         recorder.samples(id, self.timeline.take());
     }
+}
+
+/// The best group that can be had for the run.
+fn find_group(roots: &Roots, spec: &Spec, id: RunId, launcher: u32) -> Result<Group, Missing> {
+    if spec.accounting == Accounting::Wait4 {
+        return Err(Missing::because("it was asked for"));
+    }
+    let name = leftovers::group_name(roots, id);
+    let mut group = Group::make(&Place::of(&roots.proc, "self"), &name);
+    if needs_scope(&group) {
+        match (scope::make(&roots.proc, &name, launcher), &mut group) {
+            (Ok(scope), lesser) => {
+                lesser.iter_mut().for_each(Group::discard);
+                return Ok(scope);
+            }
+            // Why systemd gave none is what the user can do something about.
+            (Err(missing), Err(_)) => return Err(missing),
+            (Err(_), Ok(_)) => {}
+        }
+    }
+    group
 }
 
 /// Whether a better group may be had from systemd: there is none, or one that does not account memory.

@@ -48,6 +48,13 @@ impl Signals {
         self.fd.as_raw_fd()
     }
 
+    /// What was blocked before we came, and is to be blocked for commands: bit n-1 for signal n.
+    pub fn mask_before(&self) -> u64 {
+        // SAFETY: the set was filled by the kernel.
+        let is_blocked = |signal: i32| unsafe { libc::sigismember(&self.before, signal) == 1 };
+        (1..=64).filter(|signal| is_blocked(*signal)).fold(0, |mask, signal| mask | 1 << (signal - 1))
+    }
+
     /// The next one that has come.
     pub fn next(&self) -> Option<Came> {
         // SAFETY: the structure is plain data, its size is passed, and it is used only when filled whole.

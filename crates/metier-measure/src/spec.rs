@@ -30,6 +30,16 @@ impl Command {
     }
 }
 
+/// How a run's use may be accounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Accounting {
+    /// The best that the host offers: a control group, else a systemd scope, else `wait4`.
+    #[default]
+    Best,
+    /// `wait4` only, as on a host that offers nothing better.
+    Wait4,
+}
+
 /// What a run is asked to be.
 #[derive(Debug, Clone)]
 pub struct Spec {
@@ -57,6 +67,8 @@ pub struct Spec {
     pub repetitions: u32,
     /// Whether it only warms up.
     pub warmup: bool,
+    /// How its use may be accounted.
+    pub accounting: Accounting,
 }
 
 impl Spec {
@@ -75,6 +87,7 @@ impl Spec {
             repetition: 1,
             repetitions: 1,
             warmup: false,
+            accounting: Accounting::Best,
         }
     }
 
