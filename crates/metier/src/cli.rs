@@ -1,0 +1,229 @@
+//! What can be typed. Help, man pages and completions are all made from these definitions.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::command;
+use crate::config::Typed;
+use crate::console::complain;
+use crate::exit::Code;
+use crate::output::{Format, When, word};
+
+/// Examples first: most people look for the line that does what they want.
+const TEMPLATE: &str =
+    "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}\n";
+
+const EXAMPLES: &str = "Examples:
+  metier run -- make -j2          measure a command
+  metier runs                     list what was measured
+  metier show last                everything about the latest run
+  metier compare before after     what changed, and whether chance explains it
+  metier doctor                   what this host lets us measure, and how to get the rest
+  metier up                       the page, at http://127.0.0.1:7001";
+
+/// The commands by what one wants to do.
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("Measure", &["run", "device", "doctor"]),
+    ("Look", &["runs", "show", "compare", "up"]),
+    ("Keep", &["export", "import"]),
+    ("Set up", &["config", "completions", "man"]),
+];
+
+/// Measures what a workload costs in time, memory and energy.
+#[derive(Debug, Parser)]
+#[command(name = "metier", version, about, before_help = EXAMPLES, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What holds for all commands.
+    #[command(flatten)]
+    pub globals: Globals,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Flags that all commands have.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Options of all commands")]
+pub struct Globals {
+    /// Where runs are kept [METIER_STORE; default ~/.local/share/metier/metier.db]
+    #[arg(long, global = true, value_name = "FILE|postgres://…")]
+    pub store: Option<String>,
+    /// Settings file [METIER_CONFIG; default ~/.config/metier/config.toml]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Form of data on stdout [METIER_OUTPUT; default table]
+    #[arg(short, long, global = true, value_name = "FORM", hide_possible_values = false)]
+    pub output: Option<Format>,
+    /// Colours [METIER_COLOR, NO_COLOR; default auto]
+    #[arg(long, global = true, value_name = "WHEN")]
+    pub color: Option<When>,
+    /// Say only data and errors [METIER_QUIET]
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// Say more about what is being done; twice for even more
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+impl Globals {
+    /// What of it is a setting.
+    pub fn typed(&self) -> Typed {
+        vec![
+            ("store", self.store.clone()),
+            ("output", self.output.as_ref().map(word)),
+            ("color", self.color.as_ref().map(word)),
+            ("quiet", self.quiet.then(|| "true".to_string())),
+        ]
+    }
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// List what was measured
+    Runs(command::runs::Runs),
+    /// Show everything about a run
+    Show(command::show::Show),
+    /// Serve the page and the API
+    Up(command::up::Up),
+    /// Show settings and where each comes from
+    Config(command::config::Config),
+    /// Print completions for a shell
+    Completions(command::completions::Completions),
+    /// Print or write the manual pages
+    Man(command::man::Man),
+}
+
+impl Cli {
+    /// The definitions, with help in our form.
+    pub fn definition() -> clap::Command {
+        let command = Self::command();
+        let groups = grouped(&command);
+        dressed(command).help_template(format!(
+            "{{about-with-newline}}\n{{before-help}}{{usage-heading}} {{usage}}\n\n{groups}\nOptions:\n{{options}}\n\n`metier COMMAND --help` tells more.\n"
+        ))
+    }
+
+    /// Reads what was typed.
+    pub fn parse(arguments: &[OsString]) -> Result<Self, clap::Error> {
+        let matches = Self::definition().color(early_color(arguments)).try_get_matches_from(arguments)?;
+        Self::from_arg_matches(&matches)
+    }
+}
+
+fn dressed(command: clap::Command) -> clap::Command {
+    command.help_template(TEMPLATE).mut_subcommands(dressed)
+}
+
+/// The list of commands, by group.
+fn grouped(command: &clap::Command) -> String {
+    let mut text = String::new();
+    for (title, names) in GROUPS {
+        let known: Vec<String> = names
+            .iter()
+            .filter_map(|name| command.find_subcommand(name))
+            .map(|sub| format!("  {:<12} {}\n", sub.get_name(), sub.get_about().cloned().unwrap_or_default()))
+            .collect();
+        text.push_str(&format!("{title}:\n{}", known.concat()));
+    }
+    text
+}
+
+/// `--color` before anything is parsed, since help and errors have colours too.
+fn early_color(arguments: &[OsString]) -> clap::ColorChoice {
+    let ours =
+        || arguments.iter().take_while(|argument| *argument != "--").filter_map(|argument| argument.to_str());
+    let given = ours()
+        .find_map(|argument| argument.strip_prefix("--color="))
+        .or_else(|| ours().skip_while(|argument| *argument != "--color").nth(1));
+    match given {
+        Some("always") => clap::ColorChoice::Always,
+        Some("never") => clap::ColorChoice::Never,
+        _ => clap::ColorChoice::Auto,
+    }
+}
+
+/// Says what clap has to say: help and version as they are, errors in one line.
+pub fn explain(error: &clap::Error) -> Code {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // A reader that closed our stdout early has what it wanted.
+            let _ = error.print();
+            Code::OK
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            Code::USAGE
+        }
+        _ => {
+            complain(&one_line(&error.render().to_string()));
+            Code::USAGE
+        }
+    }
+}
+
+/// clap's paragraphs as one line: the error, then its tips, then where help is.
+fn one_line(rendered: &str) -> String {
+    let mut parts = Vec::new();
+    let mut usage = None;
+    for line in rendered.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        if let Some(line) = line.strip_prefix("Usage: ") {
+            usage = Some(line.to_string());
+        } else if let Some(line) = line.strip_prefix("error: ") {
+            parts.push(line.to_string());
+        } else if let Some(line) = line.strip_prefix("tip: ") {
+            parts.push(format!("; {line}"));
+        } else if !line.starts_with("For more information") {
+            parts.push(format!(" {line}"));
+        }
+    }
+    // The words before the first option or argument are the command.
+    let command: Vec<&str> = usage
+        .as_deref()
+        .unwrap_or("metier")
+        .split_whitespace()
+        .take_while(|word| word.chars().all(|c| c.is_ascii_lowercase()))
+        .collect();
+    format!("{}; try `{} --help`", parts.concat(), command.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definitions_are_consistent() {
+        Cli::definition().debug_assert();
+    }
+
+    #[test]
+    fn every_command_stands_in_exactly_one_group_and_has_examples() {
+        for command in Cli::definition().get_subcommands() {
+            let name = command.get_name();
+            let times = GROUPS.iter().flat_map(|(_, names)| *names).filter(|known| **known == name).count();
+            assert_eq!(times, 1, "{name}");
+            let examples = command.get_before_help().map(ToString::to_string).unwrap_or_default();
+            assert!(examples.starts_with("Examples:\n  metier "), "{name}: {examples}");
+        }
+    }
+
+    #[test]
+    fn an_error_is_one_line_with_the_way_to_help() {
+        for (typed, parts) in [
+            (
+                vec!["metier", "runs", "--limti", "3"],
+                vec!["'--limti'", "'--limit'", "try `metier runs --help`"],
+            ),
+            (vec!["metier", "shwo"], vec!["'shwo'", "show", "try `metier --help`"]),
+            (vec!["metier", "runs", "-o", "xml"], vec!["'xml'", "table, json, yaml, csv"]),
+        ] {
+            let arguments: Vec<OsString> = typed.into_iter().map(Into::into).collect();
+            let error = Cli::parse(&arguments).unwrap_err();
+            let line = one_line(&error.render().to_string());
+            assert!(!line.contains('\n') && parts.iter().all(|part| line.contains(part)), "{line}");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! `metier completions`: what a shell needs to complete our commands and flags.
+
+use clap::Args;
+use clap_complete::Shell;
+
+use crate::cli::Cli;
+use crate::exit::Code;
+
+const EXAMPLES: &str = "Examples:
+  metier completions bash > ~/.local/share/bash-completion/completions/metier
+  metier completions zsh > ~/.zfunc/_metier
+  metier completions fish > ~/.config/fish/completions/metier.fish";
+
+/// Print completions for a shell
+#[derive(Debug, Args)]
+#[command(before_help = EXAMPLES)]
+pub struct Completions {
+    /// For which shell
+    shell: Shell,
+}
+
+impl Completions {
+    /// Prints them.
+    pub fn run(&self) -> anyhow::Result<Code> {
+        let mut text = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::definition(), "metier", &mut text);
+        crate::console::to_stdout(|out| Ok(out.write_all(&text)?))?;
+        Ok(Code::OK)
+    }
+}

@@ -1,0 +1,80 @@
+//! The commands, one file each, all of the same shape: the flags as a struct, and `run` that does it.
+
+pub mod completions;
+pub mod config;
+pub mod man;
+pub mod runs;
+pub mod show;
+pub mod up;
+
+use metier_store::Store;
+
+use crate::cli::{Cli, Command};
+use crate::config::{Settings, Typed};
+use crate::console::{Console, complain};
+use crate::exit::{ClosedPipe, Code, code_of, one_line};
+
+/// What every command is given.
+pub struct Room {
+    /// Where to print.
+    pub console: Console,
+    /// What was set.
+    pub settings: Settings,
+    /// How much to say about what is being done.
+    pub verbose: u8,
+}
+
+impl Room {
+    /// The store, to look at; it must be there.
+    pub fn store(&self) -> anyhow::Result<Store> {
+        Ok(Store::open_read_only(&self.settings.store()?)?)
+    }
+
+    /// The store, to change; it is made where it is not there.
+    pub fn writable_store(&self) -> anyhow::Result<Store> {
+        Ok(Store::open(&self.settings.store()?)?)
+    }
+}
+
+/// Does what was typed, and says what went wrong.
+pub fn dispatch(cli: Cli) -> Code {
+    match perform(cli) {
+        Ok(code) => code,
+        Err(error) => {
+            if !error.is::<ClosedPipe>() {
+                complain(&one_line(&error));
+            }
+            code_of(&error)
+        }
+    }
+}
+
+fn perform(cli: Cli) -> anyhow::Result<Code> {
+    let Cli { globals, command } = cli;
+    // These need nothing but themselves, and must work where settings are broken.
+    match &command {
+        Command::Completions(completions) => return completions.run(),
+        Command::Man(man) => return man.run(),
+        _ => {}
+    }
+    let mut typed = globals.typed();
+    typed.extend(settings_of(&command));
+    let settings = Settings::load(globals.config.as_deref(), typed)?;
+    let console = Console::new(&settings)?;
+    let room = Room { console, settings, verbose: globals.verbose };
+    match command {
+        Command::Runs(runs) => runs.run(&room),
+        Command::Show(show) => show.run(&room),
+        Command::Up(up) => up.run(&room),
+        Command::Config(config) => config.run(&room),
+        Command::Completions(_) | Command::Man(_) => Ok(Code::OK),
+    }
+}
+
+/// What of a command's own flags is a setting.
+fn settings_of(command: &Command) -> Typed {
+    match command {
+        Command::Up(up) => up.typed(),
+        _ => Typed::new(),
+    }
+}

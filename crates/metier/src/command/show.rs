@@ -1,0 +1,181 @@
+//! `metier show`: everything about a run, with marks for what is not exact and reasons for what is not there.
+
+mod sections;
+mod timeline;
+
+use anyhow::Context as _;
+use clap::Args;
+use metier_store::Store;
+use metier_types::{ProcessTree, Run, Series};
+use serde_json::json;
+
+use super::Room;
+use crate::exit::Code;
+use crate::output::{self, Format, figures};
+
+const EXAMPLES: &str = "Examples:
+  metier show last                      the latest run
+  metier show last~2                    the one two before it
+  metier show sort                      the latest run of workload \"sort\"
+  metier show 3a5c7e9d --processes      its processes, as a tree
+  metier show last --missing            what could not be measured, why, and the fix
+  metier show last --series -o csv      its time line
+  metier show last -o json              the record (metier.run/1)";
+
+/// Largest process tree that is shown; it is larger only if something is wrong.
+const TREE_BYTES: u64 = 256 << 20;
+/// The file of a run that holds its processes.
+pub const TREE_FILE: &str = "processes.json";
+
+/// Show everything about a run
+#[derive(Debug, Args)]
+#[command(before_help = EXAMPLES)]
+pub struct Show {
+    /// A run: id, first or last digits of one, last, last~N, or a workload's name
+    #[arg(value_name = "RUN")]
+    id: String,
+    /// Its processes
+    #[arg(short, long, conflicts_with_all = ["series", "missing"])]
+    processes: bool,
+    /// Its time line, or one series of it
+    #[arg(short, long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with = "missing")]
+    series: Option<String>,
+    /// Only what could not be measured
+    #[arg(short, long)]
+    missing: bool,
+}
+
+impl Show {
+    /// Prints the run, or the asked part of it.
+    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+        let store = room.store()?;
+        let id = store.find_run(&self.id)?;
+        let run = store.run(id)?.with_context(|| format!("run {id} is gone"))?;
+        if let Some(name) = &self.series {
+            self.series(room, &store, &run, name)?;
+        } else if self.processes {
+            self.processes(room, &store, &run)?;
+        } else if self.missing {
+            self.missing(room, &run)?;
+        } else {
+            self.whole(room, &store, &run)?;
+        }
+        Ok(Code::OK)
+    }
+
+    fn whole(&self, room: &Room, store: &Store, run: &Run) -> anyhow::Result<()> {
+        let console = &room.console;
+        match console.format {
+            Format::Json => console.data(|out| output::json(out, run)),
+            Format::Yaml => console.data(|out| output::yaml(out, run)),
+            Format::Csv => console.data(|out| {
+                let record = serde_json::to_value(run)?;
+                let rows = figures::leaves(&record).into_iter().map(|(field, value)| {
+                    let quality = run.quality.get(&field).map(quality_word).unwrap_or_default();
+                    vec![field, value, quality.to_string()]
+                });
+                output::csv(out, &["field", "value", "quality"], rows)
+            }),
+            Format::Table => {
+                let lines = store.series(run.id, Some("use"))?;
+                let tree = tree(store, run)?;
+                console.print(&sections::whole(run, lines.first(), tree.as_ref(), console.paint))
+            }
+        }
+    }
+
+    fn missing(&self, room: &Room, run: &Run) -> anyhow::Result<()> {
+        let console = &room.console;
+        let record = || json!({ "schema": "metier.missing/1", "run": run.id, "missing": run.missing });
+        match console.format {
+            Format::Json => console.data(|out| output::json(out, &record())),
+            Format::Yaml => console.data(|out| output::yaml(out, &record())),
+            Format::Csv => console.data(|out| {
+                let rows = run.missing.iter().map(|(field, missing)| {
+                    vec![field.clone(), missing.reason.clone(), missing.fix.clone().unwrap_or_default()]
+                });
+                output::csv(out, &["field", "reason", "fix"], rows)
+            }),
+            Format::Table if run.missing.is_empty() => console.print("nothing is missing\n"),
+            Format::Table => console.print(&sections::missing(run, console.paint)),
+        }
+    }
+
+    fn processes(&self, room: &Room, store: &Store, run: &Run) -> anyhow::Result<()> {
+        let console = &room.console;
+        let Some(tree) = tree(store, run)? else {
+            let why = run.missing.iter().find(|(field, _)| field.starts_with("processes"));
+            let why = why.map_or_else(|| "none was recorded".to_string(), |(_, why)| why.to_string());
+            anyhow::bail!("run {} has no process tree: {why}", run.id.short());
+        };
+        match console.format {
+            Format::Json => console.data(|out| output::json(out, &tree)),
+            Format::Yaml => console.data(|out| output::yaml(out, &tree)),
+            Format::Csv => console.data(|out| {
+                output::csv(
+                    out,
+                    &sections::PROCESS_COLUMNS,
+                    tree.processes.iter().map(sections::process_cells),
+                )
+            }),
+            Format::Table => console.print(&sections::tree(&tree, console.paint)),
+        }
+    }
+
+    fn series(&self, room: &Room, store: &Store, run: &Run, name: &str) -> anyhow::Result<()> {
+        let console = &room.console;
+        let mut series = store.series(run.id, Some(name).filter(|name| !name.is_empty()))?;
+        if series.is_empty() {
+            let known: Vec<String> =
+                store.series(run.id, None)?.into_iter().map(|series| series.name).collect();
+            match (name, known.as_slice()) {
+                ("", _) | (_, []) => anyhow::bail!("run {} has no time line", run.id.short()),
+                (name, known) => {
+                    anyhow::bail!(
+                        "run {} has no series {name:?}; want one of {}",
+                        run.id.short(),
+                        known.join(", ")
+                    )
+                }
+            }
+        }
+        series.iter_mut().for_each(timeline::without_infinities);
+        match console.format {
+            Format::Json => console.data(|out| output::json(out, &list(&series))),
+            Format::Yaml => console.data(|out| output::yaml(out, &list(&series))),
+            Format::Csv => console.data(|out| timeline::csv(out, &series)),
+            Format::Table => console.print(&timeline::table(&series, console.paint)),
+        }
+    }
+}
+
+fn list(series: &[Series]) -> serde_json::Value {
+    json!({ "schema": "metier.series-list/1", "series": series })
+}
+
+fn quality_word(quality: &metier_types::Quality) -> &'static str {
+    match quality {
+        metier_types::Quality::Exact => "exact",
+        metier_types::Quality::Sampled => "sampled",
+        metier_types::Quality::Estimated => "estimated",
+    }
+}
+
+/// The process tree of a run, which is kept as a file of it.
+pub fn tree(store: &Store, run: &Run) -> anyhow::Result<Option<ProcessTree>> {
+    let Some(file) = run.artefacts.iter().find(|artefact| artefact.name == TREE_FILE) else {
+        return Ok(None);
+    };
+    if file.size_bytes.get() > TREE_BYTES {
+        anyhow::bail!(
+            "the process tree of run {} has {}; want at most 256 MiB",
+            run.id.short(),
+            file.size_bytes
+        );
+    }
+    let mut content = Vec::new();
+    store.artefact(&file.digest, &mut content)?;
+    let tree = serde_json::from_slice(&content)
+        .with_context(|| format!("the process tree of run {} cannot be read", run.id.short()))?;
+    Ok(Some(tree))
+}

@@ -1,0 +1,296 @@
+//! A run for people: head, figures in two columns of sections, time line, processes, and what is missing.
+
+use std::collections::BTreeMap;
+
+use metier_types::{Process, ProcessSource, ProcessTree, Run, Series, Unit};
+
+use crate::output::{Cell, Paint, Table, figures, plain, sparkline};
+use crate::time;
+
+/// Processes that the summary of a run lists.
+const TOP: usize = 5;
+/// Processes that the tree lists at most.
+const MOST: usize = 10_000;
+/// Width of the time line.
+const WIDTH: usize = 60;
+
+/// Everything about a run.
+pub fn whole(run: &Run, line: Option<&Series>, tree: Option<&ProcessTree>, paint: Paint) -> String {
+    let mut text = head(run, paint);
+    for section in figures::sections(run) {
+        text.push_str(&format!("\n{}\n", paint.bold(section.title)));
+        let mut table = Table::default().indented(2);
+        for figure in section.figures {
+            let mark = figures::mark(run, figure.path);
+            table.row(vec![
+                Cell::text(figure.label),
+                Cell::number(figure.value),
+                Cell::text(mark).styled(Paint::yellow),
+            ]);
+        }
+        text.push_str(&table.render(paint));
+        if section.title == "Energy" {
+            text.push_str(&meters(run, paint));
+        }
+    }
+    text.push_str(&gpus(run, paint));
+    if let Some(drawn) = line.map(|line| pictures(line, paint)).filter(|drawn| !drawn.is_empty()) {
+        text.push_str(&format!("\n{}\n{drawn}", paint.bold("Time line")));
+    }
+    if let Some(tree) = tree.filter(|tree| !tree.processes.is_empty()) {
+        text.push_str(&format!(
+            "\n{}\n{}",
+            paint.bold(&format!("Processes: {}", tree.total)),
+            top(tree, paint)
+        ));
+    }
+    if !run.warnings.is_empty() {
+        text.push_str(&format!("\n{}\n", paint.bold("Warnings")));
+        run.warnings.iter().for_each(|warning| {
+            text.push_str(&format!("  {} {}\n", paint.yellow(&format!("{}:", warning.code)), warning.text));
+        });
+    }
+    if !run.missing.is_empty() {
+        text.push_str(&format!("\n{}\n{}", paint.bold("Not measured"), missing(run, paint)));
+    }
+    text.push_str(&format!("\n{}\n", paint.dim(figures::LEGEND)));
+    text
+}
+
+fn head(run: &Run, paint: Paint) -> String {
+    let mut table = Table::default();
+    let mut row = |label: &str, value: String| {
+        if !value.is_empty() {
+            table.row(vec![Cell::text(label).styled(Paint::dim), Cell::text(value)]);
+        }
+    };
+    row("run", run.id.to_string());
+    row("workload", run.workload.name.clone());
+    row("command", run.context.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "));
+    row("device", run.device.name.clone());
+    row("started", time::local(run.started));
+    row("ended", ending(run));
+    row("tags", run.tags.join(", "));
+    if run.context.repetitions > 1 {
+        let which = if run.context.warmup { "warm-up " } else { "" };
+        row(
+            "batch",
+            format!("{}, {which}{} of {}", run.batch, run.context.repetition, run.context.repetitions),
+        );
+    }
+    row("folder", run.context.working_directory.clone().unwrap_or_default());
+    row("input", run.context.input.clone().unwrap_or_default());
+    row("method", run.context.method.map(method).unwrap_or_default().to_string());
+    table.render(paint)
+}
+
+fn ending(run: &Run) -> String {
+    let mut text = figures::ending(run.state, run.exit.as_ref());
+    if let Some(exit) = &run.exit {
+        if let Some(by) = &exit.ended_by {
+            text.push_str(&format!(", ended by {by}"));
+        }
+        if exit.left_behind > 0 {
+            text.push_str(&format!(", left {} processes behind", exit.left_behind));
+        }
+    }
+    text
+}
+
+fn method(method: metier_types::Method) -> &'static str {
+    use metier_types::Method;
+    match method {
+        Method::CgroupV2 => "control group of its own (version 2)",
+        Method::CgroupV1 => "control groups of its own (version 1)",
+        Method::CgroupHybrid => "control groups of its own (version 1, with version 2 beside it)",
+        Method::SystemdScope => "systemd scope of its own",
+        Method::Wait4 => "wait4 and a child subreaper",
+        _ => "unknown to this version",
+    }
+}
+
+/// A word as a shell would need it.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_string()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+fn meters(run: &Run, paint: Paint) -> String {
+    let mut table = Table::default().indented(2);
+    for meter in &run.energy.meters {
+        let name = format!(
+            "{} ({}{})",
+            meter.name,
+            meter.source,
+            if meter.counted { "" } else { ", part of another" }
+        );
+        table.row(vec![Cell::text(name).styled(Paint::dim), Cell::number(meter.energy_joules.to_string())]);
+    }
+    table.render(paint)
+}
+
+fn gpus(run: &Run, paint: Paint) -> String {
+    if run.gpus.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::default().indented(2);
+    for gpu in &run.gpus {
+        table.row(vec![
+            Cell::text(&gpu.name),
+            Cell::quantity(gpu.mean_utilisation_ratio),
+            Cell::quantity(gpu.peak_memory_bytes),
+            Cell::quantity(gpu.energy_joules),
+        ]);
+    }
+    format!("\n{}\n{}", paint.bold("GPU: busy, peak memory, energy"), table.render(paint))
+}
+
+/// CPU and memory over time.
+fn pictures(line: &Series, paint: Paint) -> String {
+    let mut table = Table::default().indented(2);
+    for name in ["cpu", "memory"] {
+        let Some(column) = line.column(name) else { continue };
+        let Some(drawn) = sparkline::draw(line, column, WIDTH) else { continue };
+        let most = match (name, column.unit) {
+            // Nanoseconds of CPU time a second are cores.
+            ("cpu", Unit::Nanoseconds) => format!("most {:.2} cores", drawn.most / 1e9),
+            ("cpu", Unit::Seconds) => format!("most {:.2} cores", drawn.most),
+            (_, unit) => format!("most {}", figures::in_unit(unit, drawn.most)),
+        };
+        table.row(vec![Cell::text(name), Cell::text(drawn.bars).styled(Paint::cyan), Cell::text(most)]);
+    }
+    table.render(paint)
+}
+
+/// What could not be measured. Fields with one and the same reason stand together.
+pub fn missing(run: &Run, paint: Paint) -> String {
+    let mut reasons: BTreeMap<String, (Vec<&str>, Option<&str>)> = BTreeMap::new();
+    for (field, missing) in &run.missing {
+        let entry = reasons.entry(missing.reason.clone()).or_insert((Vec::new(), missing.fix.as_deref()));
+        entry.0.push(field);
+    }
+    let mut text = String::new();
+    for (reason, (fields, fix)) in reasons {
+        text.push_str(&format!("  {}: {reason}\n", fields.join(", ")));
+        if let Some(fix) = fix {
+            text.push_str(&format!("    {} {fix}\n", paint.green("fix:")));
+        }
+    }
+    text
+}
+
+fn row_of(process: &Process, depth: usize) -> Vec<Cell> {
+    let what = process.command.as_deref().filter(|command| !command.is_empty()).unwrap_or(&process.name);
+    let ended = match (process.exit_code, process.signal) {
+        (_, Some(signal)) => format!("signal {signal}"),
+        (Some(0), None) => "ok".to_string(),
+        (Some(code), None) => format!("exit {code}"),
+        (None, None) => String::new(),
+    };
+    vec![
+        Cell::number(process.pid.to_string()).styled(Paint::dim),
+        Cell::number(process.started_seconds.to_string()).styled(Paint::dim),
+        Cell::quantity(process.ended_seconds.map(|ended| ended - process.started_seconds)),
+        Cell::quantity(process.cpu_seconds),
+        Cell::quantity(process.peak_resident_bytes),
+        Cell::text(ended),
+        Cell::text(format!("{}{what}", "  ".repeat(depth))).at_most(80),
+    ]
+}
+
+const HEADER: [&str; 7] = ["PID", "START", "LIVED", "CPU", "PEAK", "END", "COMMAND"];
+
+fn top(tree: &ProcessTree, paint: Paint) -> String {
+    let cpu = |process: &Process| process.cpu_seconds.map_or(-1.0, |seconds| seconds.get());
+    let mut processes: Vec<&Process> = tree.processes.iter().collect();
+    processes.sort_by(|a, b| cpu(b).total_cmp(&cpu(a)).then(a.pid.cmp(&b.pid)));
+    let mut table = Table::with_header(&HEADER).indented(2);
+    processes.iter().take(TOP).for_each(|process| table.row(row_of(process, 0)));
+    let mut text = table.render(paint);
+    if tree.total > TOP as u64 {
+        text.push_str(&format!("  {}\n", paint.dim("most CPU time first; --processes shows all")));
+    }
+    text
+}
+
+/// All processes, children under their parents.
+pub fn tree(tree: &ProcessTree, paint: Paint) -> String {
+    // A pid can come back within a run, so children belong to the latest of that pid that started before them.
+    let mut children: BTreeMap<Option<usize>, Vec<usize>> = BTreeMap::new();
+    for (at, process) in tree.processes.iter().enumerate() {
+        let parent = process.parent.and_then(|pid| {
+            let before = |(_, other): &(usize, &Process)| {
+                other.pid == pid && other.started_seconds <= process.started_seconds
+            };
+            let candidates = tree.processes.iter().enumerate().filter(|(i, _)| *i != at).filter(before);
+            candidates
+                .max_by(|a, b| a.1.started_seconds.get().total_cmp(&b.1.started_seconds.get()))
+                .map(|(i, _)| i)
+        });
+        children.entry(parent).or_default().push(at);
+    }
+    let mut table = Table::with_header(&HEADER);
+    let mut shown = vec![false; tree.processes.len()];
+    let mut stack: Vec<(usize, usize)> = roots(&children).into_iter().rev().map(|at| (at, 0)).collect();
+    while let Some((at, depth)) = stack.pop() {
+        if std::mem::replace(&mut shown[at], true) || table.len() > MOST {
+            continue;
+        }
+        table.row(row_of(&tree.processes[at], depth.min(20)));
+        stack.extend(children.get(&Some(at)).into_iter().flatten().rev().map(|child| (*child, depth + 1)));
+    }
+    let mut text = table.render(paint);
+    let hidden = tree.omitted + shown.iter().filter(|shown| !**shown).count() as u64;
+    let source = match tree.source {
+        ProcessSource::Events => "every process, by exit events",
+        ProcessSource::Sampled => "processes that samples saw; short ones may be missing",
+    };
+    let hidden = if hidden > 0 { format!(", {hidden} not listed") } else { String::new() };
+    text.push_str(&format!("{}\n", paint.dim(&format!("{} processes ({source}){hidden}", tree.total))));
+    text
+}
+
+fn roots(children: &BTreeMap<Option<usize>, Vec<usize>>) -> Vec<usize> {
+    children.get(&None).cloned().unwrap_or_default()
+}
+
+/// The header of processes as CSV.
+pub const PROCESS_COLUMNS: [&str; 11] = [
+    "pid",
+    "parent",
+    "name",
+    "command",
+    "started_seconds",
+    "ended_seconds",
+    "cpu_seconds",
+    "peak_resident_bytes",
+    "read_bytes",
+    "written_bytes",
+    "end",
+];
+
+/// A process as a row of CSV.
+pub fn process_cells(process: &Process) -> Vec<String> {
+    let end = match (process.exit_code, process.signal) {
+        (_, Some(signal)) => format!("signal {signal}"),
+        (Some(code), None) => code.to_string(),
+        (None, None) => String::new(),
+    };
+    vec![
+        process.pid.to_string(),
+        plain(process.parent),
+        process.name.clone(),
+        process.command.clone().unwrap_or_default(),
+        process.started_seconds.get().to_string(),
+        plain(process.ended_seconds.map(|x| x.get())),
+        plain(process.cpu_seconds.map(|x| x.get())),
+        plain(process.peak_resident_bytes.map(|x| x.get())),
+        plain(process.read_bytes.map(|x| x.get())),
+        plain(process.written_bytes.map(|x| x.get())),
+        end,
+    ]
+}

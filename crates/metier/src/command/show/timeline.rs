@@ -1,0 +1,136 @@
+//! A run's time line: as one table of all series by time (CSV), or as pictures (for people).
+
+use std::io::Write;
+
+use metier_types::{Column, Kind, Series, Unit, Values};
+
+use crate::output::{Cell, Paint, Table, figures, sparkline};
+
+/// Width of a picture.
+const WIDTH: usize = 60;
+
+/// Makes values that JSON cannot carry absent ones.
+pub fn without_infinities(series: &mut Series) {
+    for column in &mut series.columns {
+        let Values::Float(values) = &mut column.values else { continue };
+        let before = column.absent.len();
+        for (row, value) in values.iter_mut().enumerate().filter(|(_, value)| !value.is_finite()) {
+            *value = 0.0;
+            column.absent.extend(u32::try_from(row));
+        }
+        if column.absent.len() > before {
+            column.absent.sort_unstable();
+            column.absent.dedup();
+        }
+    }
+}
+
+/// The word of a unit, as the record names it.
+fn unit(unit: Unit) -> String {
+    match serde_json::to_value(unit) {
+        Ok(serde_json::Value::String(word)) => word,
+        _ => String::new(),
+    }
+}
+
+/// One row for each time at which any series has one; `seconds`, then each column as `series.column_unit`.
+pub fn csv(out: &mut dyn Write, series: &[Series]) -> anyhow::Result<()> {
+    let mut writer = csv::Writer::from_writer(out);
+    let columns: Vec<(usize, &Column)> = series
+        .iter()
+        .enumerate()
+        .flat_map(|(at, one)| one.columns.iter().map(move |column| (at, column)))
+        .collect();
+    let name = |(at, column): &(usize, &Column)| {
+        format!("{}.{}_{}", series[*at].name, column.name, unit(column.unit))
+    };
+    writer.write_record(std::iter::once("seconds".to_string()).chain(columns.iter().map(name)))?;
+    let mut next = vec![0usize; series.len()];
+    let time_of = |next: &[usize], at: usize| series[at].times.get(next[at]).copied();
+    while let Some(now) = (0..series.len()).filter_map(|at| time_of(&next, at)).min() {
+        let here: Vec<bool> = (0..series.len()).map(|at| time_of(&next, at) == Some(now)).collect();
+        let cell = |(at, column): &(usize, &Column)| match here[*at] {
+            true => value(column, next[*at]),
+            false => String::new(),
+        };
+        writer.write_record(std::iter::once(seconds(now)).chain(columns.iter().map(cell)))?;
+        next.iter_mut().zip(&here).for_each(|(row, here)| *row += usize::from(*here));
+    }
+    Ok(writer.flush()?)
+}
+
+/// Nanoseconds as seconds, without losing any.
+fn seconds(nanoseconds: i64) -> String {
+    let sign = if nanoseconds < 0 { "-" } else { "" };
+    let whole = nanoseconds.unsigned_abs();
+    format!("{sign}{}.{:09}", whole / 1_000_000_000, whole % 1_000_000_000)
+}
+
+fn value(column: &Column, row: usize) -> String {
+    if u32::try_from(row).is_ok_and(|row| column.absent.binary_search(&row).is_ok()) {
+        return String::new();
+    }
+    match &column.values {
+        Values::Integer(values) => values.get(row).map(i64::to_string).unwrap_or_default(),
+        Values::Float(values) => values.get(row).map(f64::to_string).unwrap_or_default(),
+    }
+}
+
+/// Each column as a picture with its largest value.
+pub fn table(series: &[Series], paint: Paint) -> String {
+    let mut text = String::new();
+    for one in series {
+        let span = one.times.last().zip(one.times.first()).map_or(0, |(last, first)| last - first);
+        let rows = format!(
+            "{}: {} rows over {}",
+            one.name,
+            one.times.len(),
+            metier_types::Seconds(span as f64 / 1e9)
+        );
+        text.push_str(&format!("{}\n", paint.bold(&rows)));
+        let mut table = Table::default().indented(2);
+        for column in &one.columns {
+            let per = if column.kind == Kind::Counter { " /s" } else { "" };
+            let (bars, most) = match sparkline::draw(one, column, WIDTH) {
+                Some(line) => (line.bars, format!("most {}{per}", figures::in_unit(column.unit, line.most))),
+                None => (String::new(), "too few samples".to_string()),
+            };
+            table.row(vec![Cell::text(&column.name), Cell::text(bars).styled(Paint::cyan), Cell::text(most)]);
+        }
+        text.push_str(&table.render(paint));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use metier_types::RunId;
+
+    fn column(name: &str, values: Values, absent: Vec<u32>) -> Column {
+        Column { name: name.into(), kind: Kind::Gauge, unit: Unit::Bytes, values, absent }
+    }
+
+    #[test]
+    fn series_of_different_rates_share_one_table() {
+        let run = RunId::new();
+        let fast = Series {
+            times: vec![0, 100_000_000, 200_000_000],
+            columns: vec![column("memory", Values::Integer(vec![1, 2, 3]), vec![1])],
+            ..Series::new(run, "use")
+        };
+        let slow = Series {
+            times: vec![0, 150_000_000],
+            columns: vec![column("free", Values::Float(vec![0.5, f64::NAN]), vec![])],
+            ..Series::new(run, "host")
+        };
+        let mut both = [fast, slow];
+        both.iter_mut().for_each(without_infinities);
+        let mut out = Vec::new();
+        csv(&mut out, &both).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "seconds,use.memory_bytes,host.free_bytes\n0.000000000,1,0.5\n0.100000000,,\n0.150000000,,\n0.200000000,3,\n"
+        );
+    }
+}

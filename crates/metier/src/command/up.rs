@@ -1,0 +1,120 @@
+//! `metier up`: the page and the API, until INT or TERM.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::Args;
+use metier_server::{Config, Secret};
+
+use super::Room;
+use crate::config::Typed;
+use crate::exit::{Code, usage};
+
+const EXAMPLES: &str = "Examples:
+  metier up                                              http://127.0.0.1:7001
+  metier up --listen 127.0.0.1:0                         a free port; the address is said on stderr
+  METIER_TOKEN=… metier up --listen 0.0.0.0:7001         for others, with a token
+  metier up --listen 0.0.0.0:7001 --token-file token --open metrics";
+
+/// Serve the page and the API
+#[derive(Debug, Args)]
+#[command(before_help = EXAMPLES, after_help = "The token is taken from --token-file or METIER_TOKEN, never from an argument: others could see it in the list of processes.")]
+pub struct Up {
+    /// Where to listen [METIER_UP_LISTEN; default 127.0.0.1:7001]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<String>,
+    /// File that holds the token; needed on any address but loopback
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Door that needs no token on an address that is not loopback: metrics, page
+    #[arg(long, value_name = "DOOR")]
+    open: Vec<String>,
+    /// Further name that the Host header may have, for a proxy that passes the outer name on
+    #[arg(long, value_name = "NAME")]
+    host: Vec<String>,
+}
+
+/// Longest token file; a larger one is something else.
+const TOKEN_FILE_BYTES: u64 = 4096;
+
+impl Up {
+    /// What of it is a setting.
+    pub fn typed(&self) -> Typed {
+        let joined = |list: &Vec<String>| (!list.is_empty()).then(|| list.join(","));
+        vec![
+            ("up.listen", self.listen.clone()),
+            ("up.token_file", self.token_file.as_ref().map(|path| path.display().to_string())),
+            ("up.open", joined(&self.open)),
+            ("up.hosts", joined(&self.host)),
+        ]
+    }
+
+    /// Serves.
+    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+        log(room)?;
+        let settings = &room.settings;
+        let config = Config {
+            listen: settings.address("up.listen")?,
+            token: token(room)?,
+            open: settings.list("up.open"),
+            hosts: settings.list("up.hosts"),
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            doctor: None,
+            ..Config::default()
+        };
+        config.check().map_err(|error| usage(error.to_string()))?;
+        let store = room.writable_store()?;
+        let place = store.location().to_string();
+        let console = room.console;
+        metier_server::run(config, store, |address| {
+            console.note(format!("metier: ready at http://{address}/ (store {place}); Ctrl-C ends it"));
+        })?;
+        Ok(Code::OK)
+    }
+}
+
+/// The token, from a file or the environment.
+fn token(room: &Room) -> anyhow::Result<Option<Secret>> {
+    let text = match room.settings.path("up.token_file") {
+        Some(path) => Some(read_token(&path)?),
+        None => room.settings.secret("up.token").map(str::to_string),
+    };
+    text.map(|text| Secret::new(&text).map_err(|error| usage(error.to_string()))).transpose()
+}
+
+fn read_token(path: &Path) -> anyhow::Result<String> {
+    use std::io::Read as _;
+    let mut text = String::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(TOKEN_FILE_BYTES).read_to_string(&mut text))
+        .with_context(|| {
+            format!("cannot read the token file {}; name one that holds the token alone", path.display())
+        })?;
+    Ok(text.trim().to_string())
+}
+
+/// Structured logs on stderr: for people on a terminal, JSON lines elsewhere. METIER_LOG filters them.
+fn log(room: &Room) -> anyhow::Result<()> {
+    use std::io::IsTerminal as _;
+    use tracing_subscriber::EnvFilter;
+    let level = match (room.console.quiet, room.verbose) {
+        (true, _) => "warn",
+        (_, 0) => "info",
+        (_, 1) => "debug",
+        _ => "trace",
+    };
+    let filter = match std::env::var("METIER_LOG").ok().filter(|text| !text.is_empty()) {
+        Some(text) => EnvFilter::try_new(&text).map_err(|error| {
+            usage(format!(
+                "METIER_LOG is {text:?} ({error}); want a filter such as debug or metier_server=debug"
+            ))
+        })?,
+        None => EnvFilter::new(level),
+    };
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let started = match std::io::stderr().is_terminal() {
+        true => builder.with_target(false).try_init(),
+        false => builder.json().try_init(),
+    };
+    started.map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))
+}

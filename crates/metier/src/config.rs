@@ -1,0 +1,313 @@
+//! Settings: every key, where its value comes from, and whether it makes sense.
+//!
+//! Precedence: flag, then environment, then file, then default. All keys are in [`KEYS`]; a key that the file
+//! has and this list does not is refused by name and line, so a misspelt one is never silently ignored. Only
+//! values that are asked for are checked, except that `metier config` shows them all.
+
+mod file;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::ValueEnum;
+use metier_store::Location;
+
+use crate::exit::usage;
+use crate::output::{Format, When, words};
+use crate::time;
+
+/// One thing that can be set.
+pub struct Key {
+    /// Its name in the file.
+    pub name: &'static str,
+    /// Its environment variable.
+    pub variable: &'static str,
+    /// Its flag, where it has one.
+    pub flag: Option<&'static str>,
+    /// What holds if nobody says otherwise; computed for the store.
+    pub default: Option<&'static str>,
+    /// What it does.
+    pub about: &'static str,
+    /// Whether its value must not be shown.
+    pub secret: bool,
+}
+
+const fn key(
+    name: &'static str,
+    variable: &'static str,
+    flag: Option<&'static str>,
+    default: Option<&'static str>,
+    about: &'static str,
+) -> Key {
+    Key { name, variable, flag, default, about, secret: false }
+}
+
+/// Everything that can be set.
+pub const KEYS: [Key; 13] = [
+    key("store", "METIER_STORE", Some("--store"), None, "where runs are kept: a file, or postgres://…"),
+    key("output", "METIER_OUTPUT", Some("--output"), Some("table"), "form of data: table, json, yaml or csv"),
+    key("color", "METIER_COLOR", Some("--color"), Some("auto"), "colours: auto, always or never"),
+    key("quiet", "METIER_QUIET", Some("--quiet"), Some("false"), "say only data and errors"),
+    key("run.interval", "METIER_RUN_INTERVAL", Some("--interval"), Some("100ms"), "time between samples"),
+    key("run.timeout", "METIER_RUN_TIMEOUT", Some("--timeout"), None, "longest time a command may take"),
+    key("run.grace", "METIER_RUN_GRACE", Some("--grace"), Some("5s"), "time between INT, TERM and KILL"),
+    key(
+        "run.linger",
+        "METIER_RUN_LINGER",
+        Some("--linger"),
+        Some("10s"),
+        "how long processes left behind may go on",
+    ),
+    key("up.listen", "METIER_UP_LISTEN", Some("--listen"), Some("127.0.0.1:7001"), "address of page and API"),
+    key("up.open", "METIER_UP_OPEN", Some("--open"), Some(""), "doors that need no token, by commas"),
+    key("up.hosts", "METIER_UP_HOSTS", Some("--host"), Some(""), "further names that a proxy passes on"),
+    key("up.token_file", "METIER_UP_TOKEN_FILE", Some("--token-file"), None, "file that holds the token"),
+    Key {
+        secret: true,
+        ..key("up.token", "METIER_TOKEN", None, None, "the token itself; better kept in up.token_file")
+    },
+];
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Typed.
+    Flag(&'static str),
+    /// An environment variable.
+    Environment(&'static str),
+    /// A line of the file.
+    File(PathBuf, usize),
+    /// Nobody said otherwise.
+    Default,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(flag) => write!(f, "flag {flag}"),
+            Self::Environment(name) => write!(f, "environment {name}"),
+            Self::File(path, line) => write!(f, "file {}:{line}", path.display()),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+/// A value and where it comes from.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// The value as text; `None` if it is not set and has no default.
+    pub value: Option<String>,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// What was typed: the key and its value, if any.
+pub type Typed = Vec<(&'static str, Option<String>)>;
+
+/// All settings.
+pub struct Settings {
+    values: BTreeMap<&'static str, Setting>,
+    path: Option<PathBuf>,
+    has_file: bool,
+}
+
+impl Settings {
+    /// Gathers settings from what was typed, the environment and the file.
+    pub fn load(config: Option<&Path>, typed: Typed) -> anyhow::Result<Self> {
+        let (path, named) =
+            match config.map(Path::to_path_buf).or_else(|| variable("METIER_CONFIG").map(Into::into)) {
+                Some(path) => (Some(path), true),
+                None => (
+                    folder("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("metier/config.toml")),
+                    false,
+                ),
+            };
+        let written = match &path {
+            Some(path) => file::read(path, named)?,
+            None => None,
+        };
+        let has_file = written.is_some();
+        let mut written = written.unwrap_or_default();
+        let mut typed: BTreeMap<&str, String> =
+            typed.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+        let mut values = BTreeMap::new();
+        for key in &KEYS {
+            let flag =
+                typed.remove(key.name).map(|value| (value, Origin::Flag(key.flag.unwrap_or(key.name))));
+            let from_environment =
+                || variable(key.variable).map(|value| (value, Origin::Environment(key.variable)));
+            let from_file = || {
+                let (value, line) = written.remove(key.name)?;
+                let path = path.clone()?;
+                Some((beside(key, value, &path), Origin::File(path, line)))
+            };
+            let setting = match flag.or_else(from_environment).or_else(from_file) {
+                Some((value, origin)) => Setting { value: Some(value), origin },
+                None => Setting { value: default_of(key), origin: Origin::Default },
+            };
+            values.insert(key.name, setting);
+        }
+        Ok(Self { values, path, has_file })
+    }
+
+    /// The file that is read, and whether it is there.
+    pub fn file(&self) -> Option<(&Path, bool)> {
+        self.path.as_deref().map(|path| (path, self.has_file))
+    }
+
+    /// A setting by name.
+    pub fn get(&self, name: &str) -> Option<&Setting> {
+        self.values.get(name)
+    }
+
+    fn text(&self, name: &str) -> Option<&str> {
+        self.get(name)?.value.as_deref()
+    }
+
+    /// The error for a value that makes no sense: who set it, to what, and what would be right.
+    fn wrong(&self, name: &str, want: &str) -> anyhow::Error {
+        let Some(setting) = self.get(name) else { return usage(format!("there is no setting {name}")) };
+        let got = setting.value.as_deref().unwrap_or_default();
+        usage(match &setting.origin {
+            Origin::Flag(flag) => format!("{flag} is {got:?}; want {want}"),
+            Origin::Environment(variable) => format!("{variable} is {got:?}; want {want}"),
+            Origin::File(path, line) => format!("{}:{line}: {name} is {got:?}; want {want}", path.display()),
+            Origin::Default => format!("{name} is {got:?}; want {want}"),
+        })
+    }
+
+    /// The form of data.
+    pub fn format(&self) -> anyhow::Result<Format> {
+        self.word("output")
+    }
+
+    /// When to use colours.
+    pub fn color(&self) -> anyhow::Result<When> {
+        self.word("color")
+    }
+
+    fn word<T: ValueEnum>(&self, name: &str) -> anyhow::Result<T> {
+        T::from_str(self.text(name).unwrap_or_default(), false)
+            .map_err(|_| self.wrong(name, &format!("one of {}", words::<T>().join(", "))))
+    }
+
+    /// A yes or no.
+    pub fn flag(&self, name: &str) -> anyhow::Result<bool> {
+        match self.text(name).unwrap_or_default() {
+            "true" | "1" | "yes" => Ok(true),
+            "false" | "0" | "no" | "" => Ok(false),
+            _ => Err(self.wrong(name, "true or false")),
+        }
+    }
+
+    /// A duration.
+    pub fn duration(&self, name: &str) -> anyhow::Result<Option<Duration>> {
+        let read = |text| time::duration(text).ok_or_else(|| self.wrong(name, time::DURATION));
+        self.text(name).map(read).transpose()
+    }
+
+    /// An address to listen on.
+    pub fn address(&self, name: &str) -> anyhow::Result<SocketAddr> {
+        let text = self.text(name).unwrap_or_default();
+        let address = match text.strip_prefix("localhost:") {
+            Some(port) => format!("127.0.0.1:{port}").parse(),
+            None => text.parse(),
+        };
+        address.map_err(|_| self.wrong(name, "ADDRESS:PORT such as 127.0.0.1:7001 or [::1]:7001"))
+    }
+
+    /// Names separated by commas.
+    pub fn list(&self, name: &str) -> Vec<String> {
+        let text = self.text(name).unwrap_or_default();
+        text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_string).collect()
+    }
+
+    /// A path.
+    pub fn path(&self, name: &str) -> Option<PathBuf> {
+        self.text(name).map(PathBuf::from)
+    }
+
+    /// A secret, and only for whoever needs it.
+    pub fn secret(&self, name: &str) -> Option<&str> {
+        self.text(name)
+    }
+
+    /// Where runs are kept.
+    pub fn store(&self) -> anyhow::Result<Location> {
+        let Some(text) = self.text("store") else {
+            return Err(usage(
+                "no place for a store: neither XDG_DATA_HOME nor HOME is an absolute path; name one with --store FILE",
+            ));
+        };
+        text.parse().map_err(|error| match error {
+            metier_store::Error::BadLocation { want, .. } => self.wrong("store", &want),
+            other => other.into(),
+        })
+    }
+
+    /// A setting as it may be shown: never with a secret in it.
+    pub fn shown(&self, key: &Key) -> Option<String> {
+        let value = self.text(key.name)?;
+        Some(match (key.secret, key.name) {
+            (true, _) => "(hidden)".to_string(),
+            (_, "store") => match value.parse::<Location>() {
+                Ok(location) => location.to_string(),
+                Err(_) if value.contains("://") => "(hidden: not a valid URL)".to_string(),
+                Err(_) => value.to_string(),
+            },
+            _ => value.to_string(),
+        })
+    }
+
+    /// Checks every value, for `metier config`.
+    pub fn check(&self) -> anyhow::Result<()> {
+        self.format()?;
+        self.color()?;
+        self.flag("quiet")?;
+        self.address("up.listen")?;
+        for name in ["run.interval", "run.timeout", "run.grace", "run.linger"] {
+            self.duration(name)?;
+        }
+        Ok(())
+    }
+}
+
+/// An environment variable that is set and not empty.
+fn variable(name: &str) -> Option<String> {
+    std::env::var_os(name).filter(|value| !value.is_empty()).map(|value| value.to_string_lossy().into_owned())
+}
+
+/// A base folder of the XDG specification; relative ones are to be ignored, it says.
+fn folder(name: &str, under_home: &str) -> Option<PathBuf> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute(name).or_else(|| absolute("HOME").map(|home| home.join(under_home)))
+}
+
+/// Where this program keeps its data.
+pub fn data_folder() -> Option<PathBuf> {
+    folder("XDG_DATA_HOME", ".local/share").map(|folder| folder.join("metier"))
+}
+
+fn default_of(key: &Key) -> Option<String> {
+    match key.name {
+        "store" => data_folder().map(|folder| folder.join("metier.db").display().to_string()),
+        _ => key.default.map(str::to_string),
+    }
+}
+
+/// Paths in a file are meant from where the file is, not from where one happens to stand; `~/` is home.
+fn beside(key: &Key, value: String, file: &Path) -> String {
+    let is_path = matches!(key.name, "store" | "up.token_file") && !value.contains("://");
+    if !is_path {
+        return value;
+    }
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let path = match (value.strip_prefix("~/"), home) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => file.parent().unwrap_or(Path::new(".")).join(&value),
+    };
+    path.display().to_string()
+}

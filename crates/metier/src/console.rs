@@ -1,0 +1,110 @@
+//! The two streams: data to stdout, everything else to stderr.
+
+use std::fmt::Display;
+use std::io::{self, BufWriter, IsTerminal, Write};
+
+use crate::config::Settings;
+use crate::exit::ClosedPipe;
+use crate::output::{Format, Paint};
+
+/// Says an error on stderr, in the form all errors have. Nothing is left to tell where even that fails.
+pub fn complain(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "metier: {text}");
+}
+
+/// Where to print and how.
+#[derive(Debug, Clone, Copy)]
+pub struct Console {
+    /// The form of data.
+    pub format: Format,
+    /// Colours of stdout.
+    pub paint: Paint,
+    /// Colours of stderr.
+    pub paint_err: Paint,
+    /// Whether only data and errors are said.
+    pub quiet: bool,
+}
+
+impl Console {
+    /// As the settings say.
+    pub fn new(settings: &Settings) -> anyhow::Result<Self> {
+        let when = settings.color()?;
+        Ok(Self {
+            format: settings.format()?,
+            paint: Paint::new(when, io::stdout().is_terminal()),
+            paint_err: Paint::new(when, io::stderr().is_terminal()),
+            quiet: settings.flag("quiet")?,
+        })
+    }
+
+    /// Writes data to stdout.
+    pub fn data(&self, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        to_stdout(write)
+    }
+
+    /// Prints a text to stdout.
+    pub fn print(&self, text: &str) -> anyhow::Result<()> {
+        self.data(|out| Ok(out.write_all(text.as_bytes())?))
+    }
+
+    /// Says something beside the data, unless it is to be quiet.
+    pub fn note(&self, text: impl Display) {
+        if !self.quiet {
+            let _ = writeln!(io::stderr().lock(), "{text}");
+        }
+    }
+
+    /// Says what the user should know even if the rest went well.
+    pub fn warn(&self, text: impl Display) {
+        let word = self.paint_err.yellow("warning:");
+        let _ = writeln!(io::stderr().lock(), "metier: {word} {text}");
+    }
+}
+
+/// Writes to stdout, through a buffer that is emptied at the end.
+pub fn to_stdout(write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let mut out = Stdout(BufWriter::with_capacity(64 << 10, io::stdout().lock()));
+    write(&mut out).and_then(|()| Ok(out.flush()?)).map_err(|error| match closed(&error) {
+        true => ClosedPipe.into(),
+        false => error,
+    })
+}
+
+/// stdout whose closing is told apart from any other broken pipe, such as that of a store's connection.
+struct Stdout<W>(W);
+
+#[derive(Debug, thiserror::Error)]
+#[error("stdout was closed")]
+struct StdoutClosed;
+
+fn mark(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => io::Error::new(io::ErrorKind::BrokenPipe, StdoutClosed),
+        _ => io::Error::new(error.kind(), format!("cannot write to stdout: {error}")),
+    }
+}
+
+impl<W: Write> Write for Stdout<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).map_err(mark)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(mark)
+    }
+}
+
+/// Whether the reader of stdout went away, however deep in the chain that is said.
+fn closed(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let io = cause.downcast_ref::<io::Error>().or_else(|| {
+            match cause.downcast_ref::<csv::Error>().map(csv::Error::kind) {
+                Some(csv::ErrorKind::Io(error)) => Some(error),
+                _ => None,
+            }
+        });
+        let json = cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
+        cause.is::<StdoutClosed>()
+            || io.and_then(io::Error::get_ref).is_some_and(|inner| inner.is::<StdoutClosed>())
+            || json == Some(io::ErrorKind::BrokenPipe)
+    })
+}

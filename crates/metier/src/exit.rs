@@ -1,0 +1,111 @@
+//! Exit codes, and how an error becomes one.
+
+/// The codes, for the manual.
+pub const TABLE: &[(&str, &str)] = &[
+    ("0", "all went well"),
+    ("1", "it failed"),
+    ("2", "usage: a flag, argument, environment variable or settings file is wrong"),
+    ("4", "partial: done as far as this host allows"),
+    ("5", "compare --fail-above found a regression"),
+    ("124", "run: the time limit ended the command"),
+    ("125", "run: metier itself failed"),
+    ("126", "run: the command cannot be executed"),
+    ("127", "run: the command was not found"),
+    ("128 + n", "run: signal n ended the command"),
+    ("130", "interrupted"),
+];
+
+/// An exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Code(u8);
+
+impl Code {
+    /// All went well.
+    pub const OK: Self = Self(0);
+    /// It did not.
+    pub const FAILED: Self = Self(1);
+    /// What was typed or configured makes no sense.
+    pub const USAGE: Self = Self(2);
+    /// Done, as far as this host allows.
+    pub const PARTIAL: Self = Self(4);
+    /// A comparison found what it was asked to fail for.
+    pub const REGRESSION: Self = Self(5);
+    /// `run` could not do its own part.
+    pub const OWN_FAILURE: Self = Self(125);
+
+    /// A code that another program chose; only the lowest byte reaches a parent.
+    pub const fn of(code: i32) -> Self {
+        Self((code & 0xff) as u8)
+    }
+
+    /// The number.
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+}
+
+/// What was typed or configured makes no sense: exit code 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Usage(pub String);
+
+/// A usage error as an `anyhow` one.
+pub fn usage(text: impl Into<String>) -> anyhow::Error {
+    Usage(text.into()).into()
+}
+
+/// Whoever read our stdout has enough: not an error, but the end.
+#[derive(Debug, thiserror::Error)]
+#[error("stdout was closed by its reader")]
+pub struct ClosedPipe;
+
+/// The whole chain of causes as one line. A cause whose text the error before it already ends with is not repeated.
+pub fn one_line(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let part = cause.to_string();
+        if text.is_empty() {
+            text = part;
+        } else if !text.contains(&part) {
+            text = format!("{text}: {part}");
+        }
+    }
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The exit code of an error.
+pub fn code_of(error: &anyhow::Error) -> Code {
+    if error.is::<ClosedPipe>() {
+        Code::OK
+    } else if error.is::<Usage>() {
+        Code::USAGE
+    } else if let Some(metier_store::Error::BadLocation { .. }) = error.downcast_ref() {
+        Code::USAGE
+    } else {
+        Code::FAILED
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context as _;
+
+    #[test]
+    fn a_chain_of_causes_is_one_line_without_repetition() {
+        let inner = std::io::Error::other("disk\non fire");
+        let error = Err::<(), _>(inner).context("cannot write x").context("export").unwrap_err();
+        assert_eq!(one_line(&error), "export: cannot write x: disk on fire");
+        let said = anyhow::anyhow!("inner").context("outer: inner");
+        assert_eq!(one_line(&said), "outer: inner");
+    }
+
+    #[test]
+    fn errors_have_the_codes_of_the_table() {
+        assert_eq!(code_of(&usage("x")), Code::USAGE);
+        assert_eq!(code_of(&usage("x").context("while")), Code::USAGE);
+        assert_eq!(code_of(&ClosedPipe.into()), Code::OK);
+        assert_eq!(code_of(&anyhow::anyhow!("x")), Code::FAILED);
+        assert_eq!(Code::of(256 + 3).get(), 3);
+    }
+}

@@ -1,0 +1,33 @@
+//! The program `metier`: parses what was typed, calls the room that does it, prints the answer.
+//!
+//! No logic lives here beyond that. Data goes to stdout, everything else to stderr; an error is one line that
+//! says what went wrong and what would be right; the exit codes are those of [`exit`]. A reader that closes
+//! our stdout early has what it wanted: that is success.
+//!
+//! Nothing is opened before a command needs it, so `--version`, `--help` and completions touch no store.
+
+mod cli;
+mod command;
+mod config;
+mod console;
+mod exit;
+mod output;
+mod time;
+
+use std::process::ExitCode;
+
+use crate::cli::Cli;
+
+fn main() -> ExitCode {
+    std::panic::set_hook(Box::new(|info| {
+        let at = info.location().map(|at| format!(" at {}:{}", at.file(), at.line())).unwrap_or_default();
+        let what = info.payload_as_str().unwrap_or("unknown");
+        console::complain(&format!("this is a defect of metier{at}: {what}; please report it"));
+    }));
+    let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    let code = match Cli::parse(&arguments) {
+        Ok(cli) => command::dispatch(cli),
+        Err(error) => cli::explain(&error),
+    };
+    ExitCode::from(code.get())
+}

@@ -1,0 +1,206 @@
+//! A run's figures as sections of labelled values, for people; and all of its fields as rows, for CSV.
+//!
+//! A value's mark says how far it can be trusted: none for exact, `~` sampled, `≈` estimated.
+
+use metier_types::{Quality, Ratio, Run, Seconds, Unit};
+
+/// One labelled value.
+pub struct Figure {
+    /// What it is.
+    pub label: &'static str,
+    /// The value with its unit.
+    pub value: String,
+    /// Its dotted path in the record, where it has one of its own.
+    pub path: &'static str,
+}
+
+/// A heading and what stands under it.
+pub struct Section {
+    /// The heading.
+    pub title: &'static str,
+    /// The values; absent ones are left out, `missing` says why.
+    pub figures: Vec<Figure>,
+}
+
+/// What each mark means.
+pub const LEGEND: &str = "~ sampled, ≈ estimated, unmarked values are exact";
+
+/// The mark of a field.
+pub fn mark(run: &Run, path: &str) -> &'static str {
+    match run.quality.get(path) {
+        Some(Quality::Sampled) => "~",
+        Some(Quality::Estimated) => "≈",
+        _ => "",
+    }
+}
+
+/// A value in its unit, as a person would write it.
+pub fn in_unit(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::Seconds => Seconds(value).to_string(),
+        Unit::Nanoseconds => Seconds(value / 1e9).to_string(),
+        Unit::Bytes => metier_types::Bytes(value.max(0.0).round() as u64).to_string(),
+        Unit::Joules => metier_types::Joules(value).to_string(),
+        Unit::Microjoules => metier_types::Joules(value / 1e6).to_string(),
+        Unit::Watts => metier_types::Watts(value).to_string(),
+        Unit::Ratio => Ratio(value).to_string(),
+        Unit::Hertz => metier_types::Hertz(value).to_string(),
+        Unit::Celsius => metier_types::Celsius(value).to_string(),
+        _ if value.fract() == 0.0 => format!("{value:.0}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// CPU time over wall time: how many cores were busy on average.
+pub fn mean_cores(run: &Run) -> Option<f64> {
+    let (cpu, wall) = (run.summary.cpu_seconds?.get(), run.summary.wall_seconds?.get());
+    (wall > 0.0).then(|| cpu / wall)
+}
+
+/// How a run ended, in few words.
+pub fn ending(state: metier_types::RunState, exit: Option<&metier_types::Exit>) -> String {
+    use metier_types::{Cause, RunState};
+    match (state, exit) {
+        (RunState::Running, _) => "running".to_string(),
+        (RunState::Interrupted, None) => "interrupted".to_string(),
+        (RunState::Finished, None) => "finished".to_string(),
+        (_, Some(exit)) => match (exit.cause, exit.code, exit.signal) {
+            (Cause::Exited, Some(0), _) => "ok".to_string(),
+            (Cause::Exited, Some(code), _) => format!("exit {code}"),
+            (Cause::Signalled, _, Some(signal)) => format!("signal {signal}"),
+            (Cause::Timeout, ..) => "timeout".to_string(),
+            (Cause::Oom, ..) => "out of memory".to_string(),
+            (Cause::Interrupted, ..) => "interrupted".to_string(),
+            (Cause::Lost, ..) => "lost".to_string(),
+            (Cause::Exited, None, _) => "exited".to_string(),
+            (Cause::Signalled, _, None) => "signalled".to_string(),
+        },
+    }
+}
+
+/// Collects the figures of one section.
+struct Under {
+    section: Section,
+}
+
+impl Under {
+    fn new(title: &'static str) -> Self {
+        Self { section: Section { title, figures: Vec::new() } }
+    }
+
+    fn add(mut self, label: &'static str, path: &'static str, value: Option<impl ToString>) -> Self {
+        if let Some(value) = value {
+            self.section.figures.push(Figure { label, value: value.to_string(), path });
+        }
+        self
+    }
+}
+
+/// Everything that the record holds, section by section. Empty sections are left out.
+pub fn sections(run: &Run) -> Vec<Section> {
+    let summary = &run.summary;
+    let sections = [
+        Under::new("Time")
+            .add("wall", "summary.wall_seconds", summary.wall_seconds)
+            .add("cpu", "summary.cpu_seconds", summary.cpu_seconds)
+            .add("user", "summary.cpu_user_seconds", summary.cpu_user_seconds)
+            .add("system", "summary.cpu_system_seconds", summary.cpu_system_seconds)
+            .add("mean cores", "", mean_cores(run).map(|cores| format!("{cores:.2}")))
+            .add("throttled", "cpu.throttled_seconds", run.cpu.throttled_seconds)
+            .add("throttled periods", "cpu.throttled_periods", run.cpu.throttled_periods)
+            .add("switches, waiting", "cpu.voluntary_switches", run.cpu.voluntary_switches)
+            .add("switches, forced", "cpu.involuntary_switches", run.cpu.involuntary_switches),
+        Under::new("Memory")
+            .add("peak", "summary.peak_memory_bytes", summary.peak_memory_bytes)
+            .add("anonymous", "memory.peak_anonymous_bytes", run.memory.peak_anonymous_bytes)
+            .add("page cache", "memory.peak_file_bytes", run.memory.peak_file_bytes)
+            .add("kernel", "memory.peak_kernel_bytes", run.memory.peak_kernel_bytes)
+            .add("sum of processes", "memory.peak_resident_sum_bytes", run.memory.peak_resident_sum_bytes)
+            .add("largest process", "memory.peak_process_bytes", run.memory.peak_process_bytes)
+            .add("faults, minor", "memory.minor_faults", run.memory.minor_faults)
+            .add("faults, major", "memory.major_faults", run.memory.major_faults)
+            .add("killed for memory", "memory.oom_kills", run.memory.oom_kills.filter(|n| *n > 0)),
+        Under::new("Input and output")
+            .add("read", "summary.read_bytes", summary.read_bytes)
+            .add("written", "summary.written_bytes", summary.written_bytes)
+            .add("read by device", "io.device_read_bytes", run.io.device_read_bytes)
+            .add("written by device", "io.device_written_bytes", run.io.device_written_bytes)
+            .add("read calls", "io.call_read_bytes", run.io.call_read_bytes)
+            .add("write calls", "io.call_written_bytes", run.io.call_written_bytes)
+            .add("received", "network.received_bytes", run.network.as_ref().map(|n| n.received_bytes))
+            .add("sent", "network.sent_bytes", run.network.as_ref().map(|n| n.sent_bytes)),
+        Under::new("Waiting")
+            .add("for a core", "pressure.cpu_seconds", run.pressure.cpu_seconds)
+            .add("for memory", "pressure.memory_seconds", run.pressure.memory_seconds)
+            .add("for IO", "pressure.io_seconds", run.pressure.io_seconds),
+        Under::new("Energy").add("energy", "summary.energy_joules", summary.energy_joules).add(
+            "mean power",
+            "energy.mean_power_watts",
+            run.energy.mean_power_watts,
+        ),
+        host(run),
+        Under::new("Trust")
+            .add("own overhead", "summary.own_overhead_ratio", summary.own_overhead_ratio)
+            .add("own cpu", "overhead.cpu_seconds", run.overhead.cpu_seconds)
+            .add("launcher cpu", "overhead.launcher_cpu_seconds", run.overhead.launcher_cpu_seconds)
+            .add("start-up", "overhead.startup_seconds", run.overhead.startup_seconds)
+            .add("lost events", "overhead.lost_events", run.overhead.lost_events.filter(|n| *n > 0))
+            .add("samples", "context.sampling", run.context.sampling.as_ref().map(samples)),
+    ];
+    sections.into_iter().map(|under| under.section).filter(|section| !section.figures.is_empty()).collect()
+}
+
+fn host(run: &Run) -> Under {
+    let host = &run.host;
+    let pair = |before: Option<String>, after: Option<String>| match (before, after) {
+        (Some(before), Some(after)) => Some(format!("{before} → {after}")),
+        (before, after) => before.or(after),
+    };
+    let both = |of: fn(&metier_types::HostReading) -> Option<String>| pair(of(&host.before), of(&host.after));
+    Under::new("Host, before → after")
+        .add("load", "host.before.load1", both(|at| at.load1.map(|load| format!("{load:.2}"))))
+        .add("runnable", "host.before.runnable", both(|at| at.runnable.map(|n| n.to_string())))
+        .add(
+            "available memory",
+            "host.before.memory_available_bytes",
+            both(|at| at.memory_available_bytes.map(|bytes| bytes.to_string())),
+        )
+        .add("frequency", "host.before.frequency_hertz", both(|at| at.frequency_hertz.map(|f| f.to_string())))
+        .add(
+            "temperature",
+            "host.before.temperature_celsius",
+            both(|at| at.temperature_celsius.map(|t| t.to_string())),
+        )
+        .add("governor", "host.governor", host.governor.as_ref())
+        .add("steal", "host.steal_ratio", host.steal_ratio)
+        .add("used by others", "host.others_ratio", host.others_ratio)
+        .add("waited for a core", "host.cpu_pressure_ratio", host.cpu_pressure_ratio)
+        .add("waited for memory", "host.memory_pressure_ratio", host.memory_pressure_ratio)
+        .add("waited for IO", "host.io_pressure_ratio", host.io_pressure_ratio)
+}
+
+fn samples(sampling: &metier_types::Sampling) -> String {
+    let late = if sampling.late > 0 { format!(", {} late", sampling.late) } else { String::new() };
+    format!("{} every {}{late}", sampling.samples, sampling.interval_seconds)
+}
+
+/// Every leaf of a record with its dotted path, in the order of the record.
+pub fn leaves(record: &serde_json::Value) -> Vec<(String, String)> {
+    fn walk(path: &str, value: &serde_json::Value, found: &mut Vec<(String, String)>) {
+        let under = |key: &str| if path.is_empty() { key.to_string() } else { format!("{path}.{key}") };
+        match value {
+            serde_json::Value::Object(fields) => {
+                fields.iter().for_each(|(key, value)| walk(&under(key), value, found));
+            }
+            serde_json::Value::Array(items) => {
+                items.iter().enumerate().for_each(|(at, value)| walk(&under(&at.to_string()), value, found));
+            }
+            serde_json::Value::Null => found.push((path.to_string(), String::new())),
+            serde_json::Value::String(text) => found.push((path.to_string(), text.clone())),
+            other => found.push((path.to_string(), other.to_string())),
+        }
+    }
+    let mut found = Vec::new();
+    walk("", record, &mut found);
+    found
+}

@@ -1,0 +1,76 @@
+//! Forms of output, shared by all commands: `table` for people, `json`, `yaml` and `csv` for programs.
+
+pub mod figures;
+mod paint;
+pub mod sparkline;
+mod table;
+
+use std::io::Write;
+
+use anyhow::Context as _;
+use clap::ValueEnum;
+use serde::Serialize;
+
+pub use paint::{Paint, When};
+pub use table::{Cell, Table};
+
+/// The form of data on stdout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Table,
+    /// Versioned and documented: each object carries `schema`.
+    Json,
+    /// The same as JSON, as YAML.
+    Yaml,
+    /// Rows with a header line (RFC 4180).
+    Csv,
+}
+
+/// The words of an enumeration, for settings and messages.
+pub fn words<T: ValueEnum>() -> Vec<String> {
+    let name = |value: &T| value.to_possible_value().map(|word| word.get_name().to_string());
+    T::value_variants().iter().filter_map(name).collect()
+}
+
+/// The word of one value.
+pub fn word<T: ValueEnum>(value: &T) -> String {
+    value.to_possible_value().map(|word| word.get_name().to_string()).unwrap_or_default()
+}
+
+/// Writes a record as indented JSON and a line end.
+pub fn json(out: &mut dyn Write, record: &impl Serialize) -> anyhow::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, record)?;
+    Ok(writeln!(out)?)
+}
+
+/// Writes a record as YAML.
+pub fn yaml(out: &mut dyn Write, record: &impl Serialize) -> anyhow::Result<()> {
+    // By way of a JSON value: both forms then have the same fields in the same order.
+    let value = serde_json::to_value(record)?;
+    let text = serde_saphyr::to_string(&value).context("cannot write YAML")?;
+    out.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') {
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// Writes rows as CSV with a header line.
+pub fn csv(
+    out: &mut dyn Write,
+    header: &[&str],
+    rows: impl IntoIterator<Item = Vec<String>>,
+) -> anyhow::Result<()> {
+    let mut writer = csv::Writer::from_writer(out);
+    writer.write_record(header)?;
+    for row in rows {
+        writer.write_record(row)?;
+    }
+    Ok(writer.flush()?)
+}
+
+/// A value for a CSV cell: empty where there is none.
+pub fn plain(value: Option<impl ToString>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
+}

@@ -1,0 +1,68 @@
+//! Colours, where they are wanted: `--color`, `NO_COLOR`, `CLICOLOR_FORCE`, and only on a terminal.
+
+use clap::ValueEnum;
+
+/// When to use colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum When {
+    /// On a terminal, unless the environment says otherwise.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// Whether to paint one stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Paint(bool);
+
+impl Paint {
+    /// No colours.
+    #[cfg(test)]
+    pub const PLAIN: Self = Self(false);
+
+    /// For a stream that is a terminal or not.
+    pub fn new(when: When, is_terminal: bool) -> Self {
+        let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let forced =
+            std::env::var_os("CLICOLOR_FORCE").is_some_and(|value| !value.is_empty() && value != "0");
+        let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+        Self(match when {
+            When::Always => true,
+            When::Never => false,
+            When::Auto if set("NO_COLOR") => false,
+            When::Auto if forced => true,
+            When::Auto => is_terminal && !dumb,
+        })
+    }
+
+    fn wrap(self, code: &str, text: &str) -> String {
+        if self.0 && !text.is_empty() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
+    }
+
+    /// Headings.
+    pub fn bold(self, text: &str) -> String {
+        self.wrap("1", text)
+    }
+    /// What matters less.
+    pub fn dim(self, text: &str) -> String {
+        self.wrap("2", text)
+    }
+    /// What failed.
+    pub fn red(self, text: &str) -> String {
+        self.wrap("31", text)
+    }
+    /// What is good.
+    pub fn green(self, text: &str) -> String {
+        self.wrap("32", text)
+    }
+    /// What deserves a look.
+    pub fn yellow(self, text: &str) -> String {
+        self.wrap("33", text)
+    }
+    /// What can be typed or followed.
+    pub fn cyan(self, text: &str) -> String {
+        self.wrap("36", text)
+    }
+}

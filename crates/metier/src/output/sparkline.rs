@@ -1,0 +1,90 @@
+//! A column of a series as one line of bars, from 0 to its largest value.
+
+use metier_types::{Column, Kind, Series};
+
+const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// A small picture of a column, and the largest value in it (per second, for a counter).
+pub struct Sparkline {
+    /// One character for each stretch of time; a space where nothing was sampled.
+    pub bars: String,
+    /// What a full bar stands for.
+    pub most: f64,
+}
+
+/// Draws a column in at most `width` characters; `None` if there are too few values.
+pub fn draw(series: &Series, column: &Column, width: usize) -> Option<Sparkline> {
+    let points = points(series, column);
+    let (first, last) = (points.first()?.0, points.last()?.1);
+    if last <= first || width == 0 {
+        return None;
+    }
+    let width = width.min(points.len());
+    let span = (last - first) as f64;
+    let mut stretches: Vec<Option<f64>> = vec![None; width];
+    for (from, to, value) in points {
+        let at = |time: i64| (((time - first) as f64 / span * width as f64) as usize).min(width - 1);
+        // A long gap between samples fills all the stretches that it covers.
+        for slot in &mut stretches[at(from)..=at((to - 1).max(from))] {
+            *slot = Some(slot.map_or(value, |most: f64| most.max(value)));
+        }
+    }
+    let most = stretches.iter().flatten().copied().fold(0.0, f64::max);
+    let bar = |value: &Option<f64>| match value {
+        None => ' ',
+        Some(value) if most > 0.0 => BARS[((value / most * 7.0).round() as usize).min(7)],
+        Some(_) => BARS[0],
+    };
+    Some(Sparkline { bars: stretches.iter().map(bar).collect(), most })
+}
+
+/// From, to and value of each stretch between samples; counters become rates per second of their unit.
+fn points(series: &Series, column: &Column) -> Vec<(i64, i64, f64)> {
+    let there = |row: &usize| column.absent.binary_search(&(*row as u32)).is_err();
+    let rows: Vec<(i64, f64)> = (0..series.times.len())
+        .filter(there)
+        .filter_map(|row| Some((*series.times.get(row)?, column.values.number(row)?)))
+        .filter(|(_, value)| value.is_finite())
+        .collect();
+    let pairs = rows.windows(2).filter(|pair| pair[1].0 > pair[0].0);
+    pairs
+        .map(|pair| {
+            let seconds = (pair[1].0 - pair[0].0) as f64 / 1e9;
+            let value = match column.kind {
+                Kind::Counter => ((pair[1].1 - pair[0].1) / seconds).max(0.0),
+                Kind::Gauge => pair[0].1.max(pair[1].1),
+            };
+            (pair[0].0, pair[1].0, value)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use metier_types::{RunId, Unit, Values};
+
+    fn series(kind: Kind, values: Vec<i64>) -> Series {
+        let times = (0..values.len() as i64).map(|row| row * 1_000_000_000).collect();
+        let values = Values::Integer(values);
+        let column = Column { name: "x".into(), kind, unit: Unit::Bytes, values, absent: Vec::new() };
+        Series { times, columns: vec![column], ..Series::new(RunId::new(), "use") }
+    }
+
+    #[test]
+    fn counters_show_their_rate_and_gauges_their_value() {
+        let counter = series(Kind::Counter, vec![0, 10, 10, 20]);
+        let line = draw(&counter, &counter.columns[0], 60).unwrap();
+        assert_eq!((line.bars.as_str(), line.most), ("█▁█", 10.0));
+        let gauge = series(Kind::Gauge, vec![0, 0, 7, 7]);
+        assert_eq!(draw(&gauge, &gauge.columns[0], 60).unwrap().bars, "▁██");
+    }
+
+    #[test]
+    fn too_little_to_draw_draws_nothing() {
+        for values in [vec![], vec![1]] {
+            let series = series(Kind::Gauge, values);
+            assert!(draw(&series, &series.columns[0], 60).is_none());
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Tables for people: columns as wide as their widest cell, two spaces between them, no lines.
+//!
+//! Widths are counted in terminal cells, before colours are added. A line has no trailing spaces, so that
+//! output can be compared and copied.
+
+use unicode_width::UnicodeWidthStr;
+
+use super::Paint;
+
+/// One cell.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    text: String,
+    right: bool,
+    style: fn(Paint, &str) -> String,
+}
+
+fn unstyled(_: Paint, text: &str) -> String {
+    text.to_string()
+}
+
+impl Cell {
+    /// A text, at the left. Control characters and line breaks are replaced: a name must not move the cursor.
+    pub fn text(text: impl AsRef<str>) -> Self {
+        Self { text: printable(text.as_ref()), right: false, style: unstyled }
+    }
+
+    /// A number, at the right.
+    pub fn number(text: impl AsRef<str>) -> Self {
+        Self { right: true, ..Self::text(text) }
+    }
+
+    /// A quantity at the right; a dash where there is none.
+    pub fn quantity(value: Option<impl std::fmt::Display>) -> Self {
+        Self::number(value.map_or_else(|| "–".to_string(), |value| value.to_string()))
+    }
+
+    /// Painted.
+    pub fn styled(self, style: fn(Paint, &str) -> String) -> Self {
+        Self { style, ..self }
+    }
+
+    /// At most so wide; what is cut is marked.
+    pub fn at_most(mut self, width: usize) -> Self {
+        if self.text.width() > width {
+            let mut kept = String::new();
+            for c in self.text.chars() {
+                let with = format!("{kept}{c}");
+                if with.width() >= width {
+                    break;
+                }
+                kept = with;
+            }
+            self.text = format!("{}…", kept.trim_end());
+        }
+        self
+    }
+}
+
+/// Text without control characters.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// A table under construction.
+#[derive(Debug, Default)]
+pub struct Table {
+    rows: Vec<Vec<Cell>>,
+    indent: usize,
+}
+
+impl Table {
+    /// With a header line.
+    pub fn with_header(names: &[&str]) -> Self {
+        let mut table = Self::default();
+        table.rows.push(names.iter().map(|name| Cell::text(name).styled(Paint::bold)).collect());
+        table
+    }
+
+    /// Indented by so many spaces.
+    pub fn indented(mut self, spaces: usize) -> Self {
+        self.indent = spaces;
+        self
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: Vec<Cell>) {
+        // A header follows the alignment of what stands under it.
+        if let (1, Some(header)) = (self.rows.len(), self.rows.first_mut()) {
+            header.iter_mut().zip(&cells).for_each(|(name, cell)| name.right = cell.right);
+        }
+        self.rows.push(cells);
+    }
+
+    /// How many rows it has, the header included.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The table as lines.
+    pub fn render(&self, paint: Paint) -> String {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width_of = |column: usize| {
+            self.rows
+                .iter()
+                .filter_map(|row| row.get(column))
+                .map(|cell| cell.text.width())
+                .max()
+                .unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..columns).map(width_of).collect();
+        let mut text = String::new();
+        for row in &self.rows {
+            let mut line = " ".repeat(self.indent);
+            let mut pending = 0;
+            for (cell, width) in row.iter().zip(&widths) {
+                let fill = width.saturating_sub(cell.text.width());
+                let (before, after) = if cell.right { (fill, 0) } else { (0, fill) };
+                if !cell.text.is_empty() {
+                    line.push_str(&" ".repeat(pending + before));
+                    line.push_str(&(cell.style)(paint, &cell.text));
+                    pending = after + 2;
+                } else {
+                    pending += width + 2;
+                }
+            }
+            text.push_str(line.trim_end_matches(' '));
+            text.push('\n');
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_align_by_terminal_cells_and_lines_have_no_tail() {
+        let mut table = Table::with_header(&["name", "n", "note"]);
+        table.row(vec![Cell::text("数据"), Cell::number("7"), Cell::text("")]);
+        table.row(vec![Cell::text("x"), Cell::number("123"), Cell::text("y")]);
+        assert_eq!(table.render(Paint::PLAIN), "name    n  note\n数据    7\nx     123  y\n");
+    }
+
+    #[test]
+    fn a_name_cannot_move_the_cursor_and_long_ones_are_cut() {
+        let mut table = Table::default();
+        table.row(vec![Cell::text("a\x1b[2Jb\nc"), Cell::text("abcdefgh").at_most(5)]);
+        assert_eq!(table.render(Paint::PLAIN), "a\u{fffd}[2Jb\u{fffd}c  abcd…\n");
+    }
+}
