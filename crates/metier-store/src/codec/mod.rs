@@ -358,3 +358,6 @@ impl<'a> Table<'a> {
         Ok(Some(ColumnHead { name, kind, unit, is_float, ranges }))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! Records and places for the tests of this crate.
 
 #![allow(dead_code, reason = "each test file uses a part")]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests; a skip is said loudly")]
 
 use metier_store::{Location, Owner, Store};
 use metier_types::{BatchId, Column, Device, Kind, Run, RunId, Series, Unit, Values, Workload};
