@@ -52,7 +52,7 @@ need_packages() {
         as_root apt-get update -q || say "apt-get update failed; trying with the lists at hand"
         without_services apt-get install -y -q --no-install-recommends \
             -o DPkg::Lock::Timeout=300 "${missing[@]}"
-    ) 8>"$LAB/apt.lock" >"$LAB/apt-$PART.log" 2>&1 || fail "apt-get install ${missing[*]}; $(last_lines "$LAB/apt-$PART.log")"
+    ) 8<"$RUN/apt.lock" >"$LAB/apt-$PART.log" 2>&1 || fail "apt-get install ${missing[*]}; $(last_lines "$LAB/apt-$PART.log")"
 }
 
 # Debian starts a service as soon as it is installed; the lab wants only the programs. Hiding the
@@ -147,7 +147,7 @@ wait_for() { # seconds, what, process, command...: until the command, which must
 # kernel hands out by itself, so that no outgoing connection takes it before our server does.
 free_port() { # record
     local port
-    exec 7>"$RUN/ports.lock"
+    exec 7<"$RUN/ports.lock"
     flock 7
     while :; do
         port=$((RANDOM % 10000 + 20000))
@@ -155,7 +155,7 @@ free_port() { # record
         (: <>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
     done
     remember "$1" "$port"
-    exec 7>&-
+    exec 7<&-
 }
 
 # What is mounted below a folder would survive, or be emptied by, the folder's removal.
