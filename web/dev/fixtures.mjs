@@ -230,7 +230,7 @@ const METRICS = [["wall_seconds", "seconds"], ["cpu_seconds", "seconds"], ["cpu_
 /** A rough comparison in the shape of metier.comparison/1; the real one lives in metier-signal. */
 export function makeComparison(a, b) {
   const isFit = (run) => run.state === "finished" && run.exit?.cause === "exited" && run.exit.code === 0 && !run.context.warmup;
-  const side = (runs) => ({ label: [...new Set(runs.map((r) => r.workload.name))].join(", "), runs: runs.filter(isFit).map((r) => r.id), n: runs.filter(isFit).length, left_out: runs.filter((r) => !isFit(r)).map((r) => ({ run: r.id, reason: r.context.warmup ? "it only warmed up" : "it did not end well" })) });
+  const side = (runs) => ({ label: [...new Set(runs.map((r) => r.workload.name))].join(", "), runs: runs.filter(isFit).map((r) => r.id), n: runs.filter(isFit).length, left_out: runs.filter((r) => !isFit(r)).map((r) => ({ run: r.id, because: r.context.warmup ? "warm-up" : "failed" })) });
   const spread = (values) => {
     const s = values.slice().sort((x, y) => x - y);
     if (s.length === 0) return { n: 0, median: null, low: null, high: null, min: null, max: null };

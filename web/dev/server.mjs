@@ -48,9 +48,9 @@ export function startServer({ listen = "127.0.0.1:0", token = "", isEmpty = fals
       cause: (r, v) => r.exit?.cause === v,
       tag: (r, v) => r.tags.includes(v),
       batch: (r, v) => r.batch === v,
-      warmup: (r, v) => String(r.context.warmup) === v,
+      warmup: () => true,
     };
-    let found = runs;
+    let found = q.get("warmup") === "true" ? runs : runs.filter((r) => !r.context.warmup);
     for (const [name, value] of q) {
       if (name === "limit" || name === "after") continue;
       const want = wants[name];
@@ -76,7 +76,10 @@ export function startServer({ listen = "127.0.0.1:0", token = "", isEmpty = fals
         const to = Number(q.get("to") ?? Infinity);
         return { schema: "metier.series-list/1", series: seriesOf(run).map((s) => thin(s, Number(q.get("points") ?? 4000), from, to)) };
       }
-      if (parts[2] === "processes") return makeProcesses(run);
+      if (parts[2] === "processes") {
+        if (run.state !== "running") return makeProcesses(run);
+        throw new Refusal(404, "Not Found", `run ${run.id} has no process tree: it is written at the end, and the run is still under way`);
+      }
     }
     if (path === "compare") {
       const side = (name) => (q.get(name) ?? "").split(",").filter(Boolean).flatMap((id) => {

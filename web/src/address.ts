@@ -9,7 +9,7 @@ export interface Filters {
   cause: string;
   tag: string;
   batch: string;
-  /** "" shows all, "false" hides warm-up runs. */
+  /** "true" lists warm-up runs too. */
   warmup: string;
   /** Cursor of the page, "" for the newest. */
   after: string;
@@ -39,7 +39,7 @@ export const noFilters = (): Filters => ({
 
 /** Whether anything narrows the list. */
 export function isFiltered(filters: Filters): boolean {
-  return FILTER_NAMES.some((name) => name !== "after" && filters[name] !== "");
+  return FILTER_NAMES.some((name) => name !== "after" && name !== "warmup" && filters[name] !== "");
 }
 
 /** The filters as a query, for the page's address and for the API alike. */

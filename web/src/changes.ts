@@ -2,7 +2,7 @@
 
 import type { ChangeVerdict, ComparedMetric, ComparedSide, Comparison } from "./api/records";
 import { labelOf } from "./figures";
-import { change, ratio } from "./quantity";
+import { change, ratio, shortId } from "./quantity";
 
 export const WORDS: Record<ChangeVerdict, { text: string; tone: "good" | "bad" | "plain" }> = {
   increase: { text: "increase", tone: "bad" },
@@ -32,18 +32,8 @@ export function conclusion(comparison: Comparison): string {
   return `B ${parts.filter((part) => part !== "").join("; and ")}.`;
 }
 
-/** The runs that do not count, each with its reason, in whatever form the server says it. */
-export function leftOut(side: ComparedSide): string[] {
-  const { left_out: left } = side;
-  if (typeof left === "number") return left > 0 ? [`${left} left out`] : [];
-  if (!Array.isArray(left)) return [];
-  return left.map((one: unknown) => {
-    if (typeof one === "string") return one;
-    const { run, id, reason, because } = (one ?? {}) as { run?: string; id?: string; reason?: string; because?: string };
-    const which = run ?? id ?? "";
-    return `${which === "" ? "one run" : which.replaceAll("-", "").slice(-8)}: ${reason ?? because ?? "left out"}`;
-  });
-}
+/** The runs that do not count, each with its reason. */
+export const leftOut = (side: ComparedSide): string[] => (side.left_out ?? []).map(({ run, because }) => `${shortId(run)}: ${because}`);
 
 /** Half the width of the drawn scale, so that every interval is in view but a wild one does not flatten the rest. */
 export function scaleOf(metrics: ComparedMetric[]): number {

@@ -111,5 +111,5 @@ const LABELS = new Map([...SUMMARY, ...DETAILS.flatMap(([, rows]) => rows)]);
 export function labelOf(path: string): string {
   const known = LABELS.get(path) ?? LABELS.get(`summary.${path}`);
   if (known !== undefined) return known;
-  return path.replace(/_(seconds|bytes|joules|watts|ratio|hertz|celsius)$/, "").replaceAll("_", " ");
+  return path.replace(".", ": ").replace(/_(seconds|bytes|joules|watts|ratio|hertz|celsius)$/, "").replaceAll("_", " ");
 }

@@ -111,6 +111,8 @@ export function limit(run: Run, threads: number | null): string | null {
   if (coreWait > 0.2) return `It waited for a free core during ${ratio(coreWait)} of the time.`;
   if (busy === null) return null;
   if (busy > 0.9 && busy < 1.1) return "One core was busy all the time: a single thread limited it.";
+  const whole = Math.round(busy);
+  if (whole > 1 && Math.abs(busy - whole) < 0.08) return `${whole} cores were busy all the time: ${whole} threads limited it.`;
   if (busy < 0.5) {
     const isKnown = typeof run.pressure?.io_seconds === "number" && typeof run.pressure.memory_seconds === "number";
     return `The CPU was busy for only ${ratio(busy)} of the time; it waited for something else${isKnown ? " than CPU, memory or storage" : ""}.`;

@@ -43,6 +43,7 @@ test("what limited it follows from the record", () => {
   assert.match(of(1, { io_seconds: 0, memory_seconds: 0 }) ?? "", /something else than CPU, memory or storage/);
   assert.match(of(1, {}) ?? "", /something else\.$/);
   assert.match(of(20, {}, { cpu: { throttled_seconds: 4 } }) ?? "", /CPU limit held it back for 40.0 %/);
+  assert.match(of(30, {}) ?? "", /^3 cores were busy/);
   assert.match(of(5, { cpu_seconds: 6 }) ?? "", /free core/);
   assert.equal(of(5, {}, { state: "running" }), null);
 });
@@ -86,7 +87,7 @@ test("a comparison is told in one sentence", () => {
   const side = (batch: string | undefined): MadeRun[] => runs.filter((run) => run.batch === batch);
   const same = makeComparison(side(batches[0]), side(batches[0]));
   assert.equal(conclusion(same), "No difference between B and A is shown by these runs.");
-  assert.ok(leftOut(same.a).some((text) => text.includes("warmed up")));
+  assert.ok(leftOut(same.a).some((text) => text.endsWith(": warm-up")));
   const faster = { ...same, metrics: same.metrics.map((m) => (m.field === "wall_seconds" ? { ...m, verdict: "decrease" as const, change_ratio: -0.1 } : m)) };
   assert.equal(conclusion(faster), "B needs less than A: Wall time −10.0 %.");
   assert.match(conclusion(makeComparison(side(batches[0]).slice(0, 1), side(batches[0]).slice(0, 1))), /too few runs/);

@@ -240,13 +240,14 @@ export interface ComparedMetric {
   coverage?: Maybe<number>;
   verdict: ChangeVerdict;
   p_value?: Maybe<number>;
+  because?: Maybe<string>;
 }
 
 export interface ComparedSide {
   label: string;
   runs: string[];
   n: number;
-  left_out?: unknown;
+  left_out?: { run: string; because: string }[];
 }
 
 export interface Comparison {
