@@ -123,8 +123,9 @@ impl Walker {
             called: None,
             stored: None,
         });
-        if is_new || sighting.name != stat.name {
-            // A new name is a new program: its command line has changed, too.
+        // A new name is a new program: its command line has changed, too, and maybe its namespaces.
+        let is_changed = is_new || sighting.name != stat.name;
+        if is_changed {
             sighting.command = command_line(&folder);
             sighting.name = stat.name;
         }
@@ -137,7 +138,7 @@ impl Walker {
             sighting.called = Some(called);
             sighting.stored = Some(stored);
         }
-        if is_new || self.network.is_some() {
+        if is_changed || self.network.is_some() {
             self.look_at_network(pid, &folder);
         }
     }
