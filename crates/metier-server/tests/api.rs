@@ -287,3 +287,41 @@ fn ten_thousand_runs_are_listed_page_by_page() {
     assert_eq!((seen.len(), after.as_str()), (10_000, ""));
     assert_eq!(server.get("/api/v1/runs?text=no-such-thing").json()["total"], 0);
 }
+
+#[test]
+fn a_run_under_way_shows_what_it_has_so_far() {
+    let (_folder, store) = store();
+    let mut run = run("alpha", BatchId::new(), 0);
+    (run.state, run.ended, run.exit) = (RunState::Running, None, None);
+    let owner = metier_store::Owner { host: "board-7".into(), boot: "b".into(), pid: 1, started: 1 };
+    store.begin_run(&run, &owner).unwrap();
+    let server = Server::start(&store);
+    let rows = || {
+        let list = server.get(&format!("/api/v1/runs/{}/series?name=use", run.id)).json();
+        list["series"][0]["times"].as_array().map_or(0, Vec::len)
+    };
+    assert_eq!(rows(), 0);
+    store.append(run.id, &series(run.id, 100)[..1]).unwrap();
+    assert_eq!(rows(), 100);
+    let listed = server.get("/api/v1/runs?state=running").json();
+    assert_eq!((&listed["total"], &listed["runs"][0]["exit"]), (&json!(1), &Value::Null));
+    let problem = server.get(&format!("/api/v1/runs/{}/processes", run.id)).problem(404);
+    assert!(problem["detail"].as_str().unwrap().contains("still under way"), "{problem}");
+}
+
+#[test]
+fn many_clients_at_once_all_get_their_answer() {
+    let (_folder, store) = store();
+    fill(&store, 20);
+    let limits = metier_server::Limits { connections: 8, ..Default::default() };
+    let server = Server::with(&store, metier_server::Config { limits, ..Default::default() });
+    std::thread::scope(|scope| {
+        for _ in 0..40 {
+            scope.spawn(|| {
+                for _ in 0..5 {
+                    assert_eq!(server.get("/api/v1/runs").json()["total"], 20);
+                }
+            });
+        }
+    });
+}
