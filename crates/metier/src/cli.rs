@@ -83,6 +83,14 @@ impl Globals {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Measure a command
+    Run(command::run::Run),
+    /// Show this device, or those that the store knows
+    Device(command::device::Device),
+    /// Check what this host lets us measure
+    Doctor(command::doctor::Doctor),
+    /// Compare two groups of runs
+    Compare(command::compare::Compare),
     /// List what was measured
     Runs(command::runs::Runs),
     /// Show everything about a run

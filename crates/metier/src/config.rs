@@ -291,6 +291,17 @@ pub fn data_folder() -> Option<PathBuf> {
     folder("XDG_DATA_HOME", ".local/share").map(|folder| folder.join("metier"))
 }
 
+/// A private folder for files that live as long as a run, where the kernel cannot execute from memory.
+pub fn runtime_folder() -> PathBuf {
+    let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    match given.map(|folder| folder.join("metier")).or_else(|| data_folder().map(|folder| folder.join("run")))
+    {
+        Some(folder) => folder,
+        // A name that nobody can have prepared.
+        None => std::env::temp_dir().join(format!("metier-{}", metier_types::RunId::new())),
+    }
+}
+
 fn default_of(key: &Key) -> Option<String> {
     match key.name {
         "store" => data_folder().map(|folder| folder.join("metier.db").display().to_string()),

@@ -54,6 +54,11 @@ impl Console {
         }
     }
 
+    /// Says several lines beside the data at once, so that nothing comes between them.
+    pub fn say(&self, text: &str) {
+        let _ = io::stderr().lock().write_all(text.as_bytes());
+    }
+
     /// Says what the user should know even if the rest went well.
     pub fn warn(&self, text: impl Display) {
         let word = self.paint_err.yellow("warning:");

@@ -1,8 +1,12 @@
 //! The commands, one file each, all of the same shape: the flags as a struct, and `run` that does it.
 
+pub mod compare;
 pub mod completions;
 pub mod config;
+pub mod device;
+pub mod doctor;
 pub mod man;
+pub mod run;
 pub mod runs;
 pub mod show;
 pub mod up;
@@ -63,6 +67,10 @@ fn perform(cli: Cli) -> anyhow::Result<Code> {
     let console = Console::new(&settings)?;
     let room = Room { console, settings, verbose: globals.verbose };
     match command {
+        Command::Run(run) => run.run(&room),
+        Command::Device(device) => device.run(&room),
+        Command::Doctor(doctor) => doctor.run(&room),
+        Command::Compare(compare) => compare.run(&room),
         Command::Runs(runs) => runs.run(&room),
         Command::Show(show) => show.run(&room),
         Command::Up(up) => up.run(&room),
@@ -74,6 +82,7 @@ fn perform(cli: Cli) -> anyhow::Result<Code> {
 /// What of a command's own flags is a setting.
 fn settings_of(command: &Command) -> Typed {
     match command {
+        Command::Run(run) => run.typed(),
         Command::Up(up) => up.typed(),
         _ => Typed::new(),
     }

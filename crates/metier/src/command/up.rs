@@ -1,13 +1,16 @@
 //! `metier up`: the page and the API, until INT or TERM.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
-use metier_server::{Config, Secret};
+use metier_measure::Roots;
+use metier_server::{Check, Config, Secret};
+use metier_store::Store;
 
 use super::Room;
-use crate::config::Typed;
+use crate::config::{Typed, data_folder};
 use crate::exit::{Code, usage};
 
 const EXAMPLES: &str = "Examples:
@@ -53,7 +56,7 @@ impl Up {
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         log(room)?;
         let settings = &room.settings;
-        let config = Config {
+        let mut config = Config {
             listen: settings.address("up.listen")?,
             token: token(room)?,
             open: settings.list("up.open"),
@@ -63,7 +66,8 @@ impl Up {
             ..Config::default()
         };
         config.check().map_err(|error| usage(error.to_string()))?;
-        let store = room.writable_store()?;
+        let store = open(room)?;
+        config.doctor = Some(doctor(&store));
         let place = store.location().to_string();
         let console = room.console;
         metier_server::run(config, store, |address| {
@@ -71,6 +75,45 @@ impl Up {
         })?;
         Ok(Code::OK)
     }
+}
+
+/// The store; where it cannot be written, looking at it is still worth something.
+fn open(room: &Room) -> anyhow::Result<Store> {
+    let location = room.settings.store()?;
+    let store = match Store::open(&location) {
+        Err(error @ metier_store::Error::ReadOnly { .. }) => {
+            room.console.warn(format!("{error}; it is only read"));
+            return Ok(Store::open_read_only(&location)?);
+        }
+        other => other?,
+    };
+    let roots = Roots::default();
+    let swept = metier_measure::device::this(&roots, data_folder().as_deref())
+        .and_then(|device| metier_measure::leftovers::sweep(&roots, &store, &device));
+    match swept {
+        Ok(runs) if runs.is_empty() => {}
+        Ok(runs) => {
+            tracing::info!(runs = runs.len(), "marked runs as interrupted whose measuring program is gone")
+        }
+        Err(error) => tracing::warn!(%error, "runs of programs that are gone could not be marked"),
+    }
+    Ok(store)
+}
+
+/// The checks of this host, for the page.
+fn doctor(store: &Store) -> metier_server::config::Doctor {
+    let store = store.clone();
+    Arc::new(move || {
+        let checks = metier_measure::doctor::checks(&Roots::default(), Some(&store)).into_iter();
+        checks
+            .map(|check| Check {
+                name: check.name.to_string(),
+                ok: check.ok,
+                text: check.text,
+                fix: check.fix,
+            })
+            .collect()
+    })
 }
 
 /// The token, from a file or the environment.

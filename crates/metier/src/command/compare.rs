@@ -1,0 +1,286 @@
+//! `metier compare`: what changed between two groups of runs, and whether chance explains it.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use clap::Args;
+use metier_signal::{CompareOptions, Comparison, Field, Metric, Verdict, compare};
+use metier_store::{RunFilter, Store};
+use metier_types::{BatchId, Ratio, Run, RunId};
+
+use super::Room;
+use crate::exit::{Code, usage};
+use crate::output::{self, Cell, Format, Paint, Table, figures, plain};
+
+const EXAMPLES: &str = "Examples:
+  metier compare before after                      two workloads by name, the latest batch of each
+  metier compare BATCH BATCH                       two batches by id
+  metier compare old.json new.json --fail-above 5% files of --save-json; exit code 5 if worse by more
+  metier compare a1b2c3d4,e5f6a7b8 last            several runs on a side
+  metier compare before after --metric wall,cpu    only these";
+
+/// Largest file of runs.
+const FILE_BYTES: u64 = 1 << 30;
+
+/// Compare two groups of runs
+#[derive(Debug, Args)]
+#[command(before_help = EXAMPLES, after_help = "A side is a run, a batch, a workload's name (its latest batch) or a file of --save-json; several by commas.")]
+pub struct Compare {
+    /// What to compare with
+    #[arg(value_name = "A")]
+    a: String,
+    /// What changed
+    #[arg(value_name = "B")]
+    b: String,
+    /// Exit with 5 if B is worse by more than this: 5%
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    fail_above: Option<Ratio>,
+    /// Which figures: wall, cpu, user, system, memory, read, written, energy, processes
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    metric: Vec<Field>,
+    /// Count runs that ended with an error too
+    #[arg(long)]
+    keep_failed: bool,
+}
+
+fn percent(text: &str) -> Result<Ratio, String> {
+    let number = text.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+    match number {
+        Some(number) if (0.0..=10_000.0).contains(&number) => Ok(Ratio(number / 100.0)),
+        _ => Err("want a percentage such as 5% or 2.5%".to_string()),
+    }
+}
+
+impl Compare {
+    /// Prints the comparison.
+    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+        let mut sides = Sides { room, store: None };
+        let (a, b) = (sides.runs(&self.a)?, sides.runs(&self.b)?);
+        let fields = if self.metric.is_empty() { Field::ALL.to_vec() } else { self.metric.clone() };
+        let options = CompareOptions {
+            label_a: label(&self.a),
+            label_b: label(&self.b),
+            keep_failed: self.keep_failed,
+            fields,
+            ..CompareOptions::default()
+        };
+        let comparison = compare(&a, &b, &options)?;
+        let console = &room.console;
+        match console.format {
+            Format::Json => console.data(|out| output::json(out, &comparison))?,
+            Format::Yaml => console.data(|out| output::yaml(out, &comparison))?,
+            Format::Csv => {
+                console.data(|out| output::csv(out, &COLUMNS, comparison.metrics.iter().map(cells)))?
+            }
+            Format::Table => console.print(&table(&comparison, console.paint))?,
+        }
+        self.judge(room, &comparison)
+    }
+
+    /// The question of CI: is it worse?
+    fn judge(&self, room: &Room, comparison: &Comparison) -> anyhow::Result<Code> {
+        let Some(above) = self.fail_above else { return Ok(Code::OK) };
+        let watched = if self.metric.is_empty() { Field::WATCHED.to_vec() } else { self.metric.clone() };
+        let worse = comparison.regressions_in(above, &watched);
+        if !worse.is_empty() {
+            let list: Vec<String> = worse
+                .iter()
+                .map(|metric| match metric.change_ratio {
+                    Some(change) => format!("{} by {}", metric.field.word(), signed(change)),
+                    None => format!("{} from nothing", metric.field.word()),
+                })
+                .collect();
+            room.console.note(format!("metier: regression: worse by more than {above}: {}", list.join(", ")));
+            return Ok(Code::REGRESSION);
+        }
+        let judged = comparison.metrics.iter().any(|metric| {
+            watched.contains(&metric.field)
+                && !matches!(metric.verdict, Verdict::NotComparable | Verdict::TooFewRuns)
+        });
+        if !judged {
+            let because =
+                comparison.metrics.iter().find_map(|metric| metric.because.clone()).unwrap_or_default();
+            anyhow::bail!(
+                "nothing could be compared ({because}); measure both with `metier run --repeat 10`"
+            );
+        }
+        Ok(Code::OK)
+    }
+}
+
+/// Where the runs of a side come from; the store is opened only if a side needs it.
+struct Sides<'a> {
+    room: &'a Room,
+    store: Option<Store>,
+}
+
+impl Sides<'_> {
+    fn store(&mut self) -> anyhow::Result<Store> {
+        let store = match self.store.take() {
+            Some(store) => store,
+            None => self.room.store()?,
+        };
+        self.store = Some(store.clone());
+        Ok(store)
+    }
+
+    fn runs(&mut self, text: &str) -> anyhow::Result<Vec<Run>> {
+        if Path::new(text).is_file() {
+            return from_file(Path::new(text));
+        }
+        let looks_like_a_path = text.contains('/') || text.ends_with(".json");
+        let mut runs = Vec::new();
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            runs.extend(self.part(part).map_err(|error| match looks_like_a_path {
+                true => error.context(format!("{text} is neither a file nor a run")),
+                false => error,
+            })?);
+        }
+        if runs.is_empty() {
+            return Err(usage("a side is empty; want a run, batch, workload or file"));
+        }
+        Ok(runs)
+    }
+
+    fn part(&mut self, text: &str) -> anyhow::Result<Vec<Run>> {
+        let store = self.store()?;
+        // The latest run of a workload of that name tells which batch is meant.
+        let named = RunFilter { workload: Some(text.to_string()), limit: 1, ..RunFilter::default() };
+        if let Some(latest) = store.runs(&named)?.runs.first() {
+            let mut runs = store.batch(latest.batch)?;
+            runs.retain(|run| run.workload.id == latest.workload.id);
+            return Ok(runs);
+        }
+        if let Ok(id) = text.parse::<RunId>() {
+            if let Some(run) = store.run(id)? {
+                return Ok(vec![run]);
+            }
+            let batch = store.batch(text.parse::<BatchId>()?)?;
+            if !batch.is_empty() {
+                return Ok(batch);
+            }
+        }
+        let id = store.find_run(text)?;
+        Ok(vec![store.run(id)?.with_context(|| format!("run {id} is gone"))?])
+    }
+}
+
+/// Runs that `--save-json` wrote: one, or a list.
+fn from_file(path: &Path) -> anyhow::Result<Vec<Run>> {
+    let shown = path.display();
+    let size = std::fs::metadata(path).map(|meta| meta.len()).unwrap_or_default();
+    if size > FILE_BYTES {
+        anyhow::bail!("{shown} has {size} bytes; want a file of --save-json, at most 1 GiB");
+    }
+    let text = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
+    let wrong = || format!("{shown} holds no runs; want a file of `metier run --save-json`");
+    let value: serde_json::Value = serde_json::from_slice(&text).with_context(wrong)?;
+    let schema = value.get("schema").and_then(serde_json::Value::as_str).unwrap_or("no schema").to_string();
+    match schema.as_str() {
+        "metier.run/1" => Ok(vec![serde_json::from_value(value).with_context(wrong)?]),
+        "metier.runs/1" => {
+            let runs = value.get("runs").cloned().unwrap_or_default();
+            serde_json::from_value(runs).with_context(wrong)
+        }
+        other => anyhow::bail!(
+            "{shown} has {other:?}; want metier.run/1 or metier.runs/1, as --save-json writes them"
+        ),
+    }
+}
+
+fn label(text: &str) -> String {
+    match Path::new(text).file_stem() {
+        Some(stem) if Path::new(text).is_file() => stem.to_string_lossy().into_owned(),
+        _ => text.to_string(),
+    }
+}
+
+/// A change with its sign.
+fn signed(change: Ratio) -> String {
+    let sign = if change.get() < 0.0 { "−" } else { "+" };
+    format!("{sign}{}", Ratio(change.get().abs()))
+}
+
+fn verdict(metric: &Metric) -> (String, fn(Paint, &str) -> String) {
+    match metric.verdict {
+        Verdict::Increase => ("more".to_string(), Paint::red),
+        Verdict::Decrease => ("less".to_string(), Paint::green),
+        Verdict::NoDifferenceShown => ("no difference shown".to_string(), Paint::dim),
+        Verdict::TooFewRuns => ("too few runs to tell".to_string(), Paint::yellow),
+        _ => {
+            let because = metric.because.as_deref().unwrap_or("not comparable");
+            (format!("not comparable: {because}"), Paint::dim)
+        }
+    }
+}
+
+fn table(comparison: &Comparison, paint: Paint) -> String {
+    let (a, b) = (&comparison.a, &comparison.b);
+    let runs = |n: usize| if n == 1 { "1 run".to_string() } else { format!("{n} runs") };
+    let mut text =
+        format!("{} ({}) → {} ({})\n", paint.bold(&a.label), runs(a.n), paint.bold(&b.label), runs(b.n));
+    let mut table = Table::with_header(&["", "BEFORE", "AFTER", "CHANGE", "INTERVAL", "VERDICT"]);
+    for metric in &comparison.metrics {
+        if metric.verdict == Verdict::NotComparable && metric.a.median.is_none() && metric.b.median.is_none()
+        {
+            continue;
+        }
+        let level =
+            |median: Option<f64>| Cell::quantity(median.map(|value| figures::in_unit(metric.unit, value)));
+        let interval =
+            metric.low.zip(metric.high).map(|(low, high)| format!("{} … {}", signed(low), signed(high)));
+        let (words, style) = verdict(metric);
+        table.row(vec![
+            Cell::text(metric.field.word()),
+            level(metric.a.median),
+            level(metric.b.median),
+            Cell::quantity(metric.change_ratio.map(signed)),
+            Cell::number(interval.unwrap_or_default()).styled(Paint::dim),
+            Cell::text(words).styled(style),
+        ]);
+    }
+    text.push_str(&table.render(paint));
+    for warning in &comparison.warnings {
+        text.push_str(&format!("{} {}\n", paint.yellow("warning:"), warning.text));
+    }
+    if let Some(coverage) = comparison.metrics.iter().find_map(|metric| metric.coverage) {
+        let legend = format!("medians; intervals hold the true change {coverage} of the time");
+        text.push_str(&format!("{}\n", paint.dim(&legend)));
+    }
+    text
+}
+
+const COLUMNS: [&str; 12] = [
+    "metric",
+    "unit",
+    "a_n",
+    "a_median",
+    "b_n",
+    "b_median",
+    "change_ratio",
+    "low",
+    "high",
+    "p_value",
+    "verdict",
+    "because",
+];
+
+fn cells(metric: &Metric) -> Vec<String> {
+    let word = |value: serde_json::Result<serde_json::Value>| {
+        value.ok().and_then(|value| value.as_str().map(str::to_string)).unwrap_or_default()
+    };
+    vec![
+        metric.field.name().to_string(),
+        word(serde_json::to_value(metric.unit)),
+        metric.a.n.to_string(),
+        plain(metric.a.median),
+        metric.b.n.to_string(),
+        plain(metric.b.median),
+        plain(metric.change_ratio.map(|x| x.get())),
+        plain(metric.low.map(|x| x.get())),
+        plain(metric.high.map(|x| x.get())),
+        plain(metric.p_value.map(|x| x.get())),
+        word(serde_json::to_value(metric.verdict)),
+        metric.because.clone().unwrap_or_default(),
+    ]
+}

@@ -1,0 +1,63 @@
+//! How far repetitions have come, said between them and never while the command runs.
+//!
+//! The command's stderr is ours, so a bar that is redrawn in place would be torn by whatever the command
+//! writes. Each report is therefore a line of its own: it stays visible while the next repetition runs, and the
+//! command's output starts on a fresh line. On a terminal the line has a bar.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use metier_types::{Run, Seconds};
+
+use crate::console::Console;
+use crate::output::figures;
+
+/// Up to so many repetitions each has a line; more are reported now and then.
+const EACH: u32 = 20;
+/// How often, then.
+const NOW_AND_THEN: Duration = Duration::from_secs(2);
+/// Cells of the bar.
+const CELLS: u32 = 20;
+
+/// How far it has come.
+pub struct Progress<'a> {
+    console: &'a Console,
+    done: u32,
+    of: u32,
+    spent: Duration,
+    last: Instant,
+    is_terminal: bool,
+}
+
+impl<'a> Progress<'a> {
+    /// For so many repetitions, warm-up included.
+    pub fn new(console: &'a Console, of: u32) -> Self {
+        let is_terminal = std::io::stderr().is_terminal();
+        Self { console, done: 0, of, spent: Duration::ZERO, last: Instant::now(), is_terminal }
+    }
+
+    /// One more is over.
+    pub fn finished(&mut self, run: &Run, took: Duration) {
+        self.done += 1;
+        self.spent += took;
+        let ending = figures::ending(run.state, run.exit.as_ref());
+        let due = self.of <= EACH || self.last.elapsed() >= NOW_AND_THEN || ending != "ok";
+        if self.of < 2 || self.done == self.of || self.console.quiet || !due {
+            return;
+        }
+        self.last = Instant::now();
+        let left = self.spent.as_secs_f64() / f64::from(self.done) * f64::from(self.of - self.done);
+        let context = &run.context;
+        let kind = if context.warmup { "warm-up" } else { "repetition" };
+        let wall = run.summary.wall_seconds.map(|wall| format!(" {wall}")).unwrap_or_default();
+        let bar = if self.is_terminal { format!("{} ", bar(self.done, self.of)) } else { String::new() };
+        let (n, of) = (context.repetition, context.repetitions);
+        let text = format!("metier: {bar}{kind} {n} of {of}:{wall}, {ending}; about {} left", Seconds(left));
+        self.console.note(self.console.paint_err.dim(&text));
+    }
+}
+
+fn bar(done: u32, of: u32) -> String {
+    let full = (u64::from(done) * u64::from(CELLS) / u64::from(of.max(1))) as usize;
+    format!("{}{}", "█".repeat(full), "░".repeat(CELLS as usize - full.min(CELLS as usize)))
+}

@@ -1,0 +1,164 @@
+//! What `metier run` says after the command: a dozen calm lines.
+
+use metier_signal::{Field, batch_spread};
+use metier_types::{Run, Summary};
+
+use crate::output::{Cell, Paint, Table, figures};
+
+/// One run.
+pub fn single(run: &Run, kept: bool, paint: Paint) -> String {
+    let mut text = format!("{}\n", paint.bold(&metier_measure::verdict(run)));
+    let mut table = Table::default().indented(2);
+    for (label, path, value, rest) in lines(run) {
+        let mark = figures::mark(run, path);
+        table.row(vec![
+            Cell::text(label).styled(Paint::dim),
+            Cell::number(format!("{mark}{value}")),
+            Cell::text(rest).styled(Paint::dim),
+        ]);
+    }
+    text.push_str(&table.render(paint));
+    for warning in &run.warnings {
+        text.push_str(&format!("  {} {}\n", paint.yellow("warning"), warning.text));
+    }
+    let id = run.id.short();
+    if !run.missing.is_empty() {
+        let n = run.missing.len();
+        let things = if n == 1 { "thing" } else { "things" };
+        let how = match kept {
+            true => format!("`metier show {id} --missing` tells why"),
+            false => "`metier doctor` tells more".to_string(),
+        };
+        text.push_str(&format!("  {}\n", paint.dim(&format!("not measured: {n} {things}; {how}"))));
+    }
+    if kept {
+        text.push_str(&format!(
+            "  {} `metier show {id}` shows all of it\n",
+            paint.cyan(&format!("run {id}:"))
+        ));
+    }
+    text
+}
+
+type Line = (&'static str, &'static str, String, String);
+
+/// Label, path for the mark, main value, and what stands beside it.
+fn lines(run: &Run) -> Vec<Line> {
+    let summary = &run.summary;
+    let mut lines: Vec<Line> = Vec::new();
+    if let Some(wall) = summary.wall_seconds {
+        lines.push(("wall", "summary.wall_seconds", wall.to_string(), String::new()));
+    }
+    if let Some(cpu) = summary.cpu_seconds {
+        lines.push(("cpu", "summary.cpu_seconds", cpu.to_string(), beside_cpu(run)));
+    }
+    if let Some(peak) = summary.peak_memory_bytes {
+        let part = |label: &str, path: &str, value: Option<metier_types::Bytes>| {
+            value.map(|value| format!("{label} {}{value}", figures::mark(run, path)))
+        };
+        let parts = [
+            part("anonymous", "memory.peak_anonymous_bytes", run.memory.peak_anonymous_bytes),
+            part("page cache", "memory.peak_file_bytes", run.memory.peak_file_bytes),
+        ];
+        let beside = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
+        lines.push(("peak memory", "summary.peak_memory_bytes", peak.to_string(), beside));
+    }
+    lines.extend(io(summary));
+    if let Some(processes) = summary.processes {
+        lines.push(("processes", "summary.processes", processes.to_string(), String::new()));
+    }
+    if let Some(energy) = summary.energy_joules {
+        let power =
+            run.energy.mean_power_watts.map(|power| format!("{power} on average")).unwrap_or_default();
+        lines.push(("energy", "summary.energy_joules", energy.to_string(), power));
+    }
+    if let Some(own) = summary.own_overhead_ratio {
+        let mut beside = vec!["of a core was our own use".to_string()];
+        beside.extend(run.host.steal_ratio.map(|steal| format!("stolen {steal}")));
+        beside.extend(run.host.others_ratio.map(|others| format!("used by others {others}")));
+        lines.push(("trust", "summary.own_overhead_ratio", own.to_string(), beside.join(", ")));
+    }
+    lines
+}
+
+fn beside_cpu(run: &Run) -> String {
+    let summary = &run.summary;
+    let mut parts = Vec::new();
+    parts.extend(summary.cpu_user_seconds.map(|user| format!("user {user}")));
+    parts.extend(summary.cpu_system_seconds.map(|system| format!("system {system}")));
+    parts.extend(figures::mean_cores(run).map(|cores| format!("{cores:.2} cores on average")));
+    parts.join(", ")
+}
+
+fn io(summary: &Summary) -> Option<Line> {
+    let (read, written) = (summary.read_bytes?, summary.written_bytes?);
+    let beside = format!("written {written}");
+    Some(("read", "summary.read_bytes", read.to_string(), beside))
+}
+
+/// The repetitions of a batch.
+pub fn batch(runs: &[Run], warmups: &[Run], asked: u32, kept: bool, paint: Paint) -> anyhow::Result<String> {
+    let all: Vec<Run> = warmups.iter().chain(runs).cloned().collect();
+    let Some(first) = all.first() else { return Ok(String::new()) };
+    let spread = batch_spread(&all)?;
+    let counted = spread.runs.len();
+    let mut head = format!("{}: {counted} of {asked} repetitions counted", first.workload.name);
+    let failed = runs.len() - counted.min(runs.len());
+    if failed > 0 {
+        head.push_str(&format!(", {failed} failed"));
+    }
+    if (runs.len() as u32) < asked {
+        head.push_str(&format!(", {} not run", asked - runs.len() as u32));
+    }
+    if !warmups.is_empty() {
+        head.push_str(&format!(", {} warm-up", warmups.len()));
+    }
+    let mut text = format!("{}\n", paint.bold(&head));
+    let mut table = Table::with_header(&["", "median", "± mad", "min", "max", "outliers"]).indented(2);
+    for field in &spread.fields {
+        let all_zero = field.spread.max == 0.0;
+        if all_zero && field.field != Field::WallSeconds {
+            continue;
+        }
+        let show = |value: f64| figures::in_unit(field.unit, value);
+        let outliers = match field.spread.outliers.len() {
+            0 => Cell::number("–").styled(Paint::dim),
+            n => Cell::number(n.to_string()).styled(Paint::yellow),
+        };
+        table.row(vec![
+            Cell::text(field.field.word()).styled(Paint::dim),
+            Cell::number(show(field.spread.median)).styled(Paint::bold),
+            Cell::number(format!("± {}", show(field.spread.mad))),
+            Cell::number(show(field.spread.min)),
+            Cell::number(show(field.spread.max)),
+            outliers,
+        ]);
+    }
+    if !spread.fields.is_empty() {
+        text.push_str(&table.render(paint));
+    }
+    for warning in &spread.warnings {
+        text.push_str(&format!("  {} {}\n", paint.yellow("warning"), warning.text));
+    }
+    for (text_of, n) in tallied(runs) {
+        text.push_str(&format!("  {} {text_of} (in {n} of {})\n", paint.yellow("warning"), runs.len()));
+    }
+    if kept {
+        let batch = first.batch;
+        let how = format!("`metier runs --batch {batch}` lists it, `metier compare A {batch}` compares it");
+        text.push_str(&format!("  {} {how}\n", paint.cyan("batch:")));
+    }
+    Ok(text)
+}
+
+/// Warnings of the repetitions: each kind once, in the words of the first, with how many have it.
+fn tallied(runs: &[Run]) -> Vec<(&str, usize)> {
+    let mut codes: Vec<(&str, &str, usize)> = Vec::new();
+    for warning in runs.iter().flat_map(|run| &run.warnings) {
+        match codes.iter_mut().find(|(code, ..)| *code == warning.code) {
+            Some((_, _, n)) => *n += 1,
+            None => codes.push((&warning.code, &warning.text, 1)),
+        }
+    }
+    codes.into_iter().map(|(_, text, n)| (text, n)).collect()
+}
