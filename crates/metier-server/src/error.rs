@@ -37,7 +37,7 @@ pub enum Error {
     },
     /// A reachable address without a token.
     #[error(
-        "refusing to listen on {address} without a token: anyone who reaches it could read every run; set a token (METIER_TOKEN), or listen on 127.0.0.1:{}",
+        "refusing to listen on {address} without a token: anyone who reaches it could read every run; set a token (METIER_TOKEN or --token-file FILE), or listen on 127.0.0.1:{}",
         .address.port()
     )]
     NoToken {

@@ -8,8 +8,8 @@ use crate::routes::{Call, Reply};
 use crate::serve::App;
 use crate::storage;
 
-/// The names of the file that holds the process tree.
-const FILES: [&str; 2] = ["processes.json", "processes"];
+/// The name of the file that holds the process tree, as the measuring room writes it.
+const FILE: &str = "processes.json";
 /// Larger ones are not given out: 100,000 processes take about a fifth of it.
 const MOST_BYTES: u64 = 128 << 20;
 
@@ -18,7 +18,7 @@ pub fn tree(app: &App, call: &Call) -> Result<Reply, Problem> {
     let id: RunId = call.arguments.needed("id")?;
     let store = app.storage.store()?;
     let run = super::run(&store, id)?;
-    let Some(file) = run.artefacts.iter().find(|file| FILES.contains(&file.name.as_str())) else {
+    let Some(file) = run.artefacts.iter().find(|file| file.name == FILE) else {
         let missing = run.missing.iter().find(|(field, _)| field.starts_with("processes"));
         let why = match (missing, run.state) {
             (Some((_, why)), _) => why.to_string(),
