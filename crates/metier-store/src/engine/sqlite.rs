@@ -170,6 +170,22 @@ impl Sqlite {
         Ok(())
     }
 
+    /// The first bytes told already, unless a journal of an unfinished change lay beside the file.
+    fn refuse_foreign(&self, version: i64) -> Result<(), Error> {
+        let number = |sql: &str| {
+            self.connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(|error| self.error(error))
+        };
+        let is_ours = match version {
+            0 => number("SELECT count(*) FROM sqlite_schema")? == 0,
+            _ => number("PRAGMA application_id")? == i64::from(APPLICATION_ID),
+        };
+        if is_ours {
+            return Ok(());
+        }
+        let why = "it is an SQLite database of another program".to_string();
+        Err(Error::Foreign { store: self.store.clone(), why })
+    }
+
     /// Brings the schema up to date, in one transaction.
     fn migrate(&mut self) -> Result<(), Error> {
         let version = self.version()?;
@@ -182,6 +198,7 @@ impl Sqlite {
             // Another program may have done it while we waited for the lock.
             let version = session.version()?;
             session.refuse_newer(version)?;
+            session.refuse_foreign(version)?;
             for (number, sql) in (1..).zip(MIGRATIONS) {
                 if number > version {
                     session.connection.execute_batch(sql).map_err(|error| session.error(error))?;
@@ -368,13 +385,20 @@ impl Head {
         if file.metadata().is_ok_and(|about| !about.is_file()) {
             return Err(cannot("it is not a file; want the path of a file such as metier.db".to_string()));
         }
-        file.take(100).read_to_end(&mut bytes).map_err(|error| cannot(error.to_string()))?;
+        file.take(105).read_to_end(&mut bytes).map_err(|error| cannot(error.to_string()))?;
         // A journal beside it means that a change of the first page may be half done; SQLite will undo it.
         Ok(Self { bytes, is_recovering: has_content(&beside(path, "-journal")) })
     }
 
+    /// Empty, or a database without a single table: what is left where making a store was cut short.
     fn is_new(&self) -> bool {
+        let has_no_table = self.bytes.get(103..105) == Some(&[0, 0]) && self.bytes.get(100) == Some(&13);
         self.bytes.is_empty()
+            || self.is_sqlite() && self.number(68) == 0 && self.number(60) == 0 && has_no_table
+    }
+
+    fn is_sqlite(&self) -> bool {
+        self.bytes.starts_with(b"SQLite format 3\0") && self.bytes.len() >= 105
     }
 
     fn has_log(&self) -> bool {
@@ -390,7 +414,7 @@ impl Head {
             return Ok(());
         }
         let foreign = |why: &str| Err(Error::Foreign { store: store.to_string(), why: why.to_string() });
-        if !self.bytes.starts_with(b"SQLite format 3\0") || self.bytes.len() < 100 {
+        if !self.is_sqlite() {
             return foreign("it is not an SQLite file, or its beginning is damaged");
         }
         if self.number(68) != APPLICATION_ID {
