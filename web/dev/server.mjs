@@ -12,7 +12,8 @@ import { CHECKS, DEVICES, makeComparison, makeProcesses, makeRuns, makeSeries, r
 
 const DIST = join(fileURLToPath(new URL("..", import.meta.url)), "dist");
 const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
-const POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
+// As metier-server sends it, so that what it forbids is found here.
+const POLICY = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 class Refusal extends Error {
   constructor(status, title, detail, errors = []) {

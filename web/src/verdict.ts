@@ -76,7 +76,7 @@ export function sentence(run: Run, threads: number | null, now: number): string 
   const { cpu_seconds: cpu, peak_memory_bytes: memory, processes } = run.summary;
   const wall = wallSeconds(run, now);
   let text = howItEnded(run);
-  if (wall !== null) text += run.state === "running" ? `, ${seconds(wall)} so far` : ` after ${seconds(wall)}`;
+  if (wall !== null) text += run.state === "running" ? ` after ${seconds(wall)}` : ` after ${seconds(wall)}`;
   const used: string[] = [];
   if (typeof cpu === "number") {
     const busy = wall !== null && wall > 0 ? cpu / wall : null;
@@ -84,7 +84,7 @@ export function sentence(run: Run, threads: number | null, now: number): string 
     used.push(`${seconds(cpu)} of CPU${busy === null ? "" : ` (${of === "" ? cores(busy) : `${cores(busy).replace(/ cores?$/, "")}${of} cores`} on average)`}`);
   }
   if (typeof memory === "number") used.push(`at most ${bytes(memory)} of memory`);
-  if (used.length > 0) text += `; it used ${used.join(" and ")}`;
+  if (used.length > 0) text += `; ${run.state === "running" ? "so far it used" : "it used"} ${used.join(" and ")}`;
   if (used.length > 0 && typeof processes === "number" && processes > 1) text += `, in ${count(processes)} processes`;
   const left = run.exit?.left_behind ?? 0;
   if (left > 0) text += `; it left ${left} ${left === 1 ? "process" : "processes"} behind`;

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { makeComparison, makeRuns, rowOf, type MadeRun } from "../dev/fixtures.mjs";
+import { makeComparison, makeRuns, makeSeries, rowOf, type MadeRun } from "../dev/fixtures.mjs";
 import type { Run } from "../src/api/records";
 import { axisTime, trimmed } from "../src/axis";
 import { group, median, medianOf } from "../src/batches";
 import { conclusion, leftOut } from "../src/changes";
 import { detailFigures, figure, splitMissing, summaryFigures } from "../src/figures";
+import { soFar } from "../src/live";
 import { ending, limit, sentence } from "../src/verdict";
 
 const NOW = Date.UTC(2026, 0, 10);
@@ -31,7 +32,21 @@ test("each way to end has its words", () => {
   assert.match(say({ exit: { cause: "oom", signal: 9 } }), /want of memory/);
   assert.match(say({ exit: { cause: "exited", code: 0, left_behind: 1 } }), /left 1 process behind/);
   assert.match(say({ state: "interrupted", exit: null }), /Not measured to its end/);
-  assert.match(say({ state: "running", exit: null, summary: {}, started: new Date(NOW - 5000).toISOString() }), /^Still running, 5.00 s so far/);
+  assert.match(say({ state: "running", exit: null, summary: {}, started: new Date(NOW - 5000).toISOString() }), /^Still running after 5.00 s/);
+});
+
+test("a run under way shows what samples have seen so far, and says that they were samples", () => {
+  const run = runs.find((one) => one.state === "running") as MadeRun;
+  const series = makeSeries(run, 8);
+  const now = Date.parse(run.started) + 8000;
+  const known = soFar(run, series, now);
+  const use = series.find((one) => one.name === "use");
+  const cpu = use?.columns.find((one) => one.name === "cpu")?.values as { integer: number[] };
+  assert.equal(known.summary.cpu_seconds, (cpu.integer.at(-1) as number) / 1e9);
+  assert.equal(known.quality?.["summary.peak_memory_bytes"], "sampled");
+  assert.equal(known.summary.energy_joules, undefined);
+  assert.match(sentence(known, 8, now), /^Still running after 8\.00 s; so far it used .* of CPU/);
+  assert.equal(soFar(base, series, now), base);
 });
 
 test("what limited it follows from the record", () => {
