@@ -1,12 +1,41 @@
-# The two commands a newcomer needs: `make demo` and `make test`.
+# The two commands a newcomer needs are `make demo` and `make test`. `make help` lists the rest.
 SHELL := /bin/bash
-.DELETE_ON_ERROR:
-.PHONY: build test demo
+.PHONY: help build page release demo test install bench clean
 
-build:
-	cargo build --locked --release
+help:
+	@printf '%s\n' \
+	  'make demo       install what is missing, build, and measure and compare shipped workloads (KEEP=1 leaves the page up)' \
+	  'make test       set up the lab and pass every test' \
+	  'make build      page and program, for development' \
+	  'make release    page and program, optimised: target/release/metier' \
+	  'make install    the program to PREFIX/bin (default /usr/local)' \
+	  'make bench      the benchmarks, with peers in the same run' \
+	  'make clean      remove what was built'
+
+build: page
+	cargo build --locked --workspace
+
+page:
+	@lab/lab up build
+	@scripts/build-page
+
+release: page
+	cargo build --locked --release -p metier -p metier-burn
+
+demo: release
+	@scripts/demo
 
 test:
-	cargo test --locked --workspace
+	@scripts/test
 
-demo: build
+PREFIX ?= /usr/local
+install: release
+	install -D -m 755 target/release/metier $(DESTDIR)$(PREFIX)/bin/metier
+
+bench: release
+	bench/measure/run
+	bench/cost/run
+
+clean:
+	cargo clean
+	rm -rf web/dist web/node_modules
