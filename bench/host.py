@@ -90,6 +90,11 @@ def steal():
     return ticks[7], sum(ticks)
 
 
+def forks():
+    """Processes and threads that the host has started since boot."""
+    return next(int(line.split()[1]) for line in read("/proc/stat").splitlines() if line.startswith("processes"))
+
+
 def host_lines(host):
     return "\n".join(f"- {key.replace('_', ' ')}: {value}" for key, value in host.items() if value is not None)
 

@@ -86,12 +86,12 @@ fn inside(
     Ok(ExitCode::from(code as u8))
 }
 
-/// Looks ever less often, up to every 20 ms: each look costs this wrapper CPU time, and the file system gives
+/// Looks ever less often, up to every 50 ms: each look costs this wrapper CPU time, and the file system gives
 /// no event for it on version 1.
 fn wait_until_empty(group: &Group) {
     let mut pause = 0.5;
     while group.is_populated() {
         system::pause(pause);
-        pause = f64::min(pause * 1.5, 20.0);
+        pause = f64::min(pause * 1.5, 50.0);
     }
 }
