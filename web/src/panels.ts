@@ -3,7 +3,7 @@
 
 import type { Column, Series } from "./api/records";
 import * as q from "./quantity";
-import { numbers, rates, secondsOf, stack, type Drawn } from "./series";
+import { gauge, numbers, rates, secondsOf, stack, type Drawn } from "./series";
 
 export interface Line {
   label: string;
@@ -120,7 +120,7 @@ function unnamed(column: Column): { write: (value: number) => string; scale: num
 
 function values(times: Float64Array, column: Column, scale: number, minimumGap: number): Drawn {
   const raw = numbers(column);
-  const drawn: Drawn = column.kind === "counter" ? withStart(rates(times, raw, minimumGap), raw) : raw;
+  const drawn: Drawn = column.kind === "counter" ? withStart(rates(times, raw, minimumGap), raw) : gauge(times, raw);
   return scale === 1 ? drawn : drawn.map((value) => (typeof value === "number" ? value * scale : value));
 }
 

@@ -141,5 +141,8 @@ export function ago(text: string, now: number): string {
   return `${Math.round(s / 86_400)} d ago`;
 }
 
+/** A sentence as it begins. */
+export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
 /** The short form of a run's or batch's id that people type: its last 8 digits. */
 export const shortId = (id: string): string => id.replaceAll("-", "").slice(-8);

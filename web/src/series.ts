@@ -60,6 +60,28 @@ export function rates(times: ArrayLike<number>, values: (number | null)[], minim
   return out;
 }
 
+/** How many times the usual distance between readings may pass before a line is broken. */
+const GAP_FACTOR = 3;
+
+/**
+ * A gauge as it is drawn: rows without a reading are passed over where the column is simply read less often than
+ * its neighbours, and are a gap where readings are missing for longer than is usual for it.
+ */
+export function gauge(times: ArrayLike<number>, values: (number | null)[]): Drawn {
+  const present: number[] = [];
+  for (let i = 0; i < values.length; i++) if (values[i] !== null) present.push(i);
+  if (present.length === values.length) return values;
+  const distances: number[] = [];
+  for (let i = 1; i < present.length; i++) distances.push((times[present[i] as number] as number) - (times[present[i - 1] as number] as number));
+  const usual = distances.slice().sort((a, b) => a - b)[distances.length >> 1] ?? 0;
+  const out: Drawn = values.map((value) => value ?? undefined);
+  for (let i = 1; i < present.length; i++) {
+    const [from, to] = [present[i - 1] as number, present[i] as number];
+    if (to - from > 1 && (distances[i - 1] as number) > GAP_FACTOR * usual) out.fill(null, from + 1, to);
+  }
+  return out;
+}
+
 /** Sums of the first 1, 2, … columns, row by row; a row that lacks a part has no sum from there on. */
 export function stack(columns: Drawn[]): Drawn[] {
   const sums: Drawn[] = [];

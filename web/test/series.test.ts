@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { Column, Series } from "../src/api/records";
 import { overlay } from "../src/overlay";
 import { panels } from "../src/panels";
-import { join, lowerBound, numbers, rates, stack, valueAt } from "../src/series";
+import { gauge, join, lowerBound, numbers, rates, stack, valueAt } from "../src/series";
 
 const counter = (values: number[], absent?: number[]): Column => ({ name: "cpu", kind: "counter", unit: "nanoseconds", values: { integer: values }, ...(absent ? { absent } : {}) });
 
@@ -63,6 +63,19 @@ test("joined rates add up to the counter over random data", () => {
 
 test("values that are not finite are gaps", () => {
   assert.deepEqual(numbers({ name: "x", kind: "gauge", unit: "count", values: { float: [1, null, 2] } }), [1, null, 2]);
+});
+
+test("a gauge that is read less often than others is one line; missing readings are a gap in it", () => {
+  const every = (n: number, step: number): (number | null)[] => Array.from({ length: n }, (_, i) => (i % step === 0 ? i : null));
+  const times = Array.from({ length: 40 }, (_, i) => i);
+  assert.ok(gauge(times, every(40, 5)).every((value) => value !== null), "no gaps between regular readings");
+  const holed = every(40, 5);
+  for (let i = 11; i < 30; i++) holed[i] = null;
+  const drawn = gauge(times, holed);
+  assert.equal(drawn[20], null);
+  assert.equal(drawn[7], undefined);
+  assert.deepEqual(gauge([0, 1, 2], [null, 4, null]), [undefined, 4, undefined]);
+  assert.deepEqual(gauge([0, 1, 2, 3, 9, 10, 11], [1, 1, 1, null, null, 1, 1]), [1, 1, 1, null, null, 1, 1]);
 });
 
 test("stacked parts are sums, and a missing part ends the stack there", () => {
