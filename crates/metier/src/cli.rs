@@ -55,7 +55,7 @@ pub struct Globals {
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Form of data on stdout [METIER_OUTPUT; default table]
-    #[arg(short, long, global = true, value_name = "FORM", hide_possible_values = false)]
+    #[arg(short, long, global = true, value_name = "FORM")]
     pub output: Option<Format>,
     /// Colours [METIER_COLOR, NO_COLOR; default auto]
     #[arg(long, global = true, value_name = "WHEN")]
@@ -95,6 +95,10 @@ pub enum Command {
     Runs(command::runs::Runs),
     /// Show everything about a run
     Show(command::show::Show),
+    /// Write runs as an archive
+    Export(command::export::Export),
+    /// Take an archive into the store
+    Import(command::import::Import),
     /// Serve the page and the API
     Up(command::up::Up),
     /// Show settings and where each comes from

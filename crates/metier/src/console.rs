@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 
 use crate::config::Settings;
 use crate::exit::ClosedPipe;
-use crate::output::{Format, Paint};
+use crate::output::{Format, Paint, Steps};
 
 /// Says an error on stderr, in the form all errors have. Nothing is left to tell where even that fails.
 pub fn complain(text: &str) {
@@ -57,6 +57,11 @@ impl Console {
     /// Says several lines beside the data at once, so that nothing comes between them.
     pub fn say(&self, text: &str) {
         let _ = io::stderr().lock().write_all(text.as_bytes());
+    }
+
+    /// Long work of so many runs.
+    pub fn steps(&self, of: u64, verb: &'static str) -> Steps {
+        Steps::new(of, verb, self.quiet)
     }
 
     /// Says what the user should know even if the rest went well.

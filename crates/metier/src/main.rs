@@ -6,11 +6,13 @@
 //!
 //! Nothing is opened before a command needs it, so `--version`, `--help` and completions touch no store.
 
+mod archive;
 mod cli;
 mod command;
 mod config;
 mod console;
 mod exit;
+mod log;
 mod output;
 mod time;
 
@@ -21,7 +23,9 @@ use crate::cli::Cli;
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|info| {
         let at = info.location().map(|at| format!(" at {}:{}", at.file(), at.line())).unwrap_or_default();
-        let what = info.payload_as_str().unwrap_or("unknown");
+        let payload = info.payload();
+        let text = payload.downcast_ref::<&str>().copied();
+        let what = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("unknown");
         console::complain(&format!("this is a defect of metier{at}: {what}; please report it"));
     }));
     let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();

@@ -5,6 +5,8 @@ pub mod completions;
 pub mod config;
 pub mod device;
 pub mod doctor;
+pub mod export;
+pub mod import;
 pub mod man;
 pub mod run;
 pub mod runs;
@@ -17,6 +19,7 @@ use crate::cli::{Cli, Command};
 use crate::config::{Settings, Typed};
 use crate::console::{Console, complain};
 use crate::exit::{ClosedPipe, Code, code_of, one_line};
+use crate::log;
 
 /// What every command is given.
 pub struct Room {
@@ -42,9 +45,12 @@ impl Room {
 
 /// Does what was typed, and says what went wrong.
 pub fn dispatch(cli: Cli) -> Code {
-    match perform(cli) {
-        Ok(code) => code,
-        Err(error) => {
+    // A defect of ours must not look like an exit code of a command that was measured.
+    let defect = if matches!(cli.command, Command::Run(_)) { Code::OWN_FAILURE } else { Code::FAILED };
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| perform(cli))) {
+        Err(_) => defect,
+        Ok(Ok(code)) => code,
+        Ok(Err(error)) => {
             if !error.is::<ClosedPipe>() {
                 complain(&one_line(&error));
             }
@@ -66,11 +72,16 @@ fn perform(cli: Cli) -> anyhow::Result<Code> {
     let settings = Settings::load(globals.config.as_deref(), typed)?;
     let console = Console::new(&settings)?;
     let room = Room { console, settings, verbose: globals.verbose };
+    if !matches!(command, Command::Up(_)) && (room.verbose > 0 || std::env::var_os("METIER_LOG").is_some()) {
+        log::start(&room.console, room.verbose, log::COMMAND)?;
+    }
     match command {
         Command::Run(run) => run.run(&room),
         Command::Device(device) => device.run(&room),
         Command::Doctor(doctor) => doctor.run(&room),
         Command::Compare(compare) => compare.run(&room),
+        Command::Export(export) => export.run(&room),
+        Command::Import(import) => import.run(&room),
         Command::Runs(runs) => runs.run(&room),
         Command::Show(show) => show.run(&room),
         Command::Up(up) => up.run(&room),

@@ -22,13 +22,13 @@ use super::Room;
 use crate::config::{Typed, data_folder, runtime_folder};
 use crate::console::complain;
 use crate::exit::{Code, Usage, code_of, one_line, usage};
+use crate::output::Destination;
 
 const EXAMPLES: &str = "Examples:
   metier run -- make -j2                                 measure a command
   metier run --name sort --repeat 10 --warmup 1 -- sort big.txt
   metier run --timeout 60s --tag nightly -- ./train.sh
-  metier run --interval 10ms --save-json run.json -- ./burst
-  metier run --no-store -q --save-json - -- true 2>/dev/null";
+  metier run --interval 10ms --save-json run.json -- ./burst";
 
 const AFTER: &str = "The command keeps stdin, stdout, stderr and its exit code (with --repeat the first one that is not 0). \
 Other exit codes: 124 time limit, 125 metier itself failed, 126 not executable, 127 not found, 128+n ended by signal n, 130 interrupted.";
@@ -119,7 +119,8 @@ impl Run {
 
     fn measure(&self, room: &Room) -> anyhow::Result<Code> {
         let spec = self.spec(room)?;
-        let save = self.save_json.as_deref().map(save::Destination::open).transpose()?;
+        let save =
+            self.save_json.as_deref().map(|path| Destination::open("--save-json", path)).transpose()?;
         let roots = Roots::default();
         let device = device::this(&roots, data_folder().as_deref())?;
         // The session takes over signals first: threads that a store starts must not be ended by them.
@@ -135,7 +136,7 @@ impl Run {
         };
         let batch = self.repetitions(room, &spec, &mut session, recorder.as_mut())?;
         if let Some(save) = save {
-            save.write(&batch.runs, self.repeat > 1)
+            save::write(save, &batch.runs, self.repeat > 1)
                 .context("the command ran, but its record was not saved")?;
         }
         if !room.console.quiet {

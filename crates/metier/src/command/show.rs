@@ -139,7 +139,7 @@ impl Show {
                 }
             }
         }
-        series.iter_mut().for_each(timeline::without_infinities);
+        series.iter_mut().for_each(output::without_infinities);
         match console.format {
             Format::Json => console.data(|out| output::json(out, &list(&series))),
             Format::Yaml => console.data(|out| output::yaml(out, &list(&series))),

@@ -54,7 +54,7 @@ impl Up {
 
     /// Serves.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        log(room)?;
+        crate::log::start(&room.console, room.verbose, crate::log::SERVER)?;
         let settings = &room.settings;
         let mut config = Config {
             listen: settings.address("up.listen")?,
@@ -134,30 +134,4 @@ fn read_token(path: &Path) -> anyhow::Result<String> {
             format!("cannot read the token file {}; name one that holds the token alone", path.display())
         })?;
     Ok(text.trim().to_string())
-}
-
-/// Structured logs on stderr: for people on a terminal, JSON lines elsewhere. METIER_LOG filters them.
-fn log(room: &Room) -> anyhow::Result<()> {
-    use std::io::IsTerminal as _;
-    use tracing_subscriber::EnvFilter;
-    let level = match (room.console.quiet, room.verbose) {
-        (true, _) => "warn",
-        (_, 0) => "info",
-        (_, 1) => "debug",
-        _ => "trace",
-    };
-    let filter = match std::env::var("METIER_LOG").ok().filter(|text| !text.is_empty()) {
-        Some(text) => EnvFilter::try_new(&text).map_err(|error| {
-            usage(format!(
-                "METIER_LOG is {text:?} ({error}); want a filter such as debug or metier_server=debug"
-            ))
-        })?,
-        None => EnvFilter::new(level),
-    };
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let started = match std::io::stderr().is_terminal() {
-        true => builder.with_target(false).try_init(),
-        false => builder.json().try_init(),
-    };
-    started.map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))
 }

@@ -1,29 +1,31 @@
 //! Forms of output, shared by all commands: `table` for people, `json`, `yaml` and `csv` for programs.
 
 pub mod figures;
+mod file;
 mod paint;
 pub mod sparkline;
+mod steps;
 mod table;
 
 use std::io::Write;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
+use metier_types::{Series, Values};
 use serde::Serialize;
 
+pub use file::Destination;
 pub use paint::{Paint, When};
+pub use steps::Steps;
 pub use table::{Cell, Table};
 
 /// The form of data on stdout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people.
+    // Not doc comments: those would make every `--help` twice as long.
     Table,
-    /// Versioned and documented: each object carries `schema`.
     Json,
-    /// The same as JSON, as YAML.
     Yaml,
-    /// Rows with a header line (RFC 4180).
     Csv,
 }
 
@@ -73,4 +75,20 @@ pub fn csv(
 /// A value for a CSV cell: empty where there is none.
 pub fn plain(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
+}
+
+/// Makes values that JSON cannot carry absent ones.
+pub fn without_infinities(series: &mut Series) {
+    for column in &mut series.columns {
+        let Values::Float(values) = &mut column.values else { continue };
+        let before = column.absent.len();
+        for (row, value) in values.iter_mut().enumerate().filter(|(_, value)| !value.is_finite()) {
+            *value = 0.0;
+            column.absent.extend(u32::try_from(row));
+        }
+        if column.absent.len() > before {
+            column.absent.sort_unstable();
+            column.absent.dedup();
+        }
+    }
 }

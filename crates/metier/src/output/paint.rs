@@ -5,11 +5,9 @@ use clap::ValueEnum;
 /// When to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum When {
-    /// On a terminal, unless the environment says otherwise.
+    // On a terminal, unless the environment says otherwise.
     Auto,
-    /// Always.
     Always,
-    /// Never.
     Never,
 }
 

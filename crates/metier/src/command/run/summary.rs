@@ -84,8 +84,16 @@ fn lines(run: &Run) -> Vec<Line> {
 fn beside_cpu(run: &Run) -> String {
     let summary = &run.summary;
     let mut parts = Vec::new();
-    parts.extend(summary.cpu_user_seconds.map(|user| format!("user {user}")));
-    parts.extend(summary.cpu_system_seconds.map(|system| format!("system {system}")));
+    parts.extend(
+        summary
+            .cpu_user_seconds
+            .map(|user| format!("user {}{user}", figures::mark(run, "summary.cpu_user_seconds"))),
+    );
+    parts.extend(
+        summary
+            .cpu_system_seconds
+            .map(|system| format!("system {}{system}", figures::mark(run, "summary.cpu_system_seconds"))),
+    );
     parts.extend(figures::mean_cores(run).map(|cores| format!("{cores:.2} cores on average")));
     parts.join(", ")
 }

@@ -16,7 +16,7 @@ const WIDTH: usize = 60;
 
 /// Everything about a run.
 pub fn whole(run: &Run, line: Option<&Series>, tree: Option<&ProcessTree>, paint: Paint) -> String {
-    let mut text = head(run, paint);
+    let mut text = format!("{}\n\n{}", paint.bold(&metier_measure::verdict(run)), head(run, paint));
     for section in figures::sections(run) {
         text.push_str(&format!("\n{}\n", paint.bold(section.title)));
         let mut table = Table::default().indented(2);

@@ -9,22 +9,6 @@ use crate::output::{Cell, Paint, Table, figures, sparkline};
 /// Width of a picture.
 const WIDTH: usize = 60;
 
-/// Makes values that JSON cannot carry absent ones.
-pub fn without_infinities(series: &mut Series) {
-    for column in &mut series.columns {
-        let Values::Float(values) = &mut column.values else { continue };
-        let before = column.absent.len();
-        for (row, value) in values.iter_mut().enumerate().filter(|(_, value)| !value.is_finite()) {
-            *value = 0.0;
-            column.absent.extend(u32::try_from(row));
-        }
-        if column.absent.len() > before {
-            column.absent.sort_unstable();
-            column.absent.dedup();
-        }
-    }
-}
-
 /// The word of a unit, as the record names it.
 fn unit(unit: Unit) -> String {
     match serde_json::to_value(unit) {
@@ -125,7 +109,7 @@ mod tests {
             ..Series::new(run, "host")
         };
         let mut both = [fast, slow];
-        both.iter_mut().for_each(without_infinities);
+        both.iter_mut().for_each(crate::output::without_infinities);
         let mut out = Vec::new();
         csv(&mut out, &both).unwrap();
         assert_eq!(

@@ -1,0 +1,90 @@
+//! The archive of `metier export` and `metier import`: JSON Lines, one object a line, each with its `schema`.
+//!
+//! ```text
+//! {"schema":"metier.export/1","metier":"0.1.0"}            first line
+//! {"schema":"metier.device/1", …}                          each device of the runs, by id
+//! {"schema":"metier.workload/1", …}                        each workload of the runs, by id
+//! {"schema":"metier.artefact/1","digest":"sha256:…","size_bytes":N,"offset":0,"base64":"…"}
+//! {"schema":"metier.run/1", …}                             the record, as `metier show -o json` gives it
+//! {"schema":"metier.series/1", …}                          each series of that run, by name
+//! {"schema":"metier.export-end/1","runs":N,"lines":N}      last line: nothing was cut off
+//! ```
+//!
+//! Runs come in the order of their ids, which is the order of time. A file of a run (its process tree among
+//! them) comes before the first run that has it, once, in parts of at most 3 MiB, in order. A value of a series
+//! that JSON cannot carry (not finite) is written as absent. The same store content gives the same bytes.
+//!
+//! Reading is in two passes: [`check::check`] looks at everything, against the store as well; only then
+//! [`read::import`] writes. Limits: lines of at most 1 GiB, a million runs.
+
+pub mod check;
+pub mod lines;
+pub mod read;
+pub mod write;
+
+use metier_types::schema::{Schema, Versioned};
+use metier_types::{Bytes, Digest, Extra};
+use serde::{Deserialize, Serialize};
+
+/// Most bytes of one part of an artefact, before base64.
+pub const PART_BYTES: usize = 3 << 20;
+/// Longest line.
+pub const LINE_BYTES: u64 = 1 << 30;
+/// Most runs of one archive.
+pub const MOST_RUNS: usize = 1_000_000;
+
+/// The first line.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Head {
+    /// `metier.export/1`.
+    pub schema: Schema<Head>,
+    /// The version of the program that wrote it.
+    pub metier: Option<String>,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+impl Versioned for Head {
+    const SCHEMA: &'static str = "metier.export/1";
+}
+
+/// The last line.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct End {
+    /// `metier.export-end/1`.
+    pub schema: Schema<End>,
+    /// How many runs there were.
+    pub runs: u64,
+    /// How many lines, this one included.
+    pub lines: u64,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+impl Versioned for End {
+    const SCHEMA: &'static str = "metier.export-end/1";
+}
+
+/// A part of a file of a run.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Part {
+    /// `metier.artefact/1`.
+    pub schema: Schema<Part>,
+    /// The whole content.
+    pub digest: Digest,
+    /// The size of the whole.
+    pub size_bytes: Bytes,
+    /// Where this part begins.
+    pub offset: u64,
+    /// The part itself.
+    pub base64: String,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+impl Versioned for Part {
+    const SCHEMA: &'static str = "metier.artefact/1";
+}

@@ -1,0 +1,276 @@
+//! The first pass of an import: everything is looked at, against the store too, before anything is written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::BufRead;
+
+use anyhow::{Context as _, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use metier_store::Store;
+use metier_types::{Digest, Run, RunId, RunState, Series, Values};
+use sha2::{Digest as _, Sha256};
+
+use super::lines::{Line, Lines};
+use super::{MOST_RUNS, PART_BYTES, Part};
+use crate::output::without_infinities;
+
+/// What an archive holds.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// Runs that are not in the store yet.
+    pub new_runs: u64,
+    /// Runs that are there already, equal.
+    pub known_runs: BTreeSet<RunId>,
+}
+
+/// Looks at a whole archive. Says what it holds, or the first thing that is wrong with it.
+pub fn check(archive: impl BufRead, store: &Store) -> anyhow::Result<Contents> {
+    let mut lines = Lines::new(archive);
+    let mut checker = Checker::new(store);
+    while let Some(line) = lines.next()? {
+        checker.line(line, lines.number()).with_context(|| format!("line {}", lines.number()))?;
+    }
+    checker.end(lines.number())
+}
+
+struct Checker<'a> {
+    store: &'a Store,
+    contents: Contents,
+    runs: BTreeSet<RunId>,
+    /// Files that are complete.
+    files: BTreeMap<Digest, u64>,
+    /// The file whose parts are coming.
+    coming: Option<Coming>,
+    /// The run whose series are coming, and what the store has of it, where it has it.
+    current: Option<(RunId, BTreeSet<String>, Option<Vec<Series>>)>,
+    seen_head: bool,
+    seen_end: bool,
+}
+
+struct Coming {
+    digest: Digest,
+    size: u64,
+    offset: u64,
+    hash: Sha256,
+}
+
+impl<'a> Checker<'a> {
+    fn new(store: &'a Store) -> Self {
+        Self {
+            store,
+            contents: Contents::default(),
+            runs: BTreeSet::new(),
+            files: BTreeMap::new(),
+            coming: None,
+            current: None,
+            seen_head: false,
+            seen_end: false,
+        }
+    }
+
+    fn line(&mut self, line: Line, number: u64) -> anyhow::Result<()> {
+        if self.seen_end {
+            bail!("something comes after the end line; want one archive, not several in a row");
+        }
+        if !self.seen_head {
+            self.seen_head = matches!(line, Line::Head);
+            return match self.seen_head {
+                true => Ok(()),
+                false => bail!(
+                    "field schema: the first line is no metier.export/1; want an archive of `metier export`"
+                ),
+            };
+        }
+        if let (Some(coming), false) = (&self.coming, matches!(line, Line::Part(_))) {
+            bail!(
+                "file {} ends at byte {} of {}; want all of its parts in a row",
+                coming.digest,
+                coming.offset,
+                coming.size
+            );
+        }
+        match line {
+            Line::Head => bail!("a second first line; want one archive"),
+            Line::Device(_) | Line::Workload(_) => Ok(()),
+            Line::Part(part) => self.part(part),
+            Line::Run(run) => self.run(&run),
+            Line::Series(series) => self.series(series),
+            Line::End(end) => {
+                self.close()?;
+                self.seen_end = true;
+                if (end.runs, end.lines) != (self.runs.len() as u64, number) {
+                    bail!(
+                        "field runs or lines: {} runs in {} lines were announced, {} in {number} are there; the archive is not whole",
+                        end.runs,
+                        end.lines,
+                        self.runs.len()
+                    );
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn part(&mut self, part: Part) -> anyhow::Result<()> {
+        let bytes = decode(&part)?;
+        let size = part.size_bytes.get();
+        let mut coming = match self.coming.take() {
+            Some(coming) => coming,
+            None => Coming { digest: part.digest, size, offset: 0, hash: Sha256::new() },
+        };
+        if (coming.digest, coming.size, coming.offset) != (part.digest, size, part.offset) {
+            bail!(
+                "field offset: part of {} at byte {}; want that of {} at byte {}",
+                part.digest,
+                part.offset,
+                coming.digest,
+                coming.offset
+            );
+        }
+        coming.hash.update(&bytes);
+        coming.offset += bytes.len() as u64;
+        if coming.offset > size || (bytes.is_empty() && size > 0) {
+            bail!(
+                "field base64: {} bytes at byte {}; want parts that make {size} bytes",
+                bytes.len(),
+                part.offset
+            );
+        }
+        if coming.offset < size {
+            self.coming = Some(coming);
+            return Ok(());
+        }
+        let found = Digest::from_bytes(coming.hash.finalize().into());
+        if found != part.digest {
+            bail!(
+                "field digest: {} was announced, the content has {found}; the archive is damaged",
+                part.digest
+            );
+        }
+        self.files.insert(part.digest, size);
+        Ok(())
+    }
+
+    fn run(&mut self, run: &Run) -> anyhow::Result<()> {
+        self.close()?;
+        if run.state == RunState::Running {
+            bail!("field state: run {} is under way; want runs that are over", run.id);
+        }
+        if !self.runs.insert(run.id) {
+            bail!("field id: run {} comes twice; want each run once", run.id);
+        }
+        if self.runs.len() > MOST_RUNS {
+            bail!("more than {MOST_RUNS} runs; want several smaller archives");
+        }
+        for artefact in &run.artefacts {
+            match self.files.get(&artefact.digest) {
+                Some(size) if *size == artefact.size_bytes.get() => {}
+                Some(size) => bail!(
+                    "field artefacts: {:?} has {} bytes in the record, {size} in the archive",
+                    artefact.name,
+                    artefact.size_bytes.get()
+                ),
+                None => bail!(
+                    "field artefacts: the content of {:?} ({}) does not come before its run",
+                    artefact.name,
+                    artefact.digest
+                ),
+            }
+        }
+        let known = match self.store.run(run.id)? {
+            None => None,
+            Some(known) if known == *run => Some(self.store.series(run.id, None)?),
+            Some(_) => bail!(
+                "run {} is already in store {} with another content; remove it there first (`metier runs rm`), or leave it out",
+                run.id,
+                self.store.location()
+            ),
+        };
+        self.current = Some((run.id, BTreeSet::new(), known));
+        Ok(())
+    }
+
+    fn series(&mut self, mut series: Series) -> anyhow::Result<()> {
+        let Some((run, names, known)) = &mut self.current else {
+            bail!("series {:?} comes before any run; want the series of a run after it", series.name);
+        };
+        if series.run != *run {
+            bail!(
+                "field run: {} in the series of run {run}; want the series of a run right after it",
+                series.run
+            );
+        }
+        if let Some(defect) = series.defect() {
+            bail!("field columns: {defect}");
+        }
+        if !names.insert(series.name.clone()) {
+            bail!("field name: series {:?} comes twice in run {run}", series.name);
+        }
+        if let Some(known) = known {
+            let is_same = known.iter().any(|other| {
+                let mut other = other.clone();
+                level(&mut other);
+                level(&mut series);
+                other == series
+            });
+            if !is_same {
+                bail!(
+                    "run {run} is already in the store with another series {:?}; nothing was changed",
+                    series.name
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The run before is complete.
+    fn close(&mut self) -> anyhow::Result<()> {
+        match self.current.take() {
+            Some((run, names, Some(known))) => {
+                if names.len() != known.len() {
+                    bail!(
+                        "run {run} is already in the store with {} series, not {}; nothing was changed",
+                        known.len(),
+                        names.len()
+                    );
+                }
+                self.contents.known_runs.insert(run);
+            }
+            Some((_, _, None)) => self.contents.new_runs += 1,
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn end(self, lines: u64) -> anyhow::Result<Contents> {
+        match (self.seen_head, self.seen_end) {
+            (false, _) => bail!("it is empty; want an archive of `metier export`"),
+            (true, false) => bail!(
+                "it breaks off after line {lines}; want an archive with its end line (metier.export-end/1)"
+            ),
+            (true, true) => Ok(self.contents),
+        }
+    }
+}
+
+/// The bytes of a part.
+pub fn decode(part: &Part) -> anyhow::Result<Vec<u8>> {
+    let bytes = STANDARD.decode(&part.base64).map_err(|error| anyhow::anyhow!("field base64: {error}"))?;
+    if bytes.len() > PART_BYTES {
+        bail!("field base64: {} bytes; want at most {PART_BYTES} in one part", bytes.len());
+    }
+    Ok(bytes)
+}
+
+/// Makes what stands in absent rows, which means nothing, equal.
+fn level(series: &mut Series) {
+    without_infinities(series);
+    for column in &mut series.columns {
+        for row in column.absent.iter().map(|row| *row as usize) {
+            match &mut column.values {
+                Values::Integer(values) => values.get_mut(row).into_iter().for_each(|value| *value = 0),
+                Values::Float(values) => values.get_mut(row).into_iter().for_each(|value| *value = 0.0),
+            }
+        }
+    }
+}

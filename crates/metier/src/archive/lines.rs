@@ -1,0 +1,170 @@
+//! Reading the lines of an archive: each of bounded length, parsed into its record, or an error that names
+//! line and field.
+
+use std::io::{BufRead, Read};
+
+use anyhow::{Context as _, anyhow, bail};
+use metier_types::{Device, Run, Series, Workload};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{End, Head, LINE_BYTES, Part};
+
+/// One line.
+#[derive(Debug)]
+pub enum Line {
+    /// The first.
+    Head,
+    /// A device.
+    Device(Box<Device>),
+    /// A workload.
+    Workload(Box<Workload>),
+    /// A part of a file.
+    Part(Part),
+    /// A run.
+    Run(Box<Run>),
+    /// A series of the run before it.
+    Series(Series),
+    /// The last.
+    End(End),
+}
+
+/// Lines with their numbers.
+pub struct Lines<R> {
+    reader: R,
+    number: u64,
+    buffer: Vec<u8>,
+}
+
+impl<R: BufRead> Lines<R> {
+    /// Of a reader.
+    pub fn new(reader: R) -> Self {
+        Self { reader, number: 0, buffer: Vec::new() }
+    }
+
+    /// The number of the line that was read last, from 1.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The next line; `None` at the end. Empty lines are skipped.
+    pub fn next(&mut self) -> anyhow::Result<Option<Line>> {
+        loop {
+            self.buffer.clear();
+            let read = (&mut self.reader)
+                .take(LINE_BYTES + 1)
+                .read_until(b'\n', &mut self.buffer)
+                .with_context(|| format!("cannot read line {}", self.number + 1))?;
+            if read == 0 {
+                return Ok(None);
+            }
+            self.number += 1;
+            if read as u64 > LINE_BYTES {
+                bail!("line {}: longer than 1 GiB; want an archive of `metier export`", self.number);
+            }
+            if !self.buffer.trim_ascii().is_empty() {
+                let line = parse(self.buffer.trim_ascii());
+                return line.map(Some).with_context(|| format!("line {}", self.number));
+            }
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct OnlySchema {
+    schema: Option<String>,
+}
+
+fn parse(text: &[u8]) -> anyhow::Result<Line> {
+    let head: OnlySchema = serde_json::from_slice(text).map_err(|error| {
+        anyhow!("not a JSON object ({}); want an archive of `metier export`", said(&error))
+    })?;
+    let Some(schema) = head.schema else {
+        bail!("field schema: missing; want an archive of `metier export`")
+    };
+    Ok(match schema.as_str() {
+        "metier.export/1" => {
+            record::<Head>(text)?;
+            Line::Head
+        }
+        "metier.device/1" => Line::Device(Box::new(record(text)?)),
+        "metier.workload/1" => Line::Workload(Box::new(record(text)?)),
+        "metier.artefact/1" => Line::Part(record(text)?),
+        "metier.run/1" => Line::Run(Box::new(record(text)?)),
+        "metier.series/1" => Line::Series(record(text)?),
+        "metier.export-end/1" => Line::End(record(text)?),
+        other => bail!(
+            "field schema: {other:?} is unknown to this version; want one of metier.device/1, metier.workload/1, metier.artefact/1, metier.run/1, metier.series/1"
+        ),
+    })
+}
+
+/// The parser's words without its own count of lines, which is always 1 here.
+fn said(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.split(" at line ").next().unwrap_or(&text).to_string()
+}
+
+fn record<T: DeserializeOwned>(text: &[u8]) -> anyhow::Result<T> {
+    serde_json::from_slice(text).map_err(|error| {
+        let said = said(&error);
+        match serde_json::from_slice::<Value>(text).ok().and_then(|value| culprit::<T>(&value, &said)) {
+            Some(field) => anyhow!("field {field}: {said}"),
+            None => anyhow!("{said}"),
+        }
+    })
+}
+
+/// The field whose absence changes what the parser says: that is the one it does not like. The parser itself cannot
+/// tell, since records keep unknown fields and so read each value before they know what it is for.
+fn culprit<T: DeserializeOwned>(whole: &Value, said_of_whole: &str) -> Option<String> {
+    let mut paths = Vec::new();
+    fields(whole, &mut Vec::new(), &mut paths);
+    paths.into_iter().find_map(|path| {
+        let mut without = whole.clone();
+        let (last, above) = path.split_last()?;
+        let owner = above.iter().try_fold(&mut without, |value, key| value.get_mut(key))?;
+        owner.as_object_mut()?.remove(last)?;
+        let changed = serde_json::from_value::<T>(without).map_err(|error| said(&error));
+        match changed {
+            Err(now) if now == said_of_whole => None,
+            _ => Some(path.join(".")),
+        }
+    })
+}
+
+/// Paths of all fields, innermost first; a list counts as one value.
+fn fields(value: &Value, under: &mut Vec<String>, found: &mut Vec<Vec<String>>) {
+    let Value::Object(map) = value else { return };
+    for (key, value) in map {
+        under.push(key.clone());
+        fields(value, under, found);
+        found.push(under.clone());
+        under.pop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_line_and_field() {
+        let part =
+            r#"{"schema":"metier.artefact/1","digest":"sha256:zz","size_bytes":1,"offset":0,"base64":""}"#;
+        let text = format!("{{\"schema\":\"metier.export/1\"}}\n\n{part}\n");
+        let mut lines = Lines::new(text.as_bytes());
+        assert!(matches!(lines.next().unwrap(), Some(Line::Head)));
+        let error = format!("{:#}", lines.next().unwrap_err());
+        assert!(error.starts_with("line 3: field digest:") && error.contains("sha256"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_archive_is_said_so() {
+        for bad in ["hello\n", "[]\n", "{}\n", "{\"schema\":7}\n", "{\"schema\":\"other/9\"}\n", "\u{0}\n"] {
+            let error = format!("{:#}", Lines::new(bad.as_bytes()).next().unwrap_err());
+            assert!(error.starts_with("line 1: "), "{error}");
+        }
+    }
+}

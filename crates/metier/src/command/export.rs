@@ -1,0 +1,107 @@
+//! `metier export`: runs with all that belongs to them, as an archive that `metier import` takes.
+
+use std::collections::BTreeSet;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::Args;
+use metier_store::{RunFilter, Store};
+use metier_types::RunState;
+
+use super::Room;
+use crate::archive::write::{Wanted, export};
+use crate::config::Origin;
+use crate::exit::{Code, usage};
+use crate::output::{Destination, Format};
+
+const EXAMPLES: &str = "Examples:
+  metier export last > run.jsonl                     one run
+  metier export --all --to runs.jsonl                everything
+  metier export sort 3a5c7e9d | ssh lab metier import -
+  metier runs --all -o csv > runs.csv                only the table, for a spreadsheet";
+
+/// Write runs as an archive
+#[derive(Debug, Args)]
+#[command(before_help = EXAMPLES, after_help = "The archive is JSON Lines: records, series, process trees and files of runs, with their devices and workloads.")]
+pub struct Export {
+    /// Which runs, as `metier show` takes them
+    #[arg(value_name = "RUN", required_unless_present = "all")]
+    ids: Vec<String>,
+    /// All runs, warm-up included
+    #[arg(long, conflicts_with = "ids")]
+    all: bool,
+    /// Write to this file instead of stdout
+    #[arg(long, value_name = "FILE")]
+    to: Option<PathBuf>,
+}
+
+impl Export {
+    /// Writes the archive.
+    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+        let typed =
+            room.settings.get("output").is_some_and(|setting| matches!(setting.origin, Origin::Flag(_)));
+        if typed && room.console.format != Format::Json {
+            return Err(usage(
+                "an archive is always JSON Lines; leave -o away, or take `metier runs -o csv` for a table",
+            ));
+        }
+        let store = room.store()?;
+        let (wanted, under_way) = self.wanted(&store)?;
+        if under_way > 0 {
+            room.console
+                .warn(format!("{under_way} run(s) under way are left out; export them when they are over"));
+        }
+        if wanted.is_empty() && !self.all {
+            anyhow::bail!("nothing to export: the run is under way; try again when it is over");
+        }
+        let steps = room.console.steps(wanted.len() as u64, "exported");
+        match &self.to {
+            None => room.console.data(|out| export(&store, &wanted, out, || steps.one()))?,
+            Some(path) => {
+                let mut file = BufWriter::with_capacity(1 << 20, Destination::open("--to", path)?);
+                export(&store, &wanted, &mut file, || steps.one())?;
+                file.flush().with_context(|| format!("cannot write {}", path.display()))?;
+                file.into_inner().map_err(|error| error.into_error())?.commit()?;
+            }
+        }
+        steps.end();
+        Ok(Code::OK)
+    }
+
+    /// The runs that were named, and how many of them are not over.
+    fn wanted(&self, store: &Store) -> anyhow::Result<(BTreeSet<Wanted>, u64)> {
+        let (mut wanted, mut under_way) = (BTreeSet::new(), 0);
+        for text in &self.ids {
+            let id = store.find_run(text)?;
+            let run = store.run(id)?.with_context(|| format!("run {id} is gone"))?;
+            match run.state {
+                RunState::Running => under_way += 1,
+                _ => {
+                    wanted.insert(Wanted { run: id, workload: run.workload.id, device: run.device.id });
+                }
+            }
+        }
+        let mut filter = RunFilter { warmup: true, limit: 1000, ..RunFilter::default() };
+        let mut pages = self.all.then(|| store.runs(&filter)).transpose()?;
+        while let Some(page) = pages.take() {
+            for row in page.runs {
+                match row.state {
+                    RunState::Running => under_way += 1,
+                    _ => {
+                        wanted.insert(Wanted {
+                            run: row.id,
+                            workload: row.workload.id,
+                            device: row.device.id,
+                        });
+                    }
+                }
+            }
+            if page.next.is_some() {
+                filter.after = page.next;
+                pages = Some(store.runs(&filter)?);
+            }
+        }
+        Ok((wanted, under_way))
+    }
+}

@@ -1,0 +1,98 @@
+//! `metier import`: takes an archive into the store; all of it is checked before any of it is written.
+
+use std::fs::File;
+use std::io::{BufReader, Seek, SeekFrom};
+use std::path::Path;
+
+use anyhow::Context as _;
+use clap::Args;
+use serde_json::json;
+
+use super::Room;
+use crate::archive::{check::check, read::import};
+use crate::exit::Code;
+use crate::output::{self, Format};
+
+const EXAMPLES: &str = "Examples:
+  metier import runs.jsonl                       from a file
+  ssh lab metier export --all | metier import -  from another machine
+  metier import --check runs.jsonl               only look whether it could be imported";
+
+/// Take an archive into the store
+#[derive(Debug, Args)]
+#[command(before_help = EXAMPLES, after_help = "Runs that are there already are left as they are; a run of the same id with another content is an error, and nothing is written.")]
+pub struct Import {
+    /// The archive that `metier export` wrote; - for stdin
+    #[arg(value_name = "FILE")]
+    file: String,
+    /// Only check it
+    #[arg(long)]
+    check: bool,
+}
+
+impl Import {
+    /// Checks, then writes.
+    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+        let mut archive = self.open()?;
+        let name = if self.file == "-" { "stdin" } else { &self.file };
+        let store = room.writable_store()?;
+        let contents = check(BufReader::with_capacity(1 << 20, &archive), &store)
+            .with_context(|| format!("{name} was not imported"))?;
+        let known = contents.known_runs.len() as u64;
+        if !self.check {
+            archive.seek(SeekFrom::Start(0)).with_context(|| format!("cannot read {name} again"))?;
+            let steps = room.console.steps(contents.new_runs + known, "imported");
+            import(BufReader::with_capacity(1 << 20, &archive), &store, &contents, || steps.one())
+                .with_context(|| {
+                    format!("{name} was imported only in part; import it again once this is put right")
+                })?;
+            steps.end();
+        }
+        let record = json!({
+            "schema": "metier.import/1", "imported": if self.check { 0 } else { contents.new_runs },
+            "new": contents.new_runs, "already_there": known,
+        });
+        match room.console.format {
+            Format::Json => room.console.data(|out| output::json(out, &record))?,
+            Format::Yaml => room.console.data(|out| output::yaml(out, &record))?,
+            Format::Csv => room.console.data(|out| {
+                output::csv(
+                    out,
+                    &["new", "already_there"],
+                    [vec![contents.new_runs.to_string(), known.to_string()]],
+                )
+            })?,
+            Format::Table => {
+                let verb = if self.check { "could be imported" } else { "imported" };
+                room.console.note(format!("{} run(s) {verb}, {known} already there", contents.new_runs));
+            }
+        }
+        Ok(Code::OK)
+    }
+
+    /// The archive as a file that can be read twice; a pipe is kept in a temporary one.
+    fn open(&self) -> anyhow::Result<File> {
+        if self.file != "-" {
+            let path = Path::new(&self.file);
+            let file = File::open(path)
+                .with_context(|| format!("cannot read {}; name an archive of `metier export`", self.file))?;
+            if file.metadata().is_ok_and(|meta| meta.is_file()) {
+                return Ok(file);
+            }
+            if path.is_dir() {
+                anyhow::bail!("{} is a folder; name an archive of `metier export`", self.file);
+            }
+            return spool(file);
+        }
+        spool(std::io::stdin().lock())
+    }
+}
+
+fn spool(mut from: impl std::io::Read) -> anyhow::Result<File> {
+    let mut file =
+        tempfile::tempfile().context("cannot make a temporary file; set TMPDIR to a folder with room")?;
+    std::io::copy(&mut from, &mut file)
+        .context("cannot keep what comes in a temporary file; set TMPDIR to a folder with room")?;
+    file.seek(SeekFrom::Start(0))?;
+    Ok(file)
+}

@@ -1,0 +1,35 @@
+//! Logs on stderr: for people on a terminal, JSON lines elsewhere. `METIER_LOG` filters them.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+
+use crate::console::Console;
+use crate::exit::usage;
+
+/// What a server says without being asked: each step of its own life.
+pub const SERVER: &str = "info";
+/// What a command says without being asked: nothing but its data and its errors.
+pub const COMMAND: &str = "off";
+
+/// Starts logging, from what is said without being asked to everything with `-vv`.
+pub fn start(console: &Console, verbose: u8, otherwise: &str) -> anyhow::Result<()> {
+    let level = match (console.quiet, verbose) {
+        (true, _) => "error",
+        (_, 0) => otherwise,
+        (_, 1) => "debug",
+        _ => "trace",
+    };
+    let filter = match std::env::var("METIER_LOG").ok().filter(|text| !text.is_empty()) {
+        Some(text) => EnvFilter::try_new(&text).map_err(|_| {
+            usage(format!("METIER_LOG is {text:?}; want a filter such as debug or metier_server=debug"))
+        })?,
+        None => EnvFilter::new(level),
+    };
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let started = match std::io::stderr().is_terminal() {
+        true => builder.with_target(false).try_init(),
+        false => builder.json().try_init(),
+    };
+    started.map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))
+}

@@ -1,0 +1,76 @@
+//! A file that a flag names: written whole, or not at all.
+//!
+//! It is made beside its place at once, so that a folder that cannot be written is noticed before any work, and
+//! takes its place at the end. Pipes and devices, which cannot be replaced, are written directly.
+
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use tempfile::NamedTempFile;
+
+/// A file that is being written.
+pub struct Destination {
+    path: PathBuf,
+    target: Target,
+}
+
+enum Target {
+    Beside(NamedTempFile),
+    Stream(File),
+}
+
+impl Destination {
+    /// Tries whether it can be written; `flag` is who named it.
+    pub fn open(flag: &str, path: &Path) -> anyhow::Result<Self> {
+        let shown = path.display();
+        let cannot =
+            || format!("{flag} {shown}: cannot be written; name a file in a folder that you may write");
+        let is_stream = std::fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
+        let target = if is_stream {
+            Target::Stream(OpenOptions::new().write(true).open(path).with_context(cannot)?)
+        } else if path.is_dir() {
+            anyhow::bail!("{flag} {shown}: is a folder; name a file in it");
+        } else {
+            let folder = match path.parent() {
+                Some(folder) if !folder.as_os_str().is_empty() => folder,
+                _ => Path::new("."),
+            };
+            let file = tempfile::Builder::new()
+                .prefix(".metier-")
+                // As any other program would make it; the umask takes away what it should.
+                .permissions(Permissions::from_mode(0o666))
+                .tempfile_in(folder)
+                .with_context(cannot)?;
+            Target::Beside(file)
+        };
+        Ok(Self { path: path.to_path_buf(), target })
+    }
+
+    /// It is complete: puts it in its place.
+    pub fn commit(self) -> anyhow::Result<()> {
+        let cannot = || format!("cannot write {}", self.path.display());
+        if let Target::Beside(file) = self.target {
+            file.as_file().sync_all().with_context(cannot)?;
+            file.persist(&self.path).map_err(|error| error.error).with_context(cannot)?;
+        }
+        Ok(())
+    }
+}
+
+impl Write for Destination {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.target {
+            Target::Beside(file) => file.write(bytes),
+            Target::Stream(file) => file.write(bytes),
+        }
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.target {
+            Target::Beside(file) => file.flush(),
+            Target::Stream(file) => file.flush(),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Long work in steps: a bar with the time left on a terminal, a line now and then elsewhere.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// How often a line is said where there is no terminal.
+const NOW_AND_THEN: Duration = Duration::from_secs(5);
+
+/// Work of so many steps.
+pub struct Steps {
+    bar: ProgressBar,
+    done: Cell<u64>,
+    of: u64,
+    said: Cell<Instant>,
+    verb: &'static str,
+    quiet: bool,
+}
+
+impl Steps {
+    /// Of so many steps; `verb` says what became of them.
+    pub fn new(of: u64, verb: &'static str, quiet: bool) -> Self {
+        let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let bar = ProgressBar::with_draw_target(Some(of), target);
+        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos} of {len} runs {msg}, {eta} left") {
+            bar.set_style(style);
+        }
+        bar.set_message(verb);
+        Self { bar, done: Cell::new(0), of, said: Cell::new(Instant::now()), verb, quiet }
+    }
+
+    /// One is done.
+    pub fn one(&self) {
+        self.done.set(self.done.get() + 1);
+        self.bar.inc(1);
+        if self.bar.is_hidden() && !self.quiet && self.said.get().elapsed() >= NOW_AND_THEN {
+            self.said.set(Instant::now());
+            crate::console::complain(&format!("{} of {} runs {}", self.done.get(), self.of, self.verb));
+        }
+    }
+
+    /// All are done.
+    pub fn end(self) {
+        self.bar.finish_and_clear();
+    }
+}
