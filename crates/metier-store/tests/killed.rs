@@ -126,7 +126,6 @@ fn a_kill_loses_at_most_the_chunk_being_written() {
     let location = Location::Sqlite(path.clone());
     let mut everything: Vec<(RunId, RunState, i64)> = Vec::new();
     let mut seed = 0x2545_F491_4F6C_DD1Du64;
-    let mut cut_short = 0;
     for round in 0..50 {
         let mut writer = Writer::start(&path, 1000);
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -138,9 +137,7 @@ fn a_kill_loses_at_most_the_chunk_being_written() {
             std::thread::sleep(Duration::from_micros((seed >> 33) % 50_000));
         }
         writer.child.kill().unwrap();
-        let runs = writer.acknowledged();
-        cut_short += usize::from(runs.last().is_some_and(|run| run.1 == RunState::Running));
-        everything.extend(runs);
+        everything.extend(writer.acknowledged());
         if path.exists() && std::fs::metadata(&path).unwrap().len() > 0 {
             assert_eq!(ask(&path, "PRAGMA integrity_check"), "ok", "round {round}");
         }
@@ -167,11 +164,9 @@ fn a_kill_loses_at_most_the_chunk_being_written() {
             everything.drain(..keep);
         }
     }
-    assert!(cut_short >= 10, "the kills must hit runs under way, hit {cut_short}");
-
     let store = Store::open(&location).unwrap();
     let swept = store.sweep("device-1", &|_| false).unwrap();
-    assert!(swept.len() >= cut_short);
+    assert!(swept.len() >= 10, "the kills must hit runs under way, hit {}", swept.len());
     for id in swept {
         let run = store.run(id).unwrap().unwrap();
         assert_eq!(run.state, RunState::Interrupted);

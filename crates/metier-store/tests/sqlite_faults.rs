@@ -235,6 +235,29 @@ fn damage_is_told_and_never_a_panic() {
     assert!(refused + told >= 50, "damage must be noticed: {refused} + {told}");
 }
 
+#[test]
+fn a_store_that_hangs_costs_samples_and_no_waiting() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("metier.db");
+    let store = Store::open(&at(&path)).unwrap();
+    let run = run_at(0, "train");
+    store.begin_run(&run, &owner(1)).unwrap();
+    // Another program holds the file while far more samples come than the queue takes; if the queue made its
+    // caller wait, this test would wait for the store's own limit and find nothing dropped.
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let writer = metier_store::Writer::start(store.clone());
+    for part in 0..1000 {
+        writer.append(run.id, vec![chunk(run.id, "use", part * 10, 10)]);
+    }
+    other.execute_batch("ROLLBACK").unwrap();
+    let written = writer.finish().unwrap();
+    assert!(written.dropped >= 800 && written.problem.is_none(), "{written:?}");
+    assert_eq!(written.chunks + written.dropped, 1000);
+    let rows = store.series(run.id, None).unwrap()[0].times.len() as u64;
+    assert_eq!(rows, written.chunks * 10);
+}
+
 /// A small file system of its own, gone with the value. `None`, said loudly, where that is not allowed.
 struct Disk {
     at: tempfile::TempDir,

@@ -5,6 +5,8 @@
 
 pub(crate) mod postgres;
 pub(crate) mod sqlite;
+#[cfg(feature = "postgres-tls")]
+mod tls;
 
 use std::borrow::Cow;
 

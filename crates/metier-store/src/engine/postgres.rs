@@ -260,11 +260,6 @@ fn parameter<'a>(value: &'a Value<'_>) -> &'a (dyn ToSql + Sync) {
 fn connect(url: &str, store: &str, read_only: bool) -> Result<Client, Error> {
     let bad = |want: String| Error::BadLocation { got: store.to_string(), want };
     let mut config: Config = url.parse().map_err(|error: ::postgres::Error| bad(error.to_string()))?;
-    if config.get_ssl_mode() == SslMode::Require {
-        return Err(bad(
-            "sslmode=require needs a metier that was built with the feature `postgres-tls`".to_string()
-        ));
-    }
     if config.get_connect_timeout().is_none_or(|timeout| *timeout > PATIENCE) {
         config.connect_timeout(PATIENCE);
     }
@@ -272,9 +267,10 @@ fn connect(url: &str, store: &str, read_only: bool) -> Result<Client, Error> {
         config.application_name("metier");
     }
     config.keepalives_idle(Duration::from_secs(30)).tcp_user_timeout(Duration::from_secs(30));
+    let line = Line::of(&config).map_err(bad)?;
     let (give, take) = mpsc::sync_channel(1);
     let connecting = move || {
-        let connected = config.connect(NoTls).and_then(|mut client| {
+        let connected = line.dial(&config).and_then(|mut client| {
             client.batch_execute(
                 "SET statement_timeout = '30s'; SET lock_timeout = '10s'; \
                  SET idle_in_transaction_session_timeout = '60s'; SET client_min_messages = 'error'",
@@ -295,6 +291,33 @@ fn connect(url: &str, store: &str, read_only: bool) -> Result<Client, Error> {
         Ok(Ok(client)) => Ok(client),
         Ok(Err(error)) => Err(unreachable(reason(&error))),
         Err(_) => Err(unreachable(format!("no answer within {} s", PATIENCE.as_secs()))),
+    }
+}
+
+/// Plain unless the URL requires encryption: `prefer`, the default, would silently take either.
+enum Line {
+    Plain,
+    #[cfg(feature = "postgres-tls")]
+    Encrypted(tokio_postgres_rustls::MakeRustlsConnect),
+}
+
+impl Line {
+    fn of(config: &Config) -> Result<Self, String> {
+        if config.get_ssl_mode() != SslMode::Require {
+            return Ok(Self::Plain);
+        }
+        #[cfg(feature = "postgres-tls")]
+        return super::tls::connector().map(Self::Encrypted);
+        #[cfg(not(feature = "postgres-tls"))]
+        Err("sslmode=require needs a metier that was built with the feature `postgres-tls`".to_string())
+    }
+
+    fn dial(self, config: &Config) -> Result<Client, ::postgres::Error> {
+        match self {
+            Self::Plain => config.connect(NoTls),
+            #[cfg(feature = "postgres-tls")]
+            Self::Encrypted(connector) => config.connect(connector),
+        }
     }
 }
 

@@ -85,13 +85,14 @@ impl Store {
         let is_digits =
             digits.chars().all(|c| c.is_ascii_hexdigit()) && (DIGITS..=32).contains(&digits.len());
         let found = self.read("looking for a run", |session| {
-            if digits.len() < 32 || !is_digits {
-                let sql = "SELECT id FROM run WHERE warmup = 0 AND (workload = ?1 OR workload_name = ?1) \
-                           ORDER BY started DESC, id DESC LIMIT 1";
-                let found = session.rows(sql, &[indexed(text).into()])?;
-                if !found.is_empty() || !is_digits {
-                    return Ok(found);
-                }
+            if is_digits && digits.len() == 32 {
+                return session.rows("SELECT id FROM run WHERE id = ?1", &[(&digits).into()]);
+            }
+            let sql = "SELECT id FROM run WHERE warmup = 0 AND (workload = ?1 OR workload_name = ?1) \
+                       ORDER BY started DESC, id DESC LIMIT 1";
+            let named = session.rows(sql, &[indexed(text).into()])?;
+            if !named.is_empty() || !is_digits {
+                return Ok(named);
             }
             let sql =
                 "SELECT id FROM run WHERE id LIKE ?1 OR id LIKE ?2 ORDER BY started DESC, id DESC LIMIT ?3";

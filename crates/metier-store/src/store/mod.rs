@@ -7,6 +7,7 @@ mod records;
 mod runs;
 mod series;
 
+use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -136,6 +137,12 @@ impl Store {
 
     fn bad_record(&self, record: &'static str, key: impl ToString, why: impl ToString) -> Error {
         Error::Record { store: self.name(), record, key: key.to_string(), why: why.to_string() }
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Store({})", self.shared.name)
     }
 }
 

@@ -18,7 +18,8 @@ CREATE TABLE run (
     owner         TEXT,
     record        TEXT NOT NULL      -- metier.run/1
 );
-CREATE INDEX run_started ON run (started, id);
+-- With `warmup`, counting all but warm-up runs reads no record.
+CREATE INDEX run_started ON run (started, id, warmup);
 CREATE INDEX run_batch ON run (batch);
 CREATE INDEX run_workload ON run (workload, started);
 CREATE INDEX run_workload_name ON run (workload_name, started);
