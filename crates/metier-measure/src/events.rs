@@ -247,7 +247,8 @@ impl Seen {
             parent: (self.parent != 0).then_some(self.parent),
             name: self.name.clone(),
             command: None,
-            started_seconds: since(self.started_ns),
+            // The fork comes a moment before the first instruction, from which the run counts.
+            started_seconds: Seconds(since(self.started_ns).get().max(0.0)),
             ended_seconds: self.ended_ns.map(since),
             cpu_seconds: self.cpu_ns.map(Seconds::from_nanos),
             peak_resident_bytes: self.peak_kib.map(|kib| Bytes(kib * 1024)),
