@@ -61,7 +61,6 @@ async function api(path) {
 const tools = {
   base,
   api,
-  isStandIn: standIn !== null,
   context,
   /** Failed requests are part of what is checked; the browser logs them as errors. */
   expectFaults: (is) => (isExpectingFaults = is),
