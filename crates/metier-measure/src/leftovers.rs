@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use metier_store::{Owner, Store};
 use metier_types::{Device, RunId};
 
-use crate::cgroup::Place;
+use crate::cgroup::{Group, Place};
 use crate::{Error, Roots, file};
 
 /// Marks runs whose measuring program is gone as interrupted, and removes groups that nobody looks after.
@@ -49,6 +49,11 @@ fn start_time(roots: &Roots, pid: u32) -> Option<u64> {
 
 fn is_alive(roots: &Roots, pid: u32, started: u64) -> bool {
     start_time(roots, pid) == Some(started)
+}
+
+/// Ends everything in a run's group and removes it.
+pub(crate) fn end_group(group: &Group) {
+    group.remove.iter().for_each(|folder| remove(folder));
 }
 
 /// Looks through every place in which a group of ours may have been made.

@@ -11,8 +11,10 @@ pub const PROCESSES: &str = "processes.json";
 
 /// Keeps runs as they are measured.
 pub trait Recorder {
-    /// The run has started.
+    /// The run is about to start.
     fn begin(&mut self, run: &Run) -> Result<(), Error>;
+    /// The run could not be started after all.
+    fn forget(&mut self, _run: RunId) {}
     /// Samples of the last second or so.
     fn samples(&mut self, run: RunId, chunk: Vec<Series>);
     /// The run is over.
@@ -60,6 +62,12 @@ impl Recorder for StoreRecorder {
         self.store.begin_run(run, &self.owner)?;
         self.writer = Some(Writer::start(self.store.clone()));
         Ok(())
+    }
+
+    fn forget(&mut self, run: RunId) {
+        self.writer = None;
+        // What stays then is listed as interrupted, which is true enough.
+        let _ = self.store.delete_run(run);
     }
 
     fn samples(&mut self, run: RunId, chunk: Vec<Series>) {

@@ -59,6 +59,8 @@ pub struct Finished {
     pub tree: ProcessTree,
     /// Whether the batch should stop.
     pub stop: Option<Stop>,
+    /// Why the recorder could not keep the run, if it could not: the command ran, and here is its record.
+    pub unkept: Option<Error>,
 }
 
 /// What all runs of a batch share.
@@ -145,7 +147,7 @@ impl Session {
         let mut facts = self.measure(spec, recorder)?;
         let mut run = record::of(self, spec, &mut facts, input, recorder);
         let tree = facts.walker.tree(facts.id, facts.watch.as_ref().ok(), facts.started_ns);
-        recorder.finish(&mut run, &tree)?;
+        let unkept = recorder.finish(&mut run, &tree).err();
         let stop = match facts.stopped {
             Stopped::Signal(signal) => Some(Stop { signal }),
             // A command that the terminal's INT ended: the user wants the whole batch to end.
@@ -154,7 +156,7 @@ impl Session {
             }
             _ => None,
         };
-        Ok(Finished { run, tree, stop })
+        Ok(Finished { run, tree, stop, unkept })
     }
 
     fn measure(&mut self, spec: &Spec, recorder: &mut dyn Recorder) -> Result<Facts, Error> {
@@ -175,19 +177,24 @@ impl Session {
         let host_before = (self.host.reading(), self.host.counters());
         self.meters.start();
         self.gpus.start();
+        // Before the command starts: a store that cannot keep the run is told before anything has happened.
+        recorder.begin(&record::begun(self, spec, id, Timestamp::now(), &group))?;
         launcher.go()?;
         let started_ns = match launcher.report() {
             Report::Started { time_ns, .. } => time_ns,
-            Report::Failed { stage, errno } => {
+            failed => {
+                recorder.forget(id);
+                let error = match failed {
+                    Report::Failed { stage, errno } => start_error(spec, stage, errno),
+                    _ => lost("starting the command"),
+                };
                 launcher.bye();
-                return Err(start_error(spec, stage, errno));
+                return Err(error);
             }
-            _ => return Err(lost("starting the command")),
         };
         let started = Timestamp::now();
         let startup = asked.elapsed();
         let own_before = own_cpu();
-        recorder.begin(&record::begun(self, spec, id, started, &group))?;
 
         let mut life = Life {
             meter: group.as_ref().ok().map(Meter::open),
@@ -213,7 +220,14 @@ impl Session {
             main: None,
             left_behind: 0,
         };
-        let (gone, stuck, launcher_cpu, used) = life.watch(spec, id, recorder)?;
+        let (gone, stuck, launcher_cpu, used) = match life.watch(spec, id, recorder) {
+            Ok(end) => end,
+            Err(error) => {
+                // Without the launcher nobody else ends the command; the run stays in the store as interrupted.
+                life.group.iter().for_each(|group| leftovers::end_group(group));
+                return Err(error);
+            }
+        };
         let (status, ended_ns) = life.main.unwrap_or((0, gone));
         let totals = life.group.map(Totals::read).unwrap_or_default();
         life.last_look(id, recorder);

@@ -1,8 +1,9 @@
 //! Makes the run's control group.
 //!
 //! Version 1 (and hybrid): one folder below our own group in each hierarchy that keeps an account, plus one in
-//! version 2 where that is mounted, for pressure and for killing. The `cpu` hierarchy is left alone: a group of
-//! its own there would change how the run is scheduled against its neighbours.
+//! version 2 where that is mounted, for pressure and for killing. The `cpu` hierarchy is left alone (a group of
+//! its own there would change how the run is scheduled against its neighbours), and so is `blkio`, which misses
+//! buffered writes.
 //!
 //! Version 2: a folder in the nearest group above us that hands the memory controller down, because a group
 //! that holds processes (ours does) cannot. As an ordinary user that is usually nobody's to write; then
@@ -21,7 +22,7 @@ use metier_types::{Method, Missing};
 use super::Place;
 
 /// Version 1 hierarchies in which the run gets a group.
-const V1_ACCOUNTS: [&str; 4] = ["cpuacct", "memory", "blkio", "freezer"];
+const V1_ACCOUNTS: [&str; 2] = ["cpuacct", "memory"];
 
 /// The run's control group: folders that it has to itself, one for each hierarchy in use.
 #[derive(Debug)]
@@ -58,12 +59,10 @@ impl Group {
                 Ok(folder) => {
                     group.v1.insert(controller, folder);
                 }
-                // Without these two there is no account to speak of; the others are a bonus.
-                Err(error) if matches!(controller, "cpuacct" | "memory") => {
+                Err(error) => {
                     group.discard();
                     return Err(refused(parent, &error));
                 }
-                Err(_) => {}
             }
         }
         if let Some(parent) = &place.v2 {
