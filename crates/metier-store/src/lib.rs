@@ -6,7 +6,7 @@
 //! Invariants:
 //! - A record is its JSON text plus the columns it is searched by. The JSON is the truth; the columns are
 //!   written in the same transaction and never read back into a record.
-//! - Every call is one transaction: it happened as a whole, or not at all, also after `kill -9`.
+//! - Every call happened as a whole, or not at all, also after `kill -9`.
 //! - A store of a later version of metier, a foreign database or a damaged file is refused with a sentence
 //!   that says what to do, and left as it was.
 //! - A series is never held by the database row by row; see [`codec`].

@@ -236,6 +236,27 @@ fn damage_is_told_and_never_a_panic() {
 }
 
 #[test]
+fn opening_a_store_again_keeps_the_locks_of_the_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("metier.db");
+    let store = Store::open(&at(&path)).unwrap();
+    store.put_device(&device("1", "a")).unwrap();
+    drop(Store::open(&at(&path)).unwrap());
+    drop(Store::open_read_only(&at(&path)).unwrap());
+    // Another program that believes itself alone copies the log into the file and removes it when it leaves. (The
+    // program is Python's SQLite where it is, since a connection of this process would not be another program.)
+    let script = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); print(*c.execute('SELECT count(*) FROM device').fetchone()); c.close()";
+    let Ok(out) = Command::new("python3").args(["-c", script]).arg(&path).output() else {
+        eprintln!("SKIP: locks of a store that is opened twice, because python3 is not installed");
+        return;
+    };
+    assert_eq!(String::from_utf8_lossy(&out.stdout).trim(), "1", "{out:?}");
+    assert!(path.with_file_name("metier.db-wal").exists(), "the log was taken from under an open store");
+    store.put_device(&device("2", "b")).unwrap();
+    assert_eq!(Store::open_read_only(&at(&path)).unwrap().devices().unwrap().len(), 2);
+}
+
+#[test]
 fn a_store_that_hangs_costs_samples_and_no_waiting() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("metier.db");

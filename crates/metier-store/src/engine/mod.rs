@@ -3,6 +3,7 @@
 //! Everything above speaks the SQL that both understand, with parameters `?1`, `?2` …; what differs
 //! (opening, migrating, errors, health) is each engine's own file. There is no further layer.
 
+mod file;
 pub(crate) mod postgres;
 pub(crate) mod sqlite;
 #[cfg(feature = "postgres-tls")]

@@ -9,9 +9,6 @@
 //! - A file is only opened by SQLite after its first bytes said that it is ours (or new): a foreign database
 //!   is not touched, not even its journal.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{ErrorKind, Read};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -20,11 +17,12 @@ use rusqlite::config::DbConfig;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 
+use super::file::{Claim, Head, Opening, absolute, beside, has_content, make};
 use super::{Access, Cell, Row, SCHEMA_VERSION, Session, Value};
 use crate::{Error, Health};
 
 /// `mtir` in the file's header says that a database is ours (`file` and SQLite itself show it).
-const APPLICATION_ID: i32 = 0x6d74_6972;
+pub(super) const APPLICATION_ID: i32 = 0x6d74_6972;
 
 /// How long to wait for another program's transaction.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -41,30 +39,38 @@ pub(crate) struct Sqlite {
     store: String,
     doing: &'static str,
     read_only: bool,
+    /// Last, because it is dropped after the connection.
+    #[allow(dead_code, reason = "kept for its drop")]
+    claim: Option<Claim>,
 }
 
 impl Sqlite {
     /// Opens the file for reading and writing; makes it where it is not.
     pub fn open(path: &Path, store: &str) -> Result<Self, Error> {
         let path = absolute(path, store)?;
+        let mut opening = Opening::begin();
         make(&path, store)?;
-        let head = Head::read(&path, store)?;
-        head.check(store)?;
+        let head = if opening.is_open(&path) { None } else { Some(Head::read(&path, store)?) };
+        head.as_ref().map_or(Ok(()), |head| head.check(store))?;
+        Self::claimed(&mut opening, &path, || Self::open_for_writing(&path, store, head.as_ref()))
+    }
+
+    fn open_for_writing(path: &Path, store: &str, head: Option<&Head>) -> Result<Self, Error> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let mut this = Self::connect(&path, flags, store, false)?;
+        let mut this = Self::connect(path, flags, store, false)?;
         let connection = &this.connection;
         if connection.is_readonly("main").unwrap_or(false) {
             let why = "the file is not writable for you".to_string();
             return Err(Error::ReadOnly { store: store.to_string(), why });
         }
         let set = |sql: &str| connection.execute_batch(sql).map_err(|error| this.error(error));
-        if head.is_new() {
-            // Only takes effect before the first page is written.
+        if head.is_some_and(Head::is_new) {
+            // Only takes effect before the first table is made.
             set("PRAGMA auto_vacuum = INCREMENTAL")?;
         }
         set("PRAGMA foreign_keys = ON; PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = 4194304")?;
         this.migrate()?;
-        if !head.has_log() {
+        if head.is_some_and(|head| !head.has_log()) {
             this.use_log()?;
         }
         this.doing = "reading";
@@ -74,30 +80,37 @@ impl Sqlite {
     /// Opens the file for reading only.
     pub fn open_read_only(path: &Path, store: &str) -> Result<Self, Error> {
         let path = absolute(path, store)?;
-        let head = Head::read(&path, store)?;
-        if head.is_new() {
-            return Err(Error::Absent { store: store.to_string() });
+        let mut opening = Opening::begin();
+        if !opening.is_open(&path) {
+            let head = Head::read(&path, store)?;
+            if head.is_new() {
+                return Err(Error::Absent { store: store.to_string() });
+            }
+            head.check(store)?;
         }
-        head.check(store)?;
+        Self::claimed(&mut opening, &path, || Self::open_for_reading(&path, store))
+    }
+
+    fn open_for_reading(path: &Path, store: &str) -> Result<Self, Error> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let usual = Self::connect(&path, flags, store, true).and_then(|mut this| {
+        let usual = Self::connect(path, flags, store, true).and_then(|mut this| {
             let version = this.version()?;
             Ok((this, version))
         });
+        let log = beside(path, "-wal");
         let (this, version) = match usual {
-            Err(Error::CannotOpen { .. } | Error::ReadOnly { .. })
-                if !has_content(&beside(&path, "-wal")) =>
-            {
-                // A read-only folder, where the index of the log cannot be made. Nobody can write there and
-                // there is no log, so the file may be read as it is.
-                let mut this = Self::connect_immutable(&path, store)?;
+            Err(Error::CannotOpen { .. } | Error::ReadOnly { .. }) if !has_content(&log) => {
+                // A folder where we cannot make the index of the log, and nobody has: there is no log, and no
+                // writer at this moment, so the file may be read as it is.
+                let mut this = Self::connect_immutable(path, store)?;
                 let version = this.version()?;
                 (this, version)
             }
             Err(Error::CannotOpen { store, .. } | Error::ReadOnly { store, .. }) => {
                 let why = format!(
-                    "its write-ahead log {} has content that cannot be read in a read-only folder; copy both files to a writable folder and open the copy",
-                    beside(&path, "-wal").display()
+                    "its write-ahead log {} has content that cannot be read in a read-only folder; \
+                     copy both files to a writable folder and open the copy",
+                    log.display()
                 );
                 return Err(Error::CannotOpen { store, why });
             }
@@ -106,11 +119,30 @@ impl Sqlite {
         this.refuse_newer(version)?;
         if version < SCHEMA_VERSION {
             let why = format!(
-                "its schema version {version} must be brought up to date first; open it once for writing, for example with `metier run -- true`"
+                "its schema version {version} must be brought up to date first; \
+                 open it once for writing, for example with `metier run -- true`"
             );
             return Err(Error::CannotOpen { store: store.to_string(), why });
         }
         Ok(this)
+    }
+
+    /// Makes a connection that is counted from before it is there until after it is gone.
+    fn claimed(
+        opening: &mut Opening,
+        path: &Path,
+        connect: impl FnOnce() -> Result<Self, Error>,
+    ) -> Result<Self, Error> {
+        let claim = opening.claim(path);
+        match connect() {
+            Ok(this) => Ok(Self { claim, ..this }),
+            Err(error) => {
+                if let Some(claim) = claim {
+                    opening.give_back(claim);
+                }
+                Err(error)
+            }
+        }
     }
 
     fn connect(path: &Path, flags: OpenFlags, store: &str, read_only: bool) -> Result<Self, Error> {
@@ -147,6 +179,7 @@ impl Sqlite {
             store: store.to_string(),
             doing: "opening",
             read_only,
+            claim: None,
         };
         let set = |option, on| this.connection.set_db_config(option, on).map_err(|error| this.error(error));
         set(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
@@ -365,118 +398,6 @@ impl Session for Sqlite {
         };
         run().map_err(|error| self.error(error))
     }
-}
-
-/// The first bytes of the file (<https://www.sqlite.org/fileformat.html>, 1.3).
-struct Head {
-    bytes: Vec<u8>,
-    is_recovering: bool,
-}
-
-impl Head {
-    fn read(path: &Path, store: &str) -> Result<Self, Error> {
-        let cannot = |why: String| Error::CannotOpen { store: store.to_string(), why };
-        let mut bytes = Vec::new();
-        let file = File::open(path).map_err(|error| match error.kind() {
-            ErrorKind::NotFound => Error::Absent { store: store.to_string() },
-            ErrorKind::PermissionDenied => cannot("you have no right to read it".to_string()),
-            _ => cannot(error.to_string()),
-        })?;
-        if file.metadata().is_ok_and(|about| !about.is_file()) {
-            return Err(cannot("it is not a file; want the path of a file such as metier.db".to_string()));
-        }
-        file.take(105).read_to_end(&mut bytes).map_err(|error| cannot(error.to_string()))?;
-        // A journal beside it means that a change of the first page may be half done; SQLite will undo it.
-        Ok(Self { bytes, is_recovering: has_content(&beside(path, "-journal")) })
-    }
-
-    /// Empty, or a database without a single table: what is left where making a store was cut short.
-    fn is_new(&self) -> bool {
-        let has_no_table = self.bytes.get(103..105) == Some(&[0, 0]) && self.bytes.get(100) == Some(&13);
-        self.bytes.is_empty()
-            || self.is_sqlite() && self.number(68) == 0 && self.number(60) == 0 && has_no_table
-    }
-
-    fn is_sqlite(&self) -> bool {
-        self.bytes.starts_with(b"SQLite format 3\0") && self.bytes.len() >= 105
-    }
-
-    fn has_log(&self) -> bool {
-        self.bytes.get(18..20) == Some(&[2, 2])
-    }
-
-    fn number(&self, at: usize) -> i32 {
-        self.bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, i32::from_be_bytes)
-    }
-
-    fn check(&self, store: &str) -> Result<(), Error> {
-        if self.is_new() || self.is_recovering {
-            return Ok(());
-        }
-        let foreign = |why: &str| Err(Error::Foreign { store: store.to_string(), why: why.to_string() });
-        if !self.is_sqlite() {
-            return foreign("it is not an SQLite file, or its beginning is damaged");
-        }
-        if self.number(68) != APPLICATION_ID {
-            return foreign("it is an SQLite database of another program");
-        }
-        let found = i64::from(self.number(60));
-        if found > SCHEMA_VERSION {
-            return Err(Error::Newer { store: store.to_string(), found, known: SCHEMA_VERSION });
-        }
-        Ok(())
-    }
-}
-
-/// Relative paths would follow a change of the working directory, and `:memory:` is not a file to SQLite.
-fn absolute(path: &Path, store: &str) -> Result<PathBuf, Error> {
-    let cannot = |why: String| Error::CannotOpen { store: store.to_string(), why };
-    if path.is_dir() {
-        return Err(cannot("it is a directory; want the path of a file such as metier.db in it".to_string()));
-    }
-    std::path::absolute(path).map_err(|error| cannot(error.to_string()))
-}
-
-/// Makes the file and its folder for their owner only, where they are not there yet.
-fn make(path: &Path, store: &str) -> Result<(), Error> {
-    let failed = |error: std::io::Error, at: &Path| {
-        let store = store.to_string();
-        let why = format!("{}: {error}", at.display());
-        match error.kind() {
-            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Error::ReadOnly { store, why },
-            ErrorKind::StorageFull => Error::Full { store },
-            _ => Error::CannotOpen { store, why },
-        }
-    };
-    if path.exists() {
-        return Ok(());
-    }
-    if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)
-            .map_err(|error| failed(error, folder))?;
-    }
-    OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)
-        .map(|_| ())
-        .map_err(|error| failed(error, path))
-}
-
-/// The file of that ending beside the database.
-fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    PathBuf::from(name)
-}
-
-fn has_content(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|file| file.len() > 0)
 }
 
 fn translate(error: rusqlite::Error, store: &str, doing: &'static str) -> Error {

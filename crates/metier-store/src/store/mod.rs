@@ -20,7 +20,7 @@ use crate::{Error, Health, Location};
 
 /// Runs, series, artefacts, devices and workloads. Cheap to clone; all clones are the same store.
 ///
-/// Calls from several threads wait for each other: there is one connection. Every call is one transaction.
+/// Calls from several threads wait for each other: there is one connection.
 #[derive(Clone)]
 pub struct Store {
     shared: Arc<Shared>,
@@ -36,7 +36,7 @@ struct Shared {
 }
 
 enum Engine {
-    Sqlite(Mutex<Sqlite>),
+    Sqlite(Box<Mutex<Sqlite>>),
     Postgres(Box<Mutex<Postgres>>),
 }
 
@@ -46,7 +46,7 @@ impl Store {
     pub fn open(at: &Location) -> Result<Store, Error> {
         let name = at.to_string();
         let engine = match at {
-            Location::Sqlite(path) => Engine::Sqlite(Mutex::new(Sqlite::open(path, &name)?)),
+            Location::Sqlite(path) => Engine::Sqlite(Box::new(Mutex::new(Sqlite::open(path, &name)?))),
             Location::Postgres(url) => Engine::Postgres(Box::new(Mutex::new(Postgres::open(url, &name)?))),
         };
         Ok(Self::with(at, name, engine))
@@ -56,7 +56,9 @@ impl Store {
     pub fn open_read_only(at: &Location) -> Result<Store, Error> {
         let name = at.to_string();
         let engine = match at {
-            Location::Sqlite(path) => Engine::Sqlite(Mutex::new(Sqlite::open_read_only(path, &name)?)),
+            Location::Sqlite(path) => {
+                Engine::Sqlite(Box::new(Mutex::new(Sqlite::open_read_only(path, &name)?)))
+            }
             Location::Postgres(url) => {
                 Engine::Postgres(Box::new(Mutex::new(Postgres::open_read_only(url, &name)?)))
             }

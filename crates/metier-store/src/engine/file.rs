@@ -1,0 +1,186 @@
+//! The file of an SQLite store before SQLite opens it: making it, and telling from its first bytes whether it is ours.
+//!
+//! POSIX file locks belong to the process: closing *any* descriptor of a file drops all locks that the process has on it,
+//! SQLite's too, and another program may then change the file under it
+//! (<https://www.sqlite.org/howtocorrupt.html>, 2.2). So a file is only looked into while this process has no
+//! connection to it, which [`Claim`] knows; the one who has a connection has looked already.
+
+use std::collections::HashMap;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::SCHEMA_VERSION;
+use super::sqlite::APPLICATION_ID;
+use crate::Error;
+
+/// Device and inode of a file.
+type FileId = (u64, u64);
+
+/// How many connections this process has to each file. The one thing here that is global, because the locks are.
+static OPEN: Mutex<Option<HashMap<FileId, usize>>> = Mutex::new(None);
+
+/// The right to open files: nobody else in this process opens one meanwhile.
+pub(super) struct Opening(MutexGuard<'static, Option<HashMap<FileId, usize>>>);
+
+/// Kept for as long as there is a connection to a file; dropped after it.
+pub(super) struct Claim(FileId);
+
+impl Opening {
+    pub fn begin() -> Self {
+        Self(OPEN.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether this process has a connection to the file already.
+    pub fn is_open(&self, path: &Path) -> bool {
+        let counts = self.0.as_ref();
+        file_id(path).is_some_and(|id| counts.is_some_and(|counts| counts.contains_key(&id)))
+    }
+
+    /// Counts a connection that is about to be made.
+    pub fn claim(&mut self, path: &Path) -> Option<Claim> {
+        let id = file_id(path)?;
+        *self.0.get_or_insert_default().entry(id).or_default() += 1;
+        Some(Claim(id))
+    }
+
+    /// Takes a claim back while opening; dropping it would wait for ourselves.
+    pub fn give_back(&mut self, claim: Claim) {
+        release(&mut self.0, claim.0);
+        std::mem::forget(claim);
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        release(&mut OPEN.lock().unwrap_or_else(PoisonError::into_inner), self.0);
+    }
+}
+
+fn release(counts: &mut Option<HashMap<FileId, usize>>, id: FileId) {
+    let Some(counts) = counts else { return };
+    if let Some(count) = counts.get_mut(&id) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&id);
+        }
+    }
+}
+
+fn file_id(path: &Path) -> Option<FileId> {
+    std::fs::metadata(path).ok().map(|about| (about.dev(), about.ino()))
+}
+
+/// The first bytes of the file (<https://www.sqlite.org/fileformat.html>, 1.3).
+pub(super) struct Head {
+    bytes: Vec<u8>,
+    is_recovering: bool,
+}
+
+impl Head {
+    pub fn read(path: &Path, store: &str) -> Result<Self, Error> {
+        let cannot = |why: String| Error::CannotOpen { store: store.to_string(), why };
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => Error::Absent { store: store.to_string() },
+            ErrorKind::PermissionDenied => cannot("you have no right to read it".to_string()),
+            _ => cannot(error.to_string()),
+        })?;
+        if file.metadata().is_ok_and(|about| !about.is_file()) {
+            return Err(cannot("it is not a file; want the path of a file such as metier.db".to_string()));
+        }
+        file.take(105).read_to_end(&mut bytes).map_err(|error| cannot(error.to_string()))?;
+        // A journal beside it means that a change of the first page may be half done; SQLite will undo it.
+        Ok(Self { bytes, is_recovering: has_content(&beside(path, "-journal")) })
+    }
+
+    /// Empty, or a database without a single table: what is left where making a store was cut short.
+    pub fn is_new(&self) -> bool {
+        let has_no_table = self.bytes.get(103..105) == Some(&[0, 0]) && self.bytes.get(100) == Some(&13);
+        self.bytes.is_empty()
+            || self.is_sqlite() && self.number(68) == 0 && self.number(60) == 0 && has_no_table
+    }
+
+    fn is_sqlite(&self) -> bool {
+        self.bytes.starts_with(b"SQLite format 3\0") && self.bytes.len() >= 105
+    }
+
+    pub fn has_log(&self) -> bool {
+        self.bytes.get(18..20) == Some(&[2, 2])
+    }
+
+    fn number(&self, at: usize) -> i32 {
+        self.bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, i32::from_be_bytes)
+    }
+
+    pub fn check(&self, store: &str) -> Result<(), Error> {
+        if self.is_new() || self.is_recovering {
+            return Ok(());
+        }
+        let foreign = |why: &str| Err(Error::Foreign { store: store.to_string(), why: why.to_string() });
+        if !self.is_sqlite() {
+            return foreign("it is not an SQLite file, or its beginning is damaged");
+        }
+        if self.number(68) != APPLICATION_ID {
+            return foreign("it is an SQLite database of another program");
+        }
+        let found = i64::from(self.number(60));
+        if found > SCHEMA_VERSION {
+            return Err(Error::Newer { store: store.to_string(), found, known: SCHEMA_VERSION });
+        }
+        Ok(())
+    }
+}
+
+/// Relative paths would follow a change of the working directory, and `:memory:` is not a file to SQLite.
+pub(super) fn absolute(path: &Path, store: &str) -> Result<PathBuf, Error> {
+    let cannot = |why: String| Error::CannotOpen { store: store.to_string(), why };
+    if path.is_dir() {
+        return Err(cannot("it is a directory; want the path of a file such as metier.db in it".to_string()));
+    }
+    std::path::absolute(path).map_err(|error| cannot(error.to_string()))
+}
+
+/// Makes the file and its folder for their owner only, where they are not there yet.
+pub(super) fn make(path: &Path, store: &str) -> Result<(), Error> {
+    let failed = |error: std::io::Error, at: &Path| {
+        let store = store.to_string();
+        let why = format!("{}: {error}", at.display());
+        match error.kind() {
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Error::ReadOnly { store, why },
+            ErrorKind::StorageFull => Error::Full { store },
+            _ => Error::CannotOpen { store, why },
+        }
+    };
+    if path.exists() {
+        return Ok(());
+    }
+    if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(|error| failed(error, folder))?;
+    }
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+        .map(|_| ())
+        .map_err(|error| failed(error, path))
+}
+
+/// The file of that ending beside the database.
+pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+pub(super) fn has_content(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|file| file.len() > 0)
+}
