@@ -230,6 +230,33 @@ export const CHECKS = [
     assert.deepEqual(await rangeOf(page), all);
   }],
 
+  ["a finger on the time line moves the read-out", async (page, t) => {
+    const { run } = await richRun(t);
+    await openRun(page, t, run.id);
+    await page.waitForSelector('[data-panel="cpu"] canvas');
+    await page.$eval('[data-panel="cpu"] .u-over', (over) => {
+      const box = over.getBoundingClientRect();
+      over.dispatchEvent(new PointerEvent("pointermove", { pointerType: "touch", bubbles: true, clientX: box.left + box.width / 2, clientY: box.top + 20 }));
+    });
+    await page.waitForFunction(() => document.querySelector("[data-testid=readout]").textContent.includes("at "));
+  }],
+
+  ["plots take the colours of the theme at once", async (page, t) => {
+    const { run } = await richRun(t);
+    await openRun(page, t, run.id);
+    await page.waitForSelector('[data-panel="cpu"] canvas');
+    await page.waitForTimeout(200);
+    const picture = () => page.$eval('[data-panel="cpu"] canvas', (canvas) => canvas.toDataURL());
+    const dark = await picture();
+    await page.keyboard.press("t");
+    await page.waitForTimeout(200);
+    assert.notEqual(await picture(), dark);
+    await page.keyboard.press("t");
+    await page.waitForTimeout(200);
+    assert.equal(await picture(), dark);
+    await page.evaluate(() => localStorage.clear());
+  }],
+
   ["a wheel without focus scrolls the page and does not zoom", async (page, t) => {
     const { run } = await richRun(t);
     await openRun(page, t, run.id);
