@@ -4,7 +4,8 @@
 //!
 //! The columns are made to move as the kernel's files do: times with jitter of tens of microseconds, CPU counters in whole
 //! microseconds, memory in pages, mostly idle IO, host gauges with few decimals, and three ratios whose bits
-//! are noise. Prints sizes and times of the codec alone, then of the same run through an SQLite store.
+//! are noise. Prints sizes and times of the codec alone, then of the same run through an SQLite store,
+//! of a short run, and of lists.
 
 #![allow(clippy::print_stdout, reason = "it is a program that prints")]
 
@@ -12,7 +13,7 @@ use std::error::Error;
 use std::time::Instant;
 
 use metier_store::codec::{self, Limits};
-use metier_store::{Location, Owner, Store};
+use metier_store::{Location, Owner, RunFilter, Store};
 use metier_types::{BatchId, Column, Kind, Run, RunId, RunState, Series, Unit, Values};
 
 const RATE: usize = 100;
@@ -284,5 +285,37 @@ fn main() -> Result<(), Box<dyn Error>> {
             column[column.len() * 19 / 20]
         );
     }
+
+    let store = Store::open(&at)?;
+    for i in 0..20_000 {
+        let mut run = run_record(RunId::new())?;
+        run.started += jiff::SignedDuration::from_secs(i);
+        run.workload.name = format!("workload {}", i % 50);
+        store.put_run(&run, &[])?;
+    }
+    println!("\na store of 20 000 runs");
+    let time =
+        |what: &str, work: &dyn Fn() -> Result<(), metier_store::Error>| -> Result<(), metier_store::Error> {
+            let mut best = f64::MAX;
+            for _ in 0..5 {
+                let start = Instant::now();
+                work()?;
+                best = best.min(milliseconds(start));
+            }
+            println!("  {what:32} {best:8.3} ms");
+            Ok(())
+        };
+    let list = |filter: RunFilter| store.runs(&filter).map(|_| ());
+    time("first page of 100", &|| list(RunFilter::default()))?;
+    time("first page of 1000", &|| list(RunFilter { limit: 1000, ..Default::default() }))?;
+    let one = || RunFilter { workload: Some("workload 7".to_string()), ..Default::default() };
+    time("first page of one workload", &|| list(one()))?;
+    time("a text that no run has", &|| {
+        list(RunFilter { text: Some("zebra".to_string()), ..Default::default() })
+    })?;
+    let last = store.find_run("last")?;
+    time("find by the last digits", &|| store.find_run(&last.short()).map(|_| ()))?;
+    time("find by workload", &|| store.find_run("workload 7").map(|_| ()))?;
+    time("check", &|| store.check().map(|_| ()))?;
     Ok(())
 }

@@ -236,6 +236,35 @@ fn damage_is_told_and_never_a_panic() {
 }
 
 #[test]
+fn a_damaged_chunk_does_not_cost_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("metier.db");
+    let store = Store::open(&at(&path)).unwrap();
+    let (run, other) = (run_at(0, "train"), run_at(1, "other"));
+    for run in [&run, &other] {
+        store.begin_run(run, &owner(1)).unwrap();
+        for part in 0..3 {
+            let both = [chunk(run.id, "use", part * 40_000, 40_000), chunk(run.id, "host", part, 1)];
+            store.append(run.id, &both).unwrap();
+        }
+    }
+    let broken = "UPDATE chunk SET content = zeroblob(50) WHERE series = 'use' \
+                  AND seq IN (SELECT max(seq) FROM chunk WHERE series = 'use' GROUP BY run)";
+    assert_eq!(rusqlite::Connection::open(&path).unwrap().execute(broken, []).unwrap(), 2);
+    store.finish_run(&over(&run)).unwrap();
+    assert_eq!(store.run(run.id).unwrap().unwrap(), over(&run));
+    assert_eq!(store.series(run.id, Some("host")).unwrap(), [chunk(run.id, "host", 0, 3)]);
+    let error = store.series(run.id, Some("use")).unwrap_err();
+    assert!(matches!(error, Error::Series { .. }), "{error}");
+    assert_eq!(store.sweep("device-1", &|_| false).unwrap(), [other.id]);
+    // The sound chunks of the damaged series are all still there.
+    let count = "SELECT count(*) FROM chunk WHERE series = 'use'";
+    let kept: i64 =
+        rusqlite::Connection::open(&path).unwrap().query_row(count, [], |row| row.get(0)).unwrap();
+    assert_eq!(kept, 6);
+}
+
+#[test]
 fn opening_a_store_again_keeps_the_locks_of_the_first() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("metier.db");

@@ -30,6 +30,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Free pages (of 4096 bytes) that a finished run may leave before they are given back to the disk.
 const FREE_PAGES_KEPT: i64 = 512;
 
+/// How long the answer of an integrity check is good.
+const WALK_KEPT: Duration = Duration::from_secs(600);
+
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [include_str!("../migrations/1.sqlite.sql")];
 
 /// An open file.
@@ -39,6 +42,8 @@ pub(crate) struct Sqlite {
     store: String,
     doing: &'static str,
     read_only: bool,
+    /// When the tables were last walked, and what was wrong.
+    walked: Option<(Instant, Vec<String>)>,
     /// Last, because it is dropped after the connection.
     #[allow(dead_code, reason = "kept for its drop")]
     claim: Option<Claim>,
@@ -179,6 +184,7 @@ impl Sqlite {
             store: store.to_string(),
             doing: "opening",
             read_only,
+            walked: None,
             claim: None,
         };
         let set = |option, on| this.connection.set_db_config(option, on).map_err(|error| this.error(error));
@@ -325,23 +331,10 @@ impl Sqlite {
         let pages = number(self, "PRAGMA page_count")?.saturating_mul(number(self, "PRAGMA page_size")?);
         let log = std::fs::metadata(beside(&self.path, "-wal")).map_or(0, |file| file.len());
         let runs = number(self, "SELECT count(*) FROM run")?;
-        let mut problems = Vec::new();
-        // Series and artefacts carry their own checksums and are most of the file; a readiness check must not read
-        // gigabytes, so only the tables that everything hangs on are walked.
-        for table in ["run", "tag", "workload", "device"] {
-            let mut statement = self
-                .connection
-                .prepare(&format!("PRAGMA quick_check('{table}')"))
-                .map_err(|error| self.error(error))?;
-            let found =
-                statement.query_map([], |row| row.get::<_, String>(0)).map_err(|error| self.error(error))?;
-            for line in found.take(10) {
-                let line = line.map_err(|error| self.error(error))?;
-                if line != "ok" {
-                    problems.push(format!("{table}: {line}"));
-                }
-            }
-        }
+        let problems = match &self.walked {
+            Some((at, problems)) if at.elapsed() < WALK_KEPT => problems.clone(),
+            _ => self.walk()?,
+        };
         Ok(Health {
             engine: "sqlite",
             engine_version: rusqlite::version().to_string(),
@@ -352,6 +345,24 @@ impl Sqlite {
             read_only: self.read_only,
             problems,
         })
+    }
+
+    /// What is wrong with the tables that everything hangs on. Series and artefacts, most of the file, carry their own
+    /// checksums and are left out. The answer is kept for a while: this takes milliseconds for a thousand runs, and
+    /// readiness is asked every few seconds.
+    fn walk(&mut self) -> Result<Vec<String>, Error> {
+        let mut problems = Vec::new();
+        for table in ["run", "tag", "workload", "device"] {
+            let walk = || {
+                let mut statement = self.connection.prepare(&format!("PRAGMA quick_check('{table}')"))?;
+                let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
+                lines.take(10).collect::<Result<Vec<_>, _>>()
+            };
+            let lines = walk().map_err(|error| self.error(error))?;
+            problems.extend(lines.iter().filter(|line| *line != "ok").map(|line| format!("{table}: {line}")));
+        }
+        self.walked = Some((Instant::now(), problems.clone()));
+        Ok(problems)
     }
 
     fn error(&self, error: rusqlite::Error) -> Error {

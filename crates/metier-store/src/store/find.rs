@@ -48,6 +48,9 @@ impl Store {
                 values.iter().map(Parameter::value).chain(more).collect()
             };
             let total = session.row(&counting, &parameters(Vec::new()))?.map_or(0, |mut row| row.int());
+            if total == 0 {
+                return Ok((0, Vec::new()));
+            }
             let mut more: Vec<Value<'static>> = Vec::new();
             if let Some(cursor) = &after {
                 more.extend([cursor.started.into(), cursor.id.clone().into()]);

@@ -125,7 +125,8 @@ impl Store {
 
     /// Marks runs under way as interrupted whose owner is gone, joins their samples, and returns them. Only runs
     /// whose `owner.host` is `host` are asked about: what another device measures, only that device can know. An
-    /// owner of an earlier boot is gone; `is_alive` is the one to know the present boot.
+    /// owner of an earlier boot is gone; `is_alive` is the one to know the present boot. A run that cannot be marked is an
+    /// error, told after all others were seen to.
     pub fn sweep(&self, host: &str, is_alive: &dyn Fn(&Owner) -> bool) -> Result<Vec<RunId>, Error> {
         let host = indexed(host);
         let rows = self.read("looking for interrupted runs", |session| {
@@ -134,6 +135,7 @@ impl Store {
             session.rows(sql, &[(&host).into()])
         })?;
         let mut swept = Vec::new();
+        let mut problem = None;
         for mut row in rows {
             let (id, owner) = (row.text(), row.text());
             let id: RunId = id.parse().map_err(|error| self.bad_record("run", &id, error))?;
@@ -141,14 +143,19 @@ impl Store {
             if serde_json::from_str(&owner).is_ok_and(|owner| is_alive(&owner)) {
                 continue;
             }
-            if self.interrupt(id, &owner)? {
-                swept.push(id);
+            match self.interrupt(id, &owner) {
+                Ok(true) => swept.push(id),
+                Ok(false) => {}
+                // One that cannot be marked must not keep the others from it.
+                Err(error) => {
+                    problem.get_or_insert(error);
+                }
             }
         }
         if !swept.is_empty() {
             self.tidy();
         }
-        Ok(swept)
+        problem.map_or(Ok(swept), Err)
     }
 
     /// `false` if the run ended, or another sweep had it, since it was looked at.

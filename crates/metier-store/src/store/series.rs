@@ -109,6 +109,9 @@ impl Store {
     }
 
     /// Joins all chunks of a run into blocks. `false` if there was none.
+    ///
+    /// A series with a damaged chunk stays as it is: the run's record must not be lost for it, and what can be
+    /// saved of it is for a person to decide. Reading it says what is wrong.
     pub(super) fn compact(&self, session: &mut dyn Session, run: RunId) -> Result<bool, Error> {
         let id = key(run.as_bytes());
         let names = session.rows("SELECT DISTINCT series FROM chunk WHERE run = ?1", &[(&id).into()])?;
@@ -116,29 +119,41 @@ impl Store {
         for mut row in names {
             let name = row.text();
             let sql = "SELECT coalesce(max(part), -1) FROM block WHERE run = ?1 AND series = ?2";
-            let mut part =
-                session.row(sql, &[(&id).into(), (&name).into()])?.map_or(-1, |mut row| row.int()) + 1;
-            let mut merge = Merge::new(run, &name);
-            let mut after = i64::MIN;
-            loop {
-                let chunks = chunks_after(session, &id, &name, after)?;
-                let Some((number, _)) = chunks.last() else { break };
-                after = *number;
-                for (_, bytes) in &chunks {
-                    let rows = codec::rows(bytes, LIMITS).map_err(|source| self.bad_series(run, source))?;
-                    if merge.rows() + rows > BLOCK_ROWS || merge.values() >= BLOCK_VALUES {
-                        let full = std::mem::replace(&mut merge, Merge::new(run, &name)).finish();
-                        part = self.write_blocks(session, &full, part)?;
-                    }
-                    merge.push(bytes, LIMITS).map_err(|source| self.bad_series(run, source))?;
+            let last = session.row(sql, &[(&id).into(), (&name).into()])?.map_or(-1, |mut row| row.int());
+            match self.compact_one(session, run, &name, last + 1) {
+                Ok(()) => {
+                    let sql = "DELETE FROM chunk WHERE run = ?1 AND series = ?2";
+                    session.run(sql, &[(&id).into(), (&name).into()])?;
                 }
+                Err(Error::Series { .. }) => {
+                    let sql = "DELETE FROM block WHERE run = ?1 AND series = ?2 AND part > ?3";
+                    session.run(sql, &[(&id).into(), (&name).into(), last.into()])?;
+                }
+                Err(error) => return Err(error),
             }
-            self.write_blocks(session, &merge.finish(), part)?;
-        }
-        if found {
-            session.run("DELETE FROM chunk WHERE run = ?1", &[(&id).into()])?;
         }
         Ok(found)
+    }
+
+    fn compact_one(&self, session: &mut dyn Session, run: RunId, name: &str, part: i64) -> Result<(), Error> {
+        let id = key(run.as_bytes());
+        let mut part = part;
+        let mut merge = Merge::new(run, name);
+        let mut after = i64::MIN;
+        loop {
+            let chunks = chunks_after(session, &id, name, after)?;
+            let Some((number, _)) = chunks.last() else { break };
+            after = *number;
+            for (_, bytes) in &chunks {
+                let rows = codec::rows(bytes, LIMITS).map_err(|source| self.bad_series(run, source))?;
+                if merge.rows() + rows > BLOCK_ROWS || merge.values() >= BLOCK_VALUES {
+                    let full = std::mem::replace(&mut merge, Merge::new(run, name)).finish();
+                    part = self.write_blocks(session, &full, part)?;
+                }
+                merge.push(bytes, LIMITS).map_err(|source| self.bad_series(run, source))?;
+            }
+        }
+        self.write_blocks(session, &merge.finish(), part).map(|_| ())
     }
 
     /// Writes a series as blocks numbered from `part`; returns the next number.
