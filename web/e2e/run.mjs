@@ -11,7 +11,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
 import { startServer } from "../dev/server.mjs";
-import { CHECKS, Skip } from "./checks.mjs";
+import { FRAME_CHECKS } from "./check-frame.mjs";
+import { LIST_CHECKS } from "./check-list.mjs";
+import { RUN_CHECKS } from "./check-run.mjs";
+import { Skip } from "./store.mjs";
 
 const FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
 
@@ -72,7 +75,7 @@ const tools = {
 
 let passed = 0;
 let skipped = 0;
-for (const [name, check] of CHECKS) {
+for (const [name, check] of [...LIST_CHECKS, ...RUN_CHECKS, ...FRAME_CHECKS]) {
   faults.length = 0;
   isExpectingFaults = false;
   const page = await context.newPage();
