@@ -124,3 +124,73 @@ fn sorted(series: Series) -> Series {
         ..series.clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use metier_types::{Kind, Unit};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::codec::encode_rows;
+
+    fn series() -> impl Strategy<Value = Series> {
+        (1usize..400).prop_flat_map(|rows| {
+            let column = (
+                any::<bool>(),
+                prop::collection::vec(-1000i64..1000, rows),
+                prop::collection::vec(prop::bool::weighted(0.05), rows),
+            );
+            (prop::collection::vec(0i64..3, rows), prop::collection::vec(column, 0..4)).prop_map(
+                |(steps, columns)| {
+                    let mut series = Series::new(RunId::new(), "use");
+                    let mut time = 0;
+                    series.times = steps
+                        .iter()
+                        .map(|step| {
+                            time += step;
+                            time
+                        })
+                        .collect();
+                    series.columns = columns
+                        .into_iter()
+                        .enumerate()
+                        .map(|(i, (is_float, values, absent))| Column {
+                            name: format!("c{}", i / 2), // names may repeat
+                            kind: Kind::Gauge,
+                            unit: Unit::Count,
+                            values: if is_float {
+                                Values::Float(values.iter().map(|value| *value as f64 / 7.0).collect())
+                            } else {
+                                Values::Integer(values)
+                            },
+                            absent: (0..).zip(absent).filter_map(|(row, is)| is.then_some(row)).collect(),
+                        })
+                        .collect();
+                    series
+                },
+            )
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_series_cut_anywhere_is_joined_again(series in series(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6)) {
+            let rows = series.times.len();
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(rows + 1)).chain([0, rows]).collect();
+            cuts.sort_unstable();
+            let mut merge = Merge::new(series.run, "use");
+            for pair in cuts.windows(2) {
+                merge.push(&encode_rows(&series, pair[0]..pair[1]).unwrap(), Limits::default()).unwrap();
+            }
+            prop_assert_eq!(merge.finish(), series);
+        }
+    }
+
+    #[test]
+    fn a_piece_of_another_series_is_refused() {
+        let piece = encode_rows(&Series::new(RunId::new(), "use"), 0..0).unwrap();
+        assert!(Merge::new(RunId::new(), "use").push(&piece, Limits::default()).is_err());
+    }
+}

@@ -15,8 +15,10 @@ use crate::merge::Merge;
 const BLOCK_ROWS: usize = 1 << 16;
 /// Values of a block (32 MiB in memory); wide series have fewer rows a block.
 const BLOCK_VALUES: usize = 1 << 22;
+/// Values of a chunk (1 MiB in memory); a larger append becomes several.
+const CHUNK_VALUES: usize = 1 << 17;
 /// Chunks fetched at a time.
-const FETCH: i64 = 512;
+const FETCH: i64 = 64;
 /// What one call returns at most: 2 GiB of values.
 const LARGEST_SERIES: usize = 1 << 28;
 
@@ -31,7 +33,7 @@ impl Store {
         self.check_series(run, chunk)?;
         let mut pieces = Vec::new();
         for series in chunk {
-            for (bytes, _) in self.pieces(series)? {
+            for (bytes, _) in self.pieces(series, CHUNK_VALUES)? {
                 pieces.push((series.name.as_str(), self.next_number(), bytes));
             }
         }
@@ -164,7 +166,7 @@ impl Store {
         mut part: i64,
     ) -> Result<i64, Error> {
         let id = key(series.run.as_bytes());
-        for (bytes, rows) in self.pieces(series)? {
+        for (bytes, rows) in self.pieces(series, BLOCK_VALUES)? {
             let first = rows.clone().next().and_then(|row| series.times.get(row)).copied().unwrap_or(0);
             let last = rows.clone().next_back().and_then(|row| series.times.get(row)).copied().unwrap_or(0);
             let sql = "INSERT INTO block (run, series, part, rows, first_time, last_time, content) \
@@ -187,10 +189,10 @@ impl Store {
         Ok(part)
     }
 
-    /// A series as encoded pieces that each keep the limits of a block. One without rows is one piece, so that its
+    /// A series as encoded pieces of at most so many values and the rows of a block. One without rows is one piece, so that its
     /// columns are kept.
-    fn pieces(&self, series: &Series) -> Result<Vec<Piece>, Error> {
-        let rows = (BLOCK_VALUES / (series.columns.len() + 1)).clamp(1, BLOCK_ROWS);
+    fn pieces(&self, series: &Series, most_values: usize) -> Result<Vec<Piece>, Error> {
+        let rows = (most_values / (series.columns.len() + 1)).clamp(1, BLOCK_ROWS);
         let end = series.times.len();
         let starts = (0..end.max(1)).step_by(rows);
         starts
