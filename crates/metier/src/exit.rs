@@ -59,18 +59,26 @@ pub fn usage(text: impl Into<String>) -> anyhow::Error {
 #[error("stdout was closed by its reader")]
 pub struct ClosedPipe;
 
-/// The whole chain of causes as one line. A cause whose text the error before it already ends with is not repeated.
+/// The whole chain of causes as one line: what happened and why, then what would be right.
+///
+/// Each error of the chain may end with its advice, after a semicolon; that of an outer one still belongs at the end
+/// of the line, after the causes. A cause that an outer error already tells is not repeated.
 pub fn one_line(error: &anyhow::Error) -> String {
-    let mut text = String::new();
+    let mut what = String::new();
+    let mut advice = String::new();
     for cause in error.chain() {
-        let part = cause.to_string();
-        if text.is_empty() {
-            text = part;
-        } else if !text.contains(&part) {
-            text = format!("{text}: {part}");
+        let text = cause.to_string();
+        let (part, rest) = text.split_once("; ").unwrap_or((&text, ""));
+        if what.is_empty() {
+            what = part.to_string();
+        } else if !what.contains(part) {
+            what = format!("{what}: {part}");
+        }
+        if !rest.is_empty() && !advice.contains(rest) {
+            advice = format!("{advice}; {rest}");
         }
     }
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    format!("{what}{advice}").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The exit code of an error.
@@ -98,6 +106,8 @@ mod tests {
         assert_eq!(one_line(&error), "export: cannot write x: disk on fire");
         let said = anyhow::anyhow!("inner").context("outer: inner");
         assert_eq!(one_line(&said), "outer: inner");
+        let advised = anyhow::anyhow!("no such file").context("cannot read x; name another");
+        assert_eq!(one_line(&advised), "cannot read x: no such file; name another");
     }
 
     #[test]

@@ -116,31 +116,33 @@ fn record<T: DeserializeOwned>(text: &[u8]) -> anyhow::Result<T> {
     })
 }
 
-/// The field whose absence changes what the parser says: that is the one it does not like. The parser itself cannot
-/// tell, since records keep unknown fields and so read each value before they know what it is for.
+/// The field that the parser does not like. It cannot tell itself, but it stops there: taking away a field before
+/// that one changes what it says, taking away a later one does not. So it is the last field whose absence does.
 fn culprit<T: DeserializeOwned>(whole: &Value, said_of_whole: &str) -> Option<String> {
+    // This one it names itself, and only at the end of the record.
+    if said_of_whole.starts_with("missing field") {
+        return None;
+    }
     let mut paths = Vec::new();
     fields(whole, &mut Vec::new(), &mut paths);
-    paths.into_iter().find_map(|path| {
+    let changes = |path: &Vec<String>| {
         let mut without = whole.clone();
         let (last, above) = path.split_last()?;
         let owner = above.iter().try_fold(&mut without, |value, key| value.get_mut(key))?;
-        owner.as_object_mut()?.remove(last)?;
-        let changed = serde_json::from_value::<T>(without).map_err(|error| said(&error));
-        match changed {
-            Err(now) if now == said_of_whole => None,
-            _ => Some(path.join(".")),
-        }
-    })
+        owner.as_object_mut()?.shift_remove(last)?;
+        let said = serde_json::from_value::<T>(without).map_err(|error| said(&error));
+        (said.err().as_deref() != Some(said_of_whole)).then_some(())
+    };
+    paths.iter().rfind(|path| changes(path).is_some()).map(|path| path.join("."))
 }
 
-/// Paths of all fields, innermost first; a list counts as one value.
+/// Paths of all fields in the order of the text, a record before its parts; a list counts as one value.
 fn fields(value: &Value, under: &mut Vec<String>, found: &mut Vec<Vec<String>>) {
     let Value::Object(map) = value else { return };
     for (key, value) in map {
         under.push(key.clone());
-        fields(value, under, found);
         found.push(under.clone());
+        fields(value, under, found);
         under.pop();
     }
 }

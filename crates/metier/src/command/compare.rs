@@ -148,14 +148,15 @@ impl Sides<'_> {
         let named = RunFilter { workload: Some(text.to_string()), limit: 1, ..RunFilter::default() };
         if let Some(latest) = store.runs(&named)?.runs.first() {
             let mut runs = store.batch(latest.batch)?;
-            runs.retain(|run| run.workload.id == latest.workload.id);
+            runs.retain(|run| run.workload.id == latest.workload.id && !run.context.warmup);
             return Ok(runs);
         }
         if let Ok(id) = text.parse::<RunId>() {
             if let Some(run) = store.run(id)? {
                 return Ok(vec![run]);
             }
-            let batch = store.batch(text.parse::<BatchId>()?)?;
+            let mut batch = store.batch(text.parse::<BatchId>()?)?;
+            batch.retain(|run| !run.context.warmup);
             if !batch.is_empty() {
                 return Ok(batch);
             }

@@ -91,10 +91,11 @@ fn sheet(device: &Record, paint: Paint) -> String {
         }
     };
     let cpu = &device.cpu;
+    let count = |n: u32, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let counts = [
-        cpu.sockets.map(|n| format!("{n} sockets")),
-        cpu.cores.map(|n| format!("{n} cores")),
-        Some(format!("{} threads", cpu.threads)),
+        cpu.sockets.map(|n| count(n, "socket")),
+        cpu.cores.map(|n| count(n, "core")),
+        Some(count(cpu.threads, "thread")),
         cpu.max_frequency_hertz.map(|f| format!("up to {f}")),
     ];
     let caches: Vec<String> = cpu

@@ -62,7 +62,7 @@ pub fn ending(state: metier_types::RunState, exit: Option<&metier_types::Exit>) 
     use metier_types::{Cause, RunState};
     match (state, exit) {
         (RunState::Running, _) => "running".to_string(),
-        (RunState::Interrupted, None) => "interrupted".to_string(),
+        (RunState::Interrupted, _) => "interrupted".to_string(),
         (RunState::Finished, None) => "finished".to_string(),
         (_, Some(exit)) => match (exit.cause, exit.code, exit.signal) {
             (Cause::Exited, Some(0), _) => "ok".to_string(),
