@@ -59,16 +59,19 @@ pub fn orphan(arguments: &mut Arguments) -> Result<ExitCode, Problem> {
     let seconds = arguments.next_number("SECONDS", MOST_SECONDS)?;
     let mib = arguments.option_whole("--memory", MOST_MIB)?.unwrap_or(0) as usize;
     let target = Target::last_of(arguments)?;
+    // What this process used so far; the child carries it on, since nobody else will tell.
+    let parent_cpu = system::process_cpu_nanoseconds();
     if let Side::Parent(_) = system::fork()? {
         // Not waited for: a daemon's parent goes at once, and whoever adopts the child reaps it.
         return Ok(ExitCode::SUCCESS);
     }
-    let end = orphan_life(seconds, mib, &target);
+    let end = orphan_life(seconds, mib, parent_cpu, &target);
     system::leave(i32::from(end.is_err()));
 }
 
-fn orphan_life(seconds: f64, mib: usize, target: &Target) -> Result<(), Problem> {
+fn orphan_life(seconds: f64, mib: usize, parent_cpu: u64, target: &Target) -> Result<(), Problem> {
     system::new_session()?;
+    let parents_cpu = parent_cpu + system::process_cpu_nanoseconds();
     if let Side::Parent(_) = system::fork()? {
         return Ok(());
     }
@@ -78,6 +81,7 @@ fn orphan_life(seconds: f64, mib: usize, target: &Target) -> Result<(), Problem>
     clock::burn_process_until(asked);
     let mut report = Report::of("orphan");
     report.whole("asked_cpu_nanoseconds", asked).whole("touched_bytes", (mib as u64) << 20);
+    report.whole("parents_cpu_nanoseconds", parents_cpu);
     report.finish(target)
 }
 
