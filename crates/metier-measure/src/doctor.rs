@@ -108,7 +108,7 @@ fn group_checks(roots: &Roots) -> Vec<Check> {
         made.as_ref().is_ok_and(|group| group.has_v2_memory() || group.v1.contains_key("memory"));
     let has_io =
         made.as_ref().is_ok_and(|group| group.v2.as_ref().is_some_and(|f| f.join("io.stat").exists()));
-    let method = made.as_ref().map(|group| format!("{:?}", group.method)).unwrap_or_default();
+    let method = made.as_ref().map(|group| group.method.to_string()).unwrap_or_default();
     if let Ok(group) = &mut made {
         group.discard();
     }
@@ -118,7 +118,7 @@ fn group_checks(roots: &Roots) -> Vec<Check> {
     );
     if has_memory {
         let mut checks =
-            vec![Check::good("control group", format!("exact CPU time and memory peak ({method})"))];
+            vec![Check::good("control group", format!("exact CPU time and memory peak: {method}"))];
         checks.push(Check::from(
             "block io",
             if has_io {

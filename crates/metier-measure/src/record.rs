@@ -13,7 +13,7 @@ use metier_types::{
 use crate::cgroup::Group;
 use crate::recorder::{Recorder, remembered_digest};
 use crate::session::{Facts, Session, Stopped};
-use crate::{Spec, digest, trust};
+use crate::{Spec, digest, trust, verdict};
 
 /// The record of a run that has just begun.
 pub(crate) fn begun(
@@ -35,6 +35,7 @@ pub(crate) fn begun(
         started,
         ended: None,
         exit: None,
+        verdict: None,
         context: context(session, spec, method),
         tags: spec.tags.clone(),
         summary: Summary::default(),
@@ -104,6 +105,7 @@ pub(crate) fn of(
     let cores = session.options.device.cpu.threads;
     let warnings = trust::warnings(&run, cores);
     run.warnings.extend(warnings);
+    run.verdict = Some(verdict(&run));
     run
 }
 

@@ -6,9 +6,6 @@ use metier_types::{ArtefactRef, Device, Extra, ProcessTree, Run, RunId, Series, 
 
 use crate::{Error, Roots, digest, leftovers};
 
-/// Name under which a run's process tree is kept.
-pub const PROCESSES: &str = "processes.json";
-
 /// Keeps runs as they are measured.
 pub trait Recorder {
     /// The run is about to start.
@@ -90,12 +87,12 @@ impl Recorder for StoreRecorder {
         {
             let (digest, size_bytes) = self.store.put_artefact(&mut json.as_slice())?;
             let artefact = ArtefactRef {
-                name: PROCESSES.into(),
+                name: ProcessTree::ARTEFACT.into(),
                 media_type: "application/json".into(),
                 digest,
                 size_bytes,
             };
-            run.artefacts.retain(|a| a.name != PROCESSES);
+            run.artefacts.retain(|a| a.name != ProcessTree::ARTEFACT);
             run.artefacts.push(artefact.clone());
             self.store.link_artefact(run.id, &artefact)?;
         }

@@ -230,7 +230,7 @@ impl Session {
         };
         let (status, ended_ns) = life.main.unwrap_or((0, gone));
         let totals = life.group.map(Totals::read).unwrap_or_default();
-        life.last_look(id, recorder);
+        life.last_look(id, &used, recorder);
         let Life { walker, timeline, peaks, late, rungs, stopped, left_behind, .. } = life;
         let host_after = (self.host.reading(), self.host.counters());
         let around_after = around(&group);
@@ -449,12 +449,17 @@ impl Life<'_> {
     }
 
     /// The last rows of the time line, after the last process is gone.
-    fn last_look(&mut self, id: RunId, recorder: &mut dyn Recorder) {
+    fn last_look(&mut self, id: RunId, used: &Usage, recorder: &mut dyn Recorder) {
         let now = self.elapsed();
         if let Some(watch) = &mut self.watch {
             watch.drain();
         }
-        let sample = self.meter.as_mut().map(|meter| meter.sample(true)).unwrap_or_default();
+        let mut sample = self.meter.as_mut().map(|meter| meter.sample(true)).unwrap_or_default();
+        if self.meter.as_ref().is_none_or(|meter| !meter.has_io()) {
+            // What walks saw of living processes ends at what wait4 knows of all.
+            sample.read = Some(used.blocks_in * 512);
+            sample.written = Some(used.blocks_out * 512);
+        }
         self.timeline.add_use(now, &sample, Some(0));
         self.timeline.add_host(now, &self.host.counters(), &self.host.reading());
         self.meters.tick();

@@ -1,7 +1,7 @@
 //! The processes of the run as samples see them, and the tree that is kept.
 //!
 //! A walk reads a few files for each living process. Its own price decides when the next one may be: at most a
-//! two-thousandth of the time goes into walking.
+//! five-thousandth of the time goes into walking.
 
 use std::collections::HashMap;
 use std::fs;
@@ -18,7 +18,7 @@ use crate::file::kib_field;
 /// Processes looked at in one walk.
 const WALKED: usize = 1024;
 /// Time goes into walking at most at one part in this many.
-const SHARE: u32 = 2000;
+const SHARE: u32 = 5000;
 
 /// A process as walks have seen it.
 #[derive(Debug, Clone)]

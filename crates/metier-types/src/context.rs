@@ -24,6 +24,18 @@ pub enum Method {
     Wait4,
 }
 
+impl std::fmt::Display for Method {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::CgroupV2 => "a control group of its own (version 2)",
+            Self::CgroupV1 => "control groups of its own (version 1)",
+            Self::CgroupHybrid => "control groups of its own (version 1, with version 2 beside it)",
+            Self::SystemdScope => "a systemd scope of its own, delegated to us",
+            Self::Wait4 => "wait4 and a child subreaper",
+        })
+    }
+}
+
 /// How the time line was taken.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sampling {

@@ -71,3 +71,8 @@ pub struct ProcessTree {
 impl Versioned for ProcessTree {
     const SCHEMA: &'static str = "metier.processes/1";
 }
+
+impl ProcessTree {
+    /// The name under which a run keeps it among its artefacts.
+    pub const ARTEFACT: &'static str = "processes.json";
+}

@@ -275,6 +275,9 @@ pub struct Run {
     pub ended: Option<Timestamp>,
     /// How it ended; `None` while it runs.
     pub exit: Option<Exit>,
+    /// One plain sentence: how it ended, how long it took, what it used, what limited it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<String>,
     /// The circumstances.
     pub context: Context,
     /// Words to find it by.

@@ -9,7 +9,7 @@ use crate::serve::App;
 use crate::storage;
 
 /// The name of the file that holds the process tree, as the measuring room writes it.
-const FILE: &str = "processes.json";
+const FILE: &str = metier_types::ProcessTree::ARTEFACT;
 /// Larger ones are not given out: 100,000 processes take about a fifth of it.
 const MOST_BYTES: u64 = 128 << 20;
 
