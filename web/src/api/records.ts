@@ -113,6 +113,8 @@ export interface Run {
   started: string;
   ended?: Maybe<string>;
   exit?: Maybe<Exit>;
+  /** One plain sentence about a run that is over. */
+  verdict?: Maybe<string>;
   context: Context;
   tags?: string[];
   summary: Summary;
