@@ -168,7 +168,7 @@ impl Settings {
     }
 
     /// The error for a value that makes no sense: who set it, to what, and what would be right.
-    fn wrong(&self, name: &str, want: &str) -> anyhow::Error {
+    pub fn wrong(&self, name: &str, want: &str) -> anyhow::Error {
         let Some(setting) = self.get(name) else { return usage(format!("there is no setting {name}")) };
         let got = setting.value.as_deref().unwrap_or_default();
         usage(match &setting.origin {

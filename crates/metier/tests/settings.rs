@@ -95,6 +95,9 @@ fn a_wrong_value_names_who_set_it() {
         assert_eq!(code, 2, "{error}");
         assert!(error.contains(name) && error.contains(value) && error.contains(part), "{error}");
     }
+    let often = place.command(&["run", "--", "true"]).env("METIER_RUN_INTERVAL", "1us").output().unwrap();
+    let (code, error) = refusal(&often);
+    assert!(code == 2 && error.contains("METIER_RUN_INTERVAL") && error.contains("1ms to 10s"), "{error}");
     write(&place, "output = \"json\"\ncolor = \"blue\"\n");
     let (code, error) = place.fails(&["runs"]);
     assert!(code == 2 && error.contains("config.toml:2: color is \"blue\""), "{error}");

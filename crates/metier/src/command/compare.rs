@@ -10,7 +10,7 @@ use metier_types::{BatchId, Ratio, Run, RunId};
 
 use super::Room;
 use crate::exit::{Code, usage};
-use crate::output::{self, Cell, Format, Paint, Table, figures, plain};
+use crate::output::{self, Cell, Format, Paint, Table, figures, plain, word_of};
 
 const EXAMPLES: &str = "Examples:
   metier compare before after                      two workloads by name, the latest batch of each
@@ -267,12 +267,9 @@ const COLUMNS: [&str; 12] = [
 ];
 
 fn cells(metric: &Metric) -> Vec<String> {
-    let word = |value: serde_json::Result<serde_json::Value>| {
-        value.ok().and_then(|value| value.as_str().map(str::to_string)).unwrap_or_default()
-    };
     vec![
         metric.field.name().to_string(),
-        word(serde_json::to_value(metric.unit)),
+        word_of(&metric.unit),
         metric.a.n.to_string(),
         plain(metric.a.median),
         metric.b.n.to_string(),
@@ -281,7 +278,7 @@ fn cells(metric: &Metric) -> Vec<String> {
         plain(metric.low.map(|x| x.get())),
         plain(metric.high.map(|x| x.get())),
         plain(metric.p_value.map(|x| x.get())),
-        word(serde_json::to_value(metric.verdict)),
+        word_of(&metric.verdict),
         metric.because.clone().unwrap_or_default(),
     ]
 }

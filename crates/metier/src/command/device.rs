@@ -8,7 +8,7 @@ use serde_json::json;
 use super::Room;
 use crate::config::data_folder;
 use crate::exit::Code;
-use crate::output::{self, Cell, Format, Paint, Table, figures, plain};
+use crate::output::{self, Cell, Format, Paint, Table, figures, plain, word_of};
 use crate::time;
 
 const EXAMPLES: &str = "Examples:
@@ -105,7 +105,7 @@ fn sheet(device: &Record, paint: Paint) -> String {
         .collect();
     row("device", Some(device.name.clone()));
     row("id", Some(device.id.to_string()));
-    row("class", serde_json::to_value(device.class).ok().and_then(|word| word.as_str().map(str::to_string)));
+    row("class", Some(word_of(&device.class)));
     row("product", device.product.clone());
     row("processor", Some(format!("{} ({})", cpu.model.as_deref().unwrap_or("unknown"), cpu.architecture)));
     row("", Some(counts.into_iter().flatten().collect::<Vec<_>>().join(", ")));

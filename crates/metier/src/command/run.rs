@@ -113,7 +113,7 @@ impl Run {
         spec.linger = or("run.linger", spec.linger)?;
         spec.interval = or("run.interval", spec.interval)?;
         spec.batch = BatchId::new();
-        spec.check().map_err(flagged)?;
+        spec.check().map_err(|error| flagged(room, error))?;
         Ok(spec)
     }
 
@@ -175,7 +175,7 @@ impl Run {
                     batch.failed = Some(Code::OWN_FAILURE);
                     break;
                 }
-                Err(error) => return Err(flagged(error)),
+                Err(error) => return Err(flagged(room, error)),
             };
             let code = code_for(&finished.run);
             progress.finished(&finished.run, started.elapsed());
@@ -222,9 +222,13 @@ fn code_for(run: &Record) -> Code {
     })
 }
 
-/// A specification that makes no sense came from a flag or setting: say so.
-fn flagged(error: Error) -> anyhow::Error {
+/// A specification that makes no sense came from a flag or a setting: say who set it.
+fn flagged(room: &Room, error: Error) -> anyhow::Error {
     match error {
+        Error::Spec { field, want, .. } if room.settings.get(&format!("run.{field}")).is_some() => {
+            room.settings.wrong(&format!("run.{field}"), want)
+        }
+        Error::Spec { field: "command", got, want } => usage(format!("the command is {got}; want {want}")),
         Error::Spec { field, got, want } => usage(format!("--{field} is {got}; want {want}")),
         other => other.into(),
     }

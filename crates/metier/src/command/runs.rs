@@ -1,15 +1,16 @@
 //! `metier runs`: what was measured, newest first; and `metier runs rm`.
 
-use std::io::{BufRead, IsTerminal, Write};
+mod remove;
+mod rows;
 
 use clap::{Args, Subcommand, ValueEnum};
 use metier_store::{RunFilter, RunRow};
-use metier_types::{BatchId, Cause, RunId, RunState, Timestamp};
+use metier_types::{BatchId, Cause, RunState, Timestamp};
 use serde::Serialize;
 
 use super::Room;
 use crate::exit::{Code, usage};
-use crate::output::{self, Cell, Format, Paint, Table, figures, plain};
+use crate::output::{self, Format};
 use crate::time;
 
 const EXAMPLES: &str = "Examples:
@@ -19,10 +20,6 @@ const EXAMPLES: &str = "Examples:
   metier runs train                          those whose name or command has \"train\" in it
   metier runs --all -o csv > runs.csv        the whole table for a spreadsheet
   metier runs rm 3a5c7e9d                    forget one";
-
-const EXAMPLES_RM: &str = "Examples:
-  metier runs rm 3a5c7e9d          asks first, on a terminal
-  metier runs rm --yes last";
 
 /// Most runs on a page of the store.
 const PAGE: u32 = 1000;
@@ -74,19 +71,8 @@ pub struct Runs {
 #[derive(Debug, Subcommand)]
 enum Then {
     /// Forget runs, their series and files
-    #[command(before_help = EXAMPLES_RM)]
-    Rm(Remove),
-}
-
-/// Forget runs, their series and files
-#[derive(Debug, Args)]
-struct Remove {
-    /// Which, as `metier show` takes them
-    #[arg(required = true, value_name = "ID")]
-    ids: Vec<String>,
-    /// Do not ask
-    #[arg(short, long)]
-    yes: bool,
+    #[command(before_help = remove::EXAMPLES)]
+    Rm(remove::Remove),
 }
 
 /// States as they are typed.
@@ -198,10 +184,12 @@ impl Runs {
         match room.console.format {
             Format::Json => room.console.data(|out| output::json(out, &list))?,
             Format::Yaml => room.console.data(|out| output::yaml(out, &list))?,
-            Format::Csv => room.console.data(|out| output::csv(out, &COLUMNS, rows.iter().map(cells)))?,
+            Format::Csv => room
+                .console
+                .data(|out| output::csv(out, &rows::COLUMNS, list.runs.iter().map(rows::cells)))?,
             Format::Table => {
                 if !rows.is_empty() {
-                    room.console.print(&table(rows, Timestamp::now()).render(room.console.paint))?;
+                    room.console.print(&rows::table(rows, Timestamp::now()).render(room.console.paint))?;
                 }
                 if total > rows.len() as u64 {
                     let note = format!("{} of {total} runs; --all shows the others", rows.len());
@@ -229,154 +217,4 @@ fn is_absent(error: &anyhow::Error) -> bool {
 
 fn is_default(room: &Room) -> bool {
     room.settings.get("store").is_some_and(|store| store.origin == crate::config::Origin::Default)
-}
-
-fn table(rows: &[RunRow], now: Timestamp) -> Table {
-    let mut table =
-        Table::with_header(&["ID", "WHEN", "WORKLOAD", "END", "WALL", "CPU", "PEAK", "DEVICE", "TAGS"]);
-    for row in rows {
-        let ending = figures::ending(row.state, row.exit.as_ref());
-        let style = match ending.as_str() {
-            "ok" => Paint::green,
-            "running" => Paint::cyan,
-            "interrupted" => Paint::yellow,
-            _ => Paint::red,
-        };
-        let mut name = row.workload.name.clone();
-        if row.repetitions > 1 {
-            name = format!("{name} {}/{}", row.repetition, row.repetitions);
-        }
-        if row.warmup {
-            name.push_str(" (warm-up)");
-        }
-        let summary = &row.summary;
-        table.row(vec![
-            Cell::text(row.id.short()).styled(Paint::cyan),
-            Cell::text(time::ago(row.started, now)),
-            Cell::text(name).at_most(40),
-            Cell::text(ending).styled(style),
-            Cell::quantity(summary.wall_seconds),
-            Cell::quantity(summary.cpu_seconds),
-            Cell::quantity(summary.peak_memory_bytes),
-            Cell::text(&row.device.name).at_most(20).styled(Paint::dim),
-            Cell::text(row.tags.join(", ")).at_most(30).styled(Paint::dim),
-        ]);
-    }
-    table
-}
-
-const COLUMNS: [&str; 24] = [
-    "id",
-    "batch",
-    "started",
-    "ended",
-    "workload",
-    "device",
-    "state",
-    "cause",
-    "exit_code",
-    "signal",
-    "wall_seconds",
-    "cpu_seconds",
-    "cpu_user_seconds",
-    "cpu_system_seconds",
-    "peak_memory_bytes",
-    "read_bytes",
-    "written_bytes",
-    "energy_joules",
-    "processes",
-    "own_overhead_ratio",
-    "repetition",
-    "repetitions",
-    "tags",
-    "command",
-];
-
-fn cells(row: &RunRow) -> Vec<String> {
-    let word = |value: &dyn erased::Word| value.word();
-    let (exit, summary) = (row.exit.as_ref(), &row.summary);
-    vec![
-        row.id.to_string(),
-        row.batch.to_string(),
-        row.started.to_string(),
-        plain(row.ended),
-        row.workload.name.clone(),
-        row.device.name.clone(),
-        word(&row.state),
-        exit.map(|exit| word(&exit.cause)).unwrap_or_default(),
-        plain(exit.and_then(|exit| exit.code)),
-        plain(exit.and_then(|exit| exit.signal)),
-        plain(summary.wall_seconds.map(|x| x.get())),
-        plain(summary.cpu_seconds.map(|x| x.get())),
-        plain(summary.cpu_user_seconds.map(|x| x.get())),
-        plain(summary.cpu_system_seconds.map(|x| x.get())),
-        plain(summary.peak_memory_bytes.map(|x| x.get())),
-        plain(summary.read_bytes.map(|x| x.get())),
-        plain(summary.written_bytes.map(|x| x.get())),
-        plain(summary.energy_joules.map(|x| x.get())),
-        plain(summary.processes),
-        plain(summary.own_overhead_ratio.map(|x| x.get())),
-        row.repetition.to_string(),
-        row.repetitions.to_string(),
-        row.tags.join(";"),
-        row.command.clone(),
-    ]
-}
-
-/// The word by which a record names one of its own enumerations.
-mod erased {
-    pub trait Word {
-        fn word(&self) -> String;
-    }
-    impl<T: serde::Serialize> Word for T {
-        fn word(&self) -> String {
-            match serde_json::to_value(self) {
-                Ok(serde_json::Value::String(word)) => word,
-                _ => String::new(),
-            }
-        }
-    }
-}
-
-impl Remove {
-    fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let store = room.writable_store()?;
-        let mut runs: Vec<RunId> = Vec::new();
-        for text in &self.ids {
-            let id = store.find_run(text)?;
-            if !runs.contains(&id) {
-                runs.push(id);
-            }
-        }
-        if !self.yes && !self.confirmed(room, &store, &runs)? {
-            room.console.note("nothing was removed");
-            return Ok(Code::FAILED);
-        }
-        for id in &runs {
-            store.delete_run(*id)?;
-        }
-        let many = if runs.len() == 1 { "run" } else { "runs" };
-        room.console.note(format!("removed {} {many}", runs.len()));
-        Ok(Code::OK)
-    }
-
-    /// Shows what would go, and asks.
-    fn confirmed(&self, room: &Room, store: &metier_store::Store, runs: &[RunId]) -> anyhow::Result<bool> {
-        if !std::io::stdin().is_terminal() {
-            return Err(usage("not removing without being asked to: stdin is no terminal; add --yes"));
-        }
-        let mut err = std::io::stderr().lock();
-        for id in runs {
-            if let Some(run) = store.run(*id)? {
-                let name = &run.workload.name;
-                writeln!(err, "  {}  {}  {name}", id.short(), time::local(run.started))?;
-            }
-        }
-        write!(err, "Remove {} run(s) for good? [y/N] ", runs.len())?;
-        err.flush()?;
-        let mut answer = String::new();
-        std::io::stdin().lock().read_line(&mut answer)?;
-        let _ = room;
-        Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
-    }
 }

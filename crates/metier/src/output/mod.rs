@@ -40,6 +40,14 @@ pub fn word<T: ValueEnum>(value: &T) -> String {
     value.to_possible_value().map(|word| word.get_name().to_string()).unwrap_or_default()
 }
 
+/// The word by which a record names one of its own enumerations.
+pub fn word_of(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        _ => String::new(),
+    }
+}
+
 /// Writes a record as indented JSON and a line end.
 pub fn json(out: &mut dyn Write, record: &impl Serialize) -> anyhow::Result<()> {
     serde_json::to_writer_pretty(&mut *out, record)?;

@@ -16,6 +16,8 @@ use crate::output::figures;
 const EACH: u32 = 20;
 /// How often, then.
 const NOW_AND_THEN: Duration = Duration::from_secs(2);
+/// Seconds left below which nobody wants to know.
+const WORTH: f64 = 1.0;
 /// Cells of the bar.
 const CELLS: u32 = 20;
 
@@ -41,12 +43,13 @@ impl<'a> Progress<'a> {
         self.done += 1;
         self.spent += took;
         let ending = figures::ending(run.state, run.exit.as_ref());
-        let due = self.of <= EACH || self.last.elapsed() >= NOW_AND_THEN || ending != "ok";
-        if self.of < 2 || self.done == self.of || self.console.quiet || !due {
+        let left = self.spent.as_secs_f64() / f64::from(self.done) * f64::from(self.of - self.done);
+        let is_time = self.of <= EACH || self.last.elapsed() >= NOW_AND_THEN;
+        let is_worth_it = ending != "ok" || (is_time && left >= WORTH);
+        if self.done == self.of || self.console.quiet || !is_worth_it {
             return;
         }
         self.last = Instant::now();
-        let left = self.spent.as_secs_f64() / f64::from(self.done) * f64::from(self.of - self.done);
         let context = &run.context;
         let kind = if context.warmup { "warm-up" } else { "repetition" };
         let wall = run.summary.wall_seconds.map(|wall| format!(" {wall}")).unwrap_or_default();

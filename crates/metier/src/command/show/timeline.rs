@@ -2,20 +2,12 @@
 
 use std::io::Write;
 
-use metier_types::{Column, Kind, Series, Unit, Values};
+use metier_types::{Column, Kind, Series, Values};
 
-use crate::output::{Cell, Paint, Table, figures, sparkline};
+use crate::output::{Cell, Paint, Table, figures, sparkline, word_of};
 
 /// Width of a picture.
 const WIDTH: usize = 60;
-
-/// The word of a unit, as the record names it.
-fn unit(unit: Unit) -> String {
-    match serde_json::to_value(unit) {
-        Ok(serde_json::Value::String(word)) => word,
-        _ => String::new(),
-    }
-}
 
 /// One row for each time at which any series has one; `seconds`, then each column as `series.column_unit`.
 pub fn csv(out: &mut dyn Write, series: &[Series]) -> anyhow::Result<()> {
@@ -26,7 +18,7 @@ pub fn csv(out: &mut dyn Write, series: &[Series]) -> anyhow::Result<()> {
         .flat_map(|(at, one)| one.columns.iter().map(move |column| (at, column)))
         .collect();
     let name = |(at, column): &(usize, &Column)| {
-        format!("{}.{}_{}", series[*at].name, column.name, unit(column.unit))
+        format!("{}.{}_{}", series[*at].name, column.name, word_of(&column.unit))
     };
     writer.write_record(std::iter::once("seconds".to_string()).chain(columns.iter().map(name)))?;
     let mut next = vec![0usize; series.len()];
@@ -89,7 +81,7 @@ pub fn table(series: &[Series], paint: Paint) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use metier_types::RunId;
+    use metier_types::{RunId, Unit};
 
     fn column(name: &str, values: Values, absent: Vec<u32>) -> Column {
         Column { name: name.into(), kind: Kind::Gauge, unit: Unit::Bytes, values, absent }
