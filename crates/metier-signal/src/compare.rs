@@ -68,6 +68,10 @@ impl CompareOptions {
         if !(100..=1_000_000).contains(&self.resamples) {
             return wrong("resamples", self.resamples.to_string(), "100 to 1,000,000");
         }
+        // With fewer random dealings than that no chance could be found small enough.
+        if f64::from(self.resamples) < 2.0 / self.significance.get() {
+            return wrong("resamples", self.resamples.to_string(), "at least 2 / significance");
+        }
         if self.fields.is_empty() {
             return wrong("fields", "empty".into(), "at least one field");
         }

@@ -194,6 +194,7 @@ fn wrong_questions_get_an_answer_that_says_what_is_wrong() {
         (CompareOptions { coverage: Ratio(95.0), ..options() }, "coverage"),
         (CompareOptions { significance: Ratio(f64::NAN), ..options() }, "significance"),
         (CompareOptions { resamples: 1, ..options() }, "resamples"),
+        (CompareOptions { significance: Ratio(0.0001), ..options() }, "resamples"),
         (CompareOptions { fields: Vec::new(), ..options() }, "fields"),
     ] {
         assert!(told(&a, &walls(&SLOW), &wrong).contains(name), "{name}");
