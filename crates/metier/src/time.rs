@@ -99,6 +99,15 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn no_text_is_too_strange_and_whole_milliseconds_read_back(text in ".{0,20}", millis in 0u64..10_000_000) {
+            let now: Timestamp = "2026-03-10T12:00:00Z".parse().unwrap();
+            let (_, _) = (duration(&text), moment(&text, now));
+            proptest::prop_assert_eq!(duration(&format!("{millis}ms")), Some(Duration::from_millis(millis)));
+        }
+    }
+
     #[test]
     fn moments_are_ages_dates_or_timestamps() {
         let now: Timestamp = "2026-03-10T12:00:00Z".parse().unwrap();

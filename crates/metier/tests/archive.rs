@@ -276,3 +276,36 @@ fn export_refuses_what_makes_no_sense() {
     assert_eq!(empty.fails(&["export", "--all"]).0, 1);
     assert!(stdout(&place.run(&["export", "before", "-o", "json"])).lines().count() > 3);
 }
+
+#[test]
+fn damage_is_refused_in_one_line_and_half_an_archive_always() {
+    let place = Place::new();
+    let good = std::fs::read(fixture()).unwrap();
+    // A linear congruential generator (Knuth's MMIX constants): the same damage in every run of the test.
+    let mut state = 0x6d65_7469_6572u64;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    for round in 0..150 {
+        let mut bad = good.clone();
+        match round % 4 {
+            0 => bad.truncate(random(bad.len())),
+            1 => bad[random(good.len())] = random(256) as u8,
+            2 => drop(bad.drain(random(good.len() / 2)..good.len() / 2 + random(good.len() / 2))),
+            _ => {
+                let (from, to) = (random(good.len()), random(good.len()));
+                bad[to] = good[from];
+            }
+        }
+        std::fs::write(place.path("x"), &bad).unwrap();
+        let output = place.run(&["import", "--check", "x"]);
+        match output.status.code() {
+            Some(0) => assert!(
+                round % 4 == 1 || round % 4 == 3,
+                "round {round}: half an archive was taken for a whole one"
+            ),
+            _ => assert_eq!(refusal(&output).0, 1, "round {round}"),
+        }
+    }
+}

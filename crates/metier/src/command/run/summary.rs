@@ -1,7 +1,7 @@
 //! What `metier run` says after the command: a dozen calm lines.
 
 use metier_signal::{Field, batch_spread};
-use metier_types::{Run, Summary};
+use metier_types::Run;
 
 use crate::output::{Cell, Paint, Table, figures};
 
@@ -63,7 +63,7 @@ fn lines(run: &Run) -> Vec<Line> {
         let beside = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
         lines.push(("peak memory", "summary.peak_memory_bytes", peak.to_string(), beside));
     }
-    lines.extend(io(summary));
+    lines.extend(io(run));
     if let Some(processes) = summary.processes {
         lines.push(("processes", "summary.processes", processes.to_string(), String::new()));
     }
@@ -98,9 +98,9 @@ fn beside_cpu(run: &Run) -> String {
     parts.join(", ")
 }
 
-fn io(summary: &Summary) -> Option<Line> {
-    let (read, written) = (summary.read_bytes?, summary.written_bytes?);
-    let beside = format!("written {written}");
+fn io(run: &Run) -> Option<Line> {
+    let (read, written) = (run.summary.read_bytes?, run.summary.written_bytes?);
+    let beside = format!("written {}{written}", figures::mark(run, "summary.written_bytes"));
     Some(("read", "summary.read_bytes", read.to_string(), beside))
 }
 
