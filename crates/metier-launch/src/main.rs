@@ -150,6 +150,10 @@ impl Launcher {
                 self.report_gone(0);
                 return;
             }
+            // Also when a report found that out, and not the wait below: then nothing else will wake us.
+            if self.alone && self.rung == Rung::None {
+                self.start_ladder(Rung::Interrupt);
+            }
             let now = sys::now_ns();
             if self.rung == Rung::Kill && now.saturating_sub(self.killed_at) > KILL_LIMIT_MS * 1_000_000 {
                 self.report_gone(self.members().len() as u64);
@@ -203,7 +207,6 @@ impl Launcher {
         let mut packet = [0u8; 64];
         let Some(length) = sys::receive(self.control, &mut packet) else {
             self.alone = true;
-            self.start_ladder(Rung::Interrupt);
             return;
         };
         match packet[..length].first() {
