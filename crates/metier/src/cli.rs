@@ -63,7 +63,7 @@ pub struct Globals {
     /// Say only data and errors [METIER_QUIET]
     #[arg(short, long, global = true)]
     pub quiet: bool,
-    /// Say more about what is being done; twice for even more
+    /// Say more about what is being done; twice for even more [METIER_LOG]
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
 }

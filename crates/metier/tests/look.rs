@@ -246,6 +246,28 @@ fn what_cannot_be_compared_is_1_and_says_why() {
 }
 
 #[test]
+fn a_workload_is_compared_with_its_earlier_self() {
+    let place = Place::new();
+    for seconds in ["0.01", "0.06"] {
+        place.ok(&["run", "-q", "--name", "s", "--warmup", "1", "--repeat", "4", "--", "sleep", seconds]);
+    }
+    let code = |a: &str, b: &str| {
+        let output = place.run(&["compare", a, b, "--metric", "wall", "--fail-above", "20%", "-o", "json"]);
+        let comparison: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(
+            (comparison["a"]["n"].as_u64(), comparison["b"]["n"].as_u64()),
+            (Some(4), Some(4)),
+            "{comparison}"
+        );
+        output.status.code()
+    };
+    assert_eq!(code("s~1", "s"), Some(5));
+    assert_eq!(code("s", "s~1"), Some(0));
+    let (status, error) = place.fails(&["compare", "s~2", "s"]);
+    assert!(status == 1 && error.contains("2 batches"), "{error}");
+}
+
+#[test]
 fn saved_files_can_be_compared_without_a_store() {
     let place = Place::new();
     for (name, seconds) in [("fast", "0.01"), ("slow", "0.06")] {

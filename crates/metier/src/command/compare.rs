@@ -14,6 +14,7 @@ use crate::output::{self, Cell, Format, Paint, Table, figures, plain, word_of};
 
 const EXAMPLES: &str = "Examples:
   metier compare before after                      two workloads by name, the latest batch of each
+  metier compare sort~1 sort                       the batch before the latest one, and the latest
   metier compare BATCH BATCH                       two batches by id
   metier compare old.json new.json --fail-above 5% files of --save-json; exit code 5 if worse by more
   metier compare a1b2c3d4,e5f6a7b8 last            several runs on a side
@@ -24,7 +25,7 @@ const FILE_BYTES: u64 = 1 << 30;
 
 /// Compare two groups of runs
 #[derive(Debug, Args)]
-#[command(before_help = EXAMPLES, after_help = "A side is a run, a batch, a workload's name (its latest batch) or a file of --save-json; several by commas.")]
+#[command(before_help = EXAMPLES, after_help = "A side is a run, a batch, a workload's name (its latest batch; name~1 the one before) or a file of --save-json; several by commas.")]
 pub struct Compare {
     /// What to compare with
     #[arg(value_name = "A")]
@@ -144,11 +145,12 @@ impl Sides<'_> {
 
     fn part(&mut self, text: &str) -> anyhow::Result<Vec<Run>> {
         let store = self.store()?;
-        // The latest run of a workload of that name tells which batch is meant.
-        let named = RunFilter { workload: Some(text.to_string()), limit: 1, ..RunFilter::default() };
-        if let Some(latest) = store.runs(&named)?.runs.first() {
-            let mut runs = store.batch(latest.batch)?;
-            runs.retain(|run| run.workload.id == latest.workload.id && !run.context.warmup);
+        if let Some(runs) = of_workload(&store, text, 0)? {
+            return Ok(runs);
+        }
+        if let Some((name, back)) = text.rsplit_once('~').and_then(|(name, n)| Some((name, n.parse().ok()?)))
+            && let Some(runs) = of_workload(&store, name, back)?
+        {
             return Ok(runs);
         }
         if let Ok(id) = text.parse::<RunId>() {
@@ -163,6 +165,33 @@ impl Sides<'_> {
         }
         let id = store.find_run(text)?;
         Ok(vec![store.run(id)?.with_context(|| format!("run {id} is gone"))?])
+    }
+}
+
+/// The latest batch of a workload, or that many batches before it; `None` if there is no such workload.
+fn of_workload(store: &Store, name: &str, back: usize) -> anyhow::Result<Option<Vec<Run>>> {
+    let mut filter = RunFilter { workload: Some(name.to_string()), limit: 1000, ..RunFilter::default() };
+    let mut batches: Vec<BatchId> = Vec::new();
+    loop {
+        let page = store.runs(&filter)?;
+        for row in page.runs {
+            if !batches.contains(&row.batch) {
+                batches.push(row.batch);
+            }
+            if let Some(batch) = batches.get(back) {
+                let mut runs = store.batch(*batch)?;
+                runs.retain(|run| run.workload.id == row.workload.id && !run.context.warmup);
+                return Ok(Some(runs));
+            }
+        }
+        match page.next {
+            Some(next) => filter.after = Some(next),
+            None if batches.is_empty() => return Ok(None),
+            None => anyhow::bail!(
+                "workload {name:?} has {} batches, none that is {back} before the latest; `metier runs --workload {name}` lists its runs",
+                batches.len()
+            ),
+        }
     }
 }
 
