@@ -53,7 +53,7 @@ pub struct Seen {
 
 /// Listens to the host's process events and keeps those of one run.
 pub struct Watch {
-    connector: Socket,
+    connector: Option<Socket>,
     statistics: Option<Socket>,
     family: u16,
     root: u32,
@@ -87,7 +87,7 @@ impl Watch {
             Err(_) => (None, 0),
         };
         Ok(Self {
-            connector,
+            connector: Some(connector),
             statistics,
             family,
             root: 0,
@@ -109,24 +109,33 @@ impl Watch {
         self.root = launcher;
     }
 
-    /// Takes in what has happened since the last look.
-    pub fn drain(&mut self) {
-        let mut events = Vec::new();
-        self.connector.drain(&mut |_, payload| events.extend(Event::parse(payload)));
-        events.into_iter().for_each(|event| self.take(event));
-        let Some(mut statistics) = self.statistics.take() else { return };
-        let family = self.family;
-        statistics.drain(&mut |kind, payload| {
-            if kind == family {
-                task_ends(payload, &mut |pid, stats| self.book(pid, stats));
-            }
-        });
-        self.statistics = Some(statistics);
+    /// Takes in what has happened on the host since the last look, and says how many messages that was. Most of
+    /// them are about others: nothing is copied before a message is known to be about the run.
+    pub fn drain(&mut self) -> u64 {
+        let mut messages = 0;
+        if let Some(mut connector) = self.connector.take() {
+            connector.drain(&mut |_, payload| {
+                messages += 1;
+                self.take(payload);
+            });
+            self.connector = Some(connector);
+        }
+        if let Some(mut statistics) = self.statistics.take() {
+            let family = self.family;
+            statistics.drain(&mut |kind, payload| {
+                messages += 1;
+                if kind == family {
+                    task_ends(payload, &mut |pid, raw| self.book(pid, raw));
+                }
+            });
+            self.statistics = Some(statistics);
+        }
+        messages
     }
 
     /// Events that were lost because they came too fast.
     pub fn lost(&self) -> u64 {
-        self.connector.overruns + self.statistics.as_ref().map_or(0, |s| s.overruns)
+        [&self.connector, &self.statistics].into_iter().flatten().map(|socket| socket.overruns).sum()
     }
 
     /// How many processes there were.
@@ -155,63 +164,71 @@ impl Watch {
         })
     }
 
-    fn take(&mut self, event: Event) {
-        match event {
-            Event::Fork { parent, child, thread_of, time_ns } => {
-                if thread_of != child {
-                    if self.by_pid.contains_key(&thread_of) {
-                        self.threads.insert(child, thread_of);
-                    }
-                    return;
-                }
-                if parent != self.root && !self.by_pid.contains_key(&parent) {
-                    return;
-                }
-                self.total += 1;
-                if self.list.len() >= LISTED {
-                    self.unlisted += 1;
-                }
-                let name =
-                    self.by_pid.get(&parent).and_then(|at| self.list.get(*at)).map(|seen| seen.name.clone());
-                let at = if self.list.len() < LISTED { self.list.len() } else { usize::MAX };
-                self.by_pid.insert(child, at);
-                if at != usize::MAX {
-                    let parent = if parent == self.root { 0 } else { parent };
-                    let name = name.unwrap_or_default();
-                    self.list.push(Seen { pid: child, parent, name, started_ns: time_ns, ..Seen::default() });
-                }
-            }
-            Event::Exec { pid } => {
-                let name = self
-                    .by_pid
-                    .contains_key(&pid)
-                    .then(|| crate::file::text(format!("/proc/{pid}/comm")))
-                    .flatten();
-                if let Some((seen, name)) = self.entry(pid).zip(name) {
+    /// From a connector message: 20 bytes of header, then the event: what, cpu, time, data.
+    fn take(&mut self, payload: &[u8]) -> Option<()> {
+        let event = payload.get(20..)?;
+        let time_ns = u64_at(event, 8)?;
+        let word = |i: usize| u32_at(event, 16 + 4 * i);
+        match u32_at(event, 0)? {
+            FORK => self.forked(word(1)?, word(2)?, word(3)?, time_ns),
+            EXEC => {
+                let pid = word(1)?;
+                if let Some(seen) = self.entry(pid)
+                    && let Some(name) = crate::file::text(format!("/proc/{pid}/comm"))
+                {
                     seen.name = name;
                 }
             }
-            Event::Comm { pid, name } => {
-                if let Some(seen) = self.entry(pid) {
-                    seen.name = name;
-                }
+            COMM if word(0) == word(1) => self.entry(word(1)?)?.name = c_text(event.get(24..40)?),
+            // Only the end of the whole process; its threads end by themselves.
+            EXIT if word(0) == word(1) => {
+                let status = word(2)? as i32;
+                let seen = self.entry(word(1)?)?;
+                seen.ended_ns = Some(time_ns);
+                seen.status = Some(status);
             }
-            Event::Exit { pid, status, time_ns } => {
-                if let Some(seen) = self.entry(pid) {
-                    seen.ended_ns = Some(time_ns);
-                    seen.status = Some(status);
-                }
-            }
+            _ => {}
         }
+        Some(())
+    }
+
+    fn forked(&mut self, parent: u32, child: u32, thread_of: u32, time_ns: u64) {
+        if thread_of != child {
+            if self.by_pid.contains_key(&thread_of) {
+                self.threads.insert(child, thread_of);
+            }
+            return;
+        }
+        let Some(name) = (if parent == self.root {
+            Some(String::new())
+        } else {
+            self.by_pid
+                .get(&parent)
+                .map(|at| self.list.get(*at).map(|seen| seen.name.clone()).unwrap_or_default())
+        }) else {
+            // A number that comes back after one of ours had it belongs to somebody else now.
+            self.by_pid.remove(&child);
+            return;
+        };
+        self.total += 1;
+        let at = if self.list.len() < LISTED { self.list.len() } else { usize::MAX };
+        self.by_pid.insert(child, at);
+        if at == usize::MAX {
+            self.unlisted += 1;
+            return;
+        }
+        let parent = if parent == self.root { 0 } else { parent };
+        self.list.push(Seen { pid: child, parent, name, started_ns: time_ns, ..Seen::default() });
     }
 
     fn entry(&mut self, pid: u32) -> Option<&mut Seen> {
         self.by_pid.get(&pid).and_then(|at| self.list.get_mut(*at))
     }
 
-    fn book(&mut self, task: u32, stats: TaskStatistics) {
+    fn book(&mut self, task: u32, raw: &[u8]) {
         let pid = self.threads.remove(&task).unwrap_or(task);
         let Some(seen) = self.entry(pid) else { return };
+        let Some(stats) = TaskStatistics::parse(task, raw) else { return };
         if task == pid && !stats.name.is_empty() {
             seen.name = stats.name;
         }
@@ -229,7 +246,9 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         // Kernels before 6.5 go on counting a listener that leaves without a word.
-        let _ = self.connector.send(NLMSG_DONE, 0, &connector_message(2));
+        if let Some(connector) = &self.connector {
+            let _ = connector.send(NLMSG_DONE, 0, &connector_message(2));
+        }
     }
 }
 
@@ -257,35 +276,6 @@ impl Seen {
             exit_code,
             signal,
             extra: Extra::new(),
-        }
-    }
-}
-
-/// An event of the process connector, as far as we care.
-enum Event {
-    Fork { parent: u32, child: u32, thread_of: u32, time_ns: u64 },
-    Exec { pid: u32 },
-    Comm { pid: u32, name: String },
-    Exit { pid: u32, status: i32, time_ns: u64 },
-}
-
-impl Event {
-    /// From a connector message: 20 bytes of header, then the event: what, cpu, time, data.
-    fn parse(payload: &[u8]) -> Option<Self> {
-        let event = payload.get(20..)?;
-        let what = u32_at(event, 0)?;
-        let time_ns = u64_at(event, 8)?;
-        let word = |i: usize| u32_at(event, 16 + 4 * i);
-        match what {
-            FORK => Some(Self::Fork { parent: word(1)?, child: word(2)?, thread_of: word(3)?, time_ns }),
-            EXEC => Some(Self::Exec { pid: word(1)? }),
-            COMM => Some(Self::Comm { pid: word(1)?, name: c_text(event.get(24..40)?) })
-                .filter(|_| word(0) == word(1)),
-            // Only the end of the whole process; its threads end by themselves.
-            EXIT if word(0) == word(1) => {
-                Some(Self::Exit { pid: word(1)?, status: word(2)? as i32, time_ns })
-            }
-            _ => None,
         }
     }
 }
@@ -363,23 +353,17 @@ fn generic_message(command: u8, attribute: u16, value: &[u8]) -> Vec<u8> {
 }
 
 /// The tasks of one statistics message: attribute 4 holds a task id (1) and its figures (3).
-fn task_ends(payload: &[u8], take: &mut impl FnMut(u32, TaskStatistics)) {
+fn task_ends(payload: &[u8], take: &mut impl FnMut(u32, &[u8])) {
     each_attribute(payload.get(4..).unwrap_or_default(), &mut |kind, value| {
         if kind != 4 {
             return;
         }
         let mut pid = None;
-        let mut stats = None;
         each_attribute(value, &mut |kind, value| match kind {
             1 => pid = u32_at(value, 0),
-            3 => stats = Some(value.to_vec()),
+            3 => pid.into_iter().for_each(|pid| take(pid, value)),
             _ => {}
         });
-        if let Some((pid, stats)) = pid.zip(stats)
-            && let Some(stats) = TaskStatistics::parse(pid, &stats)
-        {
-            take(pid, stats);
-        }
     });
 }
 
@@ -412,12 +396,57 @@ mod tests {
 
     use super::*;
 
+    /// A watch that hears nothing by itself.
+    fn quiet() -> Watch {
+        Watch {
+            connector: None,
+            statistics: None,
+            family: 0,
+            root: 0,
+            list: Vec::new(),
+            by_pid: HashMap::new(),
+            threads: HashMap::new(),
+            unlisted: 0,
+            total: 0,
+        }
+    }
+
+    #[test]
+    fn descendants_of_the_launcher_are_kept_and_others_are_not() {
+        let mut watch = quiet();
+        watch.follow(10);
+        for (parent, child, group) in
+            [(10, 11, 11), (11, 12, 12), (7, 8, 8), (8, 9, 9), (12, 13, 12), (12, 14, 14)]
+        {
+            watch.forked(parent, child, group, 5);
+        }
+        let pids: Vec<(u32, u32)> = watch.list().iter().map(|seen| (seen.pid, seen.parent)).collect();
+        assert_eq!(pids, [(11, 0), (12, 11), (14, 12)]);
+        assert_eq!(watch.threads, HashMap::from([(13, 12)]));
+        // A stranger that gets a number of ours is not ours.
+        watch.forked(7, 12, 12, 6);
+        watch.forked(12, 15, 15, 7);
+        assert_eq!(watch.total(), 3);
+    }
+
+    #[test]
+    fn beyond_the_list_processes_are_counted() {
+        let mut watch = quiet();
+        watch.follow(1);
+        for pid in 2..=LISTED as u32 + 11 {
+            watch.forked(1, pid, pid, 5);
+        }
+        assert_eq!((watch.list().len(), watch.unlisted(), watch.total()), (LISTED, 10, LISTED as u64 + 10));
+    }
+
     proptest! {
         #[test]
         fn no_bytes_from_the_kernel_make_us_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
-            let _ = Event::parse(&bytes);
+            let mut watch = quiet();
+            watch.follow(1);
+            let _ = watch.take(&bytes);
             let _ = acknowledged(&bytes);
-            task_ends(&bytes, &mut |_, _| {});
+            task_ends(&bytes, &mut |pid, raw| watch.book(pid, raw));
             let _ = TaskStatistics::parse(1, &bytes);
         }
     }

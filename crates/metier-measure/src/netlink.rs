@@ -4,10 +4,10 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// Room for events between two looks; a burst beyond it is counted as lost.
-static ROOM: libc::c_int = 8 << 20;
+static ROOM: libc::c_int = 32 << 20;
 /// Messages taken with one system call.
-const BATCH: usize = 32;
-const MESSAGE: usize = 2048;
+const BATCH: usize = 64;
+const MESSAGE: usize = 1024;
 
 /// A netlink socket that never blocks.
 pub struct Socket {

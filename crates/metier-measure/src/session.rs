@@ -28,9 +28,9 @@ const HOST_EVERY: Duration = Duration::from_secs(1);
 /// Samples are handed to the store this often; what a kill can lose.
 const CHUNK_EVERY: Duration = Duration::from_millis(900);
 /// The parts of memory are read at most this often.
-const PARTS_EVERY: Duration = Duration::from_millis(10);
-/// Process events are collected at least this often.
-const EVENTS_EVERY: Duration = Duration::from_millis(100);
+const PARTS_EVERY: Duration = Duration::from_millis(20);
+/// Process events are collected this often on a quiet host.
+const EVENTS_EVERY: Duration = Duration::from_millis(500);
 
 /// What a session needs to know.
 #[derive(Debug, Clone)]
@@ -319,12 +319,15 @@ impl Life<'_> {
     ) -> Result<(u64, u64, Duration, Usage), Error> {
         loop {
             let now = self.elapsed();
-            if now >= self.next.sample || now >= self.next.events {
-                self.watch.iter_mut().for_each(|watch| watch.drain());
-                // A sample that is due about then does it on the way.
-                self.next.events = now + EVENTS_EVERY.max(spec.interval.min(EVENTS_EVERY) * 2);
+            // On the way of the last sample before it is due, rather than waking up for it.
+            let is_sample = now >= self.next.sample;
+            if now >= self.next.events || (is_sample && now + spec.interval > self.next.events) {
+                let messages: u64 = self.watch.iter_mut().map(|watch| watch.drain()).sum();
+                // The sockets hold some ten thousand messages; a busy host is looked at more often.
+                let hurry = (messages / 100).clamp(1, 10) as u32;
+                self.next.events = now + EVENTS_EVERY / hurry;
             }
-            if now >= self.next.sample {
+            if is_sample {
                 self.sample(spec, now);
                 if now >= self.next.chunk {
                     recorder.samples(id, self.timeline.take());
