@@ -1,5 +1,6 @@
 //! Starts the real program in a home of its own, and finds what it leaves on the machine: processes, by a variable
 //! that they inherit, and control groups, by the name that the program gives them.
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
