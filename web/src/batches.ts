@@ -4,17 +4,16 @@ import type { RunRow } from "./api/records";
 
 export type ListItem = { kind: "run"; run: RunRow } | { kind: "batch"; id: string; runs: RunRow[] };
 
-/** Neighbours of the same batch become a group; a run that stands alone stays alone. The order does not change. */
+/** Runs of the same batch become a group at the place of its first; a run that stands alone stays alone. */
 export function group(runs: RunRow[]): ListItem[] {
-  const out: ListItem[] = [];
-  for (let i = 0; i < runs.length; ) {
-    const first = runs[i] as RunRow;
-    let end = i + 1;
-    while (end < runs.length && runs[end]?.batch === first.batch) end++;
-    out.push(end - i > 1 ? { kind: "batch", id: first.batch, runs: runs.slice(i, end) } : { kind: "run", run: first });
-    i = end;
+  // Two batches that ran at the same time stand mixed in the list.
+  const batches = new Map<string, RunRow[]>();
+  for (const run of runs) {
+    const batch = batches.get(run.batch);
+    if (batch) batch.push(run);
+    else batches.set(run.batch, [run]);
   }
-  return out;
+  return [...batches].map(([id, all]) => (all.length > 1 ? { kind: "batch", id, runs: all } : { kind: "run", run: all[0] as RunRow }));
 }
 
 export function median(values: number[]): number | null {

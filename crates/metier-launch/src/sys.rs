@@ -31,6 +31,16 @@ const MSG_NOSIGNAL: c_int = 0x4000;
 const CLOCK_MONOTONIC: c_int = 1;
 const CLOCK_PROCESS_CPUTIME_ID: c_int = 2;
 
+/// Signals that the C library keeps for itself: its `posix_spawn` leaves them ignored, its `signal` refuses to touch
+/// them, so the kernel is asked directly.
+const LIBC_OWN: [c_int; 2] = [32, 33];
+#[cfg(target_arch = "x86_64")]
+const RT_SIGACTION: c_long = 13;
+#[cfg(any(target_arch = "aarch64", target_arch = "riscv64"))]
+const RT_SIGACTION: c_long = 134;
+#[cfg(any(target_arch = "arm", target_arch = "x86"))]
+const RT_SIGACTION: c_long = 174;
+
 /// Kinds of [`Report`].
 pub const STARTED: u64 = 1;
 pub const MAIN_ENDED: u64 = 2;
@@ -134,6 +144,7 @@ unsafe extern "C" {
     fn c_kill(pid: c_int, signal: c_int) -> c_int;
     fn clock_gettime(clock: c_int, time: *mut Timespec) -> c_int;
     fn usleep(micros: u32) -> c_int;
+    fn syscall(number: c_long, ...) -> c_long;
 }
 
 fn errno() -> c_int {
@@ -213,6 +224,12 @@ impl Signals {
                 signal(number, SIG_DFL);
             }
             signal(SIGHUP, if self.hangup == SIG_IGN { SIG_IGN } else { SIG_DFL });
+            for number in LIBC_OWN {
+                // An all-zero `struct sigaction` of the kernel is SIG_DFL on every architecture.
+                let default = [0u64; 8];
+                let none = std::ptr::null_mut::<c_void>();
+                syscall(RT_SIGACTION, c_long::from(number), default.as_ptr(), none, 8 as c_long);
+            }
             sigprocmask(SIG_SETMASK, &self.mask, std::ptr::null_mut());
         }
     }

@@ -5,8 +5,11 @@ use metier_types::{Cause, Run, RunState};
 /// How the run ended, how long it took, what it used, and what limited it.
 pub fn verdict(run: &Run) -> String {
     let summary = &run.summary;
-    let Some(exit) = run.exit.as_ref().filter(|_| run.state != RunState::Running) else {
+    if run.state == RunState::Running {
         return format!("{} is running since {}.", run.workload.name, run.started);
+    }
+    let Some(exit) = &run.exit else {
+        return format!("{} was interrupted: the measuring program ended before it.", run.workload.name);
     };
     let ended = match exit.cause {
         Cause::Exited => match exit.code {

@@ -1,7 +1,7 @@
 //! Thins a series for drawing.
 //!
 //! The time range is cut into buckets of equal length. Each keeps its first and last row, and for each gauge
-//! the rows with its smallest and largest value; so a spike of one sample stays visible, and the difference
+//! (and each counter that is read less often than the rest) the rows with its smallest and largest value; so a spike of one sample stays visible, and the difference
 //! of a counter over any bucket stays exact. Rows are kept whole: every value in the result was measured
 //! at the time beside it, nothing is averaged or invented.
 
@@ -22,8 +22,12 @@ pub fn downsample(series: &Series, from: i64, to: i64, points: usize) -> Result<
     if end - start <= points {
         return Ok(rows_of(series, &(start..end).collect::<Vec<_>>()));
     }
-    let gauges: Vec<Gauge> =
-        series.columns.iter().filter(|column| column.kind == Kind::Gauge).map(Gauge::of).collect();
+    let gauges: Vec<Gauge> = series
+        .columns
+        .iter()
+        .filter(|c| c.kind == Kind::Gauge || !c.absent.is_empty())
+        .map(Gauge::of)
+        .collect();
     let each = 2 + 2 * gauges.len();
     if points < each {
         let name = series.name.clone();

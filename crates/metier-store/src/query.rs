@@ -24,7 +24,7 @@ pub struct RunFilter {
     pub tag: Option<String>,
     /// The batch they belong to.
     pub batch: Option<BatchId>,
-    /// A part of the workload's name or the command, in any case.
+    /// A part of the id, the workload's name or the command, in any case.
     pub text: Option<String>,
     /// Started at this moment or later.
     pub since: Option<Timestamp>,

@@ -281,7 +281,7 @@ fn columns<'a>(run: &Run, json: &'a str, owner: Option<&Owner>) -> [Value<'a>; 1
         run.exit.as_ref().map(|exit| cause_word(exit.cause)).into(),
         moment(run.started).into(),
         i64::from(run.context.warmup).into(),
-        search_text(&run.workload.name, &command_line(&run.context.command)).into(),
+        search_text(&format!("{} {}", run.id, run.workload.name), &command_line(&run.context.command)).into(),
         owner.map(|owner| indexed(&owner.host)).into(),
         owner.and_then(|owner| serde_json::to_string(owner).ok()).into(),
         json.into(),

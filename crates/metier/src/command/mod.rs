@@ -13,10 +13,12 @@ pub mod runs;
 pub mod show;
 pub mod up;
 
-use metier_store::Store;
+use metier_measure::Roots;
+use metier_store::{RunFilter, Store};
+use metier_types::RunState;
 
 use crate::cli::{Cli, Command};
-use crate::config::{Settings, Typed};
+use crate::config::{Settings, Typed, data_folder};
 use crate::console::{Console, complain};
 use crate::exit::{ClosedPipe, Code, code_of, one_line};
 use crate::log;
@@ -34,7 +36,19 @@ pub struct Room {
 impl Room {
     /// The store, to look at; it must be there.
     pub fn store(&self) -> anyhow::Result<Store> {
-        Ok(Store::open_read_only(&self.settings.store()?)?)
+        let location = self.settings.store()?;
+        let store = Store::open_read_only(&location)?;
+        let under_way =
+            RunFilter { state: Some(RunState::Running), warmup: true, limit: 1, ..RunFilter::default() };
+        // What says it is under way may have been killed; whoever looks first finds out. A store that we may
+        // only read is shown as it is.
+        if store.runs(&under_way).is_ok_and(|page| page.total > 0)
+            && let Ok(device) = metier_measure::device::this(&Roots::default(), data_folder().as_deref())
+            && let Ok(writable) = Store::open(&location)
+        {
+            let _ = metier_measure::leftovers::sweep(&Roots::default(), &writable, &device);
+        }
+        Ok(store)
     }
 
     /// The store, to change; it is made where it is not there.

@@ -179,6 +179,11 @@ impl Run {
             };
             let code = code_for(&finished.run);
             progress.finished(&finished.run, started.elapsed());
+            let unkept = finished.unkept.is_some();
+            if let Some(error) = finished.unkept {
+                complain(&format!("the command ran, but its run was not kept: {}", one_line(&error.into())));
+                batch.failed = Some(Code::OWN_FAILURE);
+            }
             match warmup {
                 true => batch.warmups.push(finished.run),
                 false => batch.runs.push(finished.run),
@@ -186,7 +191,7 @@ impl Run {
             if batch.failed.is_none() && code != Code::OK {
                 batch.failed = Some(code);
             }
-            if finished.stop.is_some() || (self.stop_on_failure && code != Code::OK) {
+            if unkept || finished.stop.is_some() || (self.stop_on_failure && code != Code::OK) {
                 break;
             }
         }

@@ -24,8 +24,6 @@ const EXAMPLES: &str = "Examples:
 
 /// Largest process tree that is shown; it is larger only if something is wrong.
 const TREE_BYTES: u64 = 256 << 20;
-/// The file of a run that holds its processes.
-pub const TREE_FILE: &str = "processes.json";
 
 /// Show everything about a run
 #[derive(Debug, Args)]
@@ -163,7 +161,9 @@ fn quality_word(quality: &metier_types::Quality) -> &'static str {
 
 /// The process tree of a run, which is kept as a file of it.
 pub fn tree(store: &Store, run: &Run) -> anyhow::Result<Option<ProcessTree>> {
-    let Some(file) = run.artefacts.iter().find(|artefact| artefact.name == TREE_FILE) else {
+    let Some(file) =
+        run.artefacts.iter().find(|artefact| artefact.name == metier_types::ProcessTree::ARTEFACT)
+    else {
         return Ok(None);
     };
     if file.size_bytes.get() > TREE_BYTES {
