@@ -504,6 +504,12 @@ fn a_killed_launcher_is_told_and_the_next_start_cleans_up() {
             started.said()
         );
         std::thread::sleep(random.between(0, 300_000));
+        if groups_of(started.pid()).is_empty() {
+            eprintln!(
+                "SKIP: a killed launcher, because this user gets no control group here: nothing else could tell what it left"
+            );
+            return;
+        }
         let launcher = launcher_of(started.pid()).expect("a launcher below the program");
         match round % 3 {
             // The program is there to say it.
