@@ -28,7 +28,7 @@ const HOST_EVERY: Duration = Duration::from_secs(1);
 /// Samples are handed to the store this often; what a kill can lose.
 const CHUNK_EVERY: Duration = Duration::from_millis(900);
 /// The parts of memory are read at most this often.
-const PARTS_EVERY: Duration = Duration::from_millis(20);
+const PARTS_EVERY: Duration = Duration::from_millis(50);
 /// Process events are collected this often on a quiet host.
 const EVENTS_EVERY: Duration = Duration::from_millis(500);
 
@@ -199,7 +199,7 @@ impl Session {
         let mut life = Life {
             meter: group.as_ref().ok().map(Meter::open),
             group: group.as_ref().ok(),
-            walker: Walker::new(&roots.proc, launcher.pid()),
+            walker: Walker::new(&roots.proc, launcher.pid(), watch.is_ok()),
             watch: watch.as_mut().ok(),
             timeline: Timeline::new(
                 id,

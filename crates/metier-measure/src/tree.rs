@@ -1,7 +1,7 @@
 //! The processes of the run as samples see them, and the tree that is kept.
 //!
-//! A walk reads a few files for each living process. Its own price decides when the next one may be: at most a
-//! five-thousandth of the time goes into walking.
+//! A walk reads a few files for each living process. Its own price decides when the next one may be, so that only a
+//! small share of the time goes into walking: the smaller one where events tell of every process anyway.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,8 +17,8 @@ use crate::file::kib_field;
 
 /// Processes looked at in one walk.
 const WALKED: usize = 1024;
-/// Time goes into walking at most at one part in this many.
-const SHARE: u32 = 5000;
+/// Time goes into walking at most at one part in this many: beside events, and without them.
+const SHARE: (u32, u32) = (10_000, 3_000);
 
 /// A process as walks have seen it.
 #[derive(Debug, Clone)]
@@ -52,6 +52,7 @@ pub struct Walker {
     tick: f64,
     page: u64,
     next: Instant,
+    share: u32,
     seen: HashMap<u32, Sighting>,
     /// Largest sum of resident memory.
     pub peak_resident: Option<u64>,
@@ -62,7 +63,7 @@ pub struct Walker {
 
 impl Walker {
     /// A walker for the descendants of a launcher.
-    pub fn new(proc: &Path, launcher: u32) -> Self {
+    pub fn new(proc: &Path, launcher: u32, has_events: bool) -> Self {
         // SAFETY: sysconf takes a number and gives one.
         let (tick, page) = unsafe { (libc::sysconf(libc::_SC_CLK_TCK), libc::sysconf(libc::_SC_PAGESIZE)) };
         Self {
@@ -71,6 +72,7 @@ impl Walker {
             tick: if tick > 0 { tick as f64 } else { 100.0 },
             page: if page > 0 { page as u64 } else { 4096 },
             next: Instant::now(),
+            share: if has_events { SHARE.0 } else { SHARE.1 },
             seen: HashMap::new(),
             peak_resident: None,
             network: None,
@@ -97,7 +99,7 @@ impl Walker {
         walked.stored =
             stored.fold(None, |sum, (r, w)| sum.map_or(Some((r, w)), |(x, y)| Some((x + r, y + w))));
         self.peak_resident = self.peak_resident.max(Some(walked.resident));
-        self.next = Instant::now() + (begun.elapsed() * SHARE).max(Duration::from_millis(20));
+        self.next = Instant::now() + (begun.elapsed() * self.share).max(Duration::from_millis(20));
         Some(walked)
     }
 
