@@ -10,6 +10,9 @@ use metier_types::{Device, RunId};
 use crate::cgroup::{Group, Place};
 use crate::{Error, Roots, file};
 
+/// How deep groups inside groups are looked for.
+const DEEPEST: u32 = 32;
+
 /// Marks runs whose measuring program is gone as interrupted, and removes groups that nobody looks after.
 pub fn sweep(roots: &Roots, store: &Store, device: &Device) -> Result<Vec<RunId>, Error> {
     sweep_groups(roots);
@@ -41,10 +44,15 @@ fn boot_id(roots: &Roots) -> String {
     file::text(roots.proc.join("sys/kernel/random/boot_id")).unwrap_or_default()
 }
 
-/// Start time in clock ticks since boot: field 22 of `/proc/PID/stat`.
+/// Start time in clock ticks since boot: field 22 of `/proc/PID/stat`. A process that has ended and only waits for its
+/// parent to notice has none: some parents never do.
 fn start_time(roots: &Roots, pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(roots.proc.join(pid.to_string()).join("stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    if matches!(fields.next()?, "Z" | "X") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
 }
 
 fn is_alive(roots: &Roots, pid: u32, started: u64) -> bool {
@@ -83,8 +91,7 @@ fn owner_in(name: &str) -> Option<(u32, u64)> {
 
 /// Whether some process in the group still has a launcher above it, which is then busy with the signal ladder.
 fn has_launcher(roots: &Roots, group: &Path) -> bool {
-    let members = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
-    members.lines().filter_map(|line| line.parse::<u32>().ok()).any(|mut pid| {
+    members(group, 0).into_iter().any(|mut pid| {
         for _ in 0..64 {
             let Ok(stat) = fs::read_to_string(roots.proc.join(pid.to_string()).join("stat")) else {
                 return false;
@@ -103,26 +110,46 @@ fn has_launcher(roots: &Roots, group: &Path) -> bool {
     })
 }
 
+/// Processes in a group and in those that the command made inside it.
+fn members(group: &Path, depth: u32) -> Vec<i32> {
+    let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    let mut pids: Vec<i32> =
+        text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid > 1).collect();
+    if depth < DEEPEST {
+        pids.extend(below(group).iter().flat_map(|inner| members(inner, depth + 1)));
+    }
+    pids
+}
+
+fn below(group: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(group).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|e| e.path()).collect()
+}
+
 /// Kills what is inside and removes the folder.
 fn remove(group: &Path) {
     for _ in 0..100 {
-        if fs::remove_dir(group).is_ok() || !group.exists() {
+        if remove_folders(group, 0) || !group.exists() {
             return;
         }
         if fs::write(group.join("cgroup.kill"), "1").is_err() {
-            let members = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
-            for pid in members.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 1) {
+            for pid in members(group, 0) {
                 // SAFETY: no memory is passed; the process is in a group that only our runs enter.
                 unsafe { libc::kill(pid, libc::SIGKILL) };
             }
         }
-        for entry in fs::read_dir(group).into_iter().flatten().flatten() {
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                let _ = fs::remove_dir(entry.path());
-            }
-        }
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
+}
+
+/// Removes a group after those inside it. Only `rmdir`: files cannot be lost.
+fn remove_folders(group: &Path, depth: u32) -> bool {
+    if depth < DEEPEST {
+        for inner in below(group) {
+            remove_folders(&inner, depth + 1);
+        }
+    }
+    fs::remove_dir(group).is_ok()
 }
 
 #[cfg(test)]
@@ -146,5 +173,20 @@ mod tests {
         let started = start_time(&roots, pid).unwrap();
         assert!(is_alive(&roots, pid, started));
         assert!(!is_alive(&roots, pid, started + 1));
+    }
+
+    #[test]
+    fn an_owner_that_only_waits_to_be_collected_is_not_alive() {
+        let roots = Roots::default();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let started = start_time(&roots, child.id()).unwrap();
+        assert!(is_alive(&roots, child.id(), started));
+        child.kill().unwrap();
+        let stat = format!("/proc/{}/stat", child.id());
+        while !fs::read_to_string(&stat).unwrap().contains(") Z ") {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert!(!is_alive(&roots, child.id(), started));
+        child.wait().unwrap();
     }
 }
