@@ -99,7 +99,9 @@ impl Walker {
         walked.stored =
             stored.fold(None, |sum, (r, w)| sum.map_or(Some((r, w)), |(x, y)| Some((x + r, y + w))));
         self.peak_resident = self.peak_resident.max(Some(walked.resident));
-        self.next = Instant::now() + (begun.elapsed() * self.share).max(Duration::from_millis(20));
+        // Often in the beginning, when short runs would otherwise go unseen, then ever more rarely.
+        let pause = (begun.elapsed() * self.share).min(since_start / 2).max(Duration::from_millis(20));
+        self.next = Instant::now() + pause;
         Some(walked)
     }
 

@@ -7,7 +7,8 @@ use metier_types::schema::Versioned;
 #[test]
 fn the_published_schema_is_that_of_the_code() {
     let name = Comparison::SCHEMA.replace('/', "-");
-    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/schema/{name}.json"));
+    let file =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/schema/{name}.json"));
     let now = format!("{}\n", serde_json::to_string_pretty(&schemars::schema_for!(Comparison)).unwrap());
     if std::env::var_os("METIER_BLESS").is_some() {
         std::fs::write(&file, &now).unwrap();
