@@ -71,8 +71,26 @@ fn identity(roots: &Roots, data: Option<&Path>, missing: &mut MissingFields) -> 
         return Ok(kept);
     }
     let fresh = as_id(&format!("metier random {}", metier_types::RunId::new()))?;
-    let keep = std::fs::create_dir_all(data).and_then(|()| std::fs::write(&path, format!("{fresh}\n")));
-    keep.map_err(|reason| Error::System { doing: "keeping the device's identity", reason })?;
+    let kept = std::fs::create_dir_all(data).and_then(|()| keep(&path, fresh));
+    kept.map_err(|reason| Error::System { doing: "keeping the device's identity", reason })
+}
+
+/// Keeps an identity, whole or not at all. Of several programs that start at once for the first time the first one's
+/// is everyone's; that one is given back.
+fn keep(path: &Path, fresh: DeviceId) -> std::io::Result<DeviceId> {
+    let ours = path.with_file_name(format!("{KEPT}.{fresh}"));
+    std::fs::write(&ours, format!("{fresh}\n"))?;
+    // A link, unlike a renaming, does not replace what is there.
+    if std::fs::hard_link(&ours, path).is_err() {
+        if let Some(theirs) = file::text(path).and_then(|text| text.parse().ok()) {
+            std::fs::remove_file(&ours)?;
+            return Ok(theirs);
+        }
+        // No links on this file system, or what is there is no identity.
+        std::fs::rename(&ours, path)?;
+        return Ok(fresh);
+    }
+    std::fs::remove_file(&ours)?;
     Ok(fresh)
 }
 
@@ -193,6 +211,30 @@ mod tests {
         let first = this(&roots, Some(&data)).unwrap().id;
         assert_eq!(this(&roots, Some(&data)).unwrap().id, first);
         assert_ne!(this(&roots, Some(&folder.path().join("other"))).unwrap().id, first);
+    }
+
+    #[test]
+    fn programs_that_start_at_once_agree_on_the_identity() {
+        for _ in 0..20 {
+            let folder = tempfile::tempdir().unwrap();
+            let (roots, data) = (roots(folder.path()), folder.path().join("data"));
+            let start = std::sync::Barrier::new(8);
+            let ids: Vec<DeviceId> = std::thread::scope(|scope| {
+                let one = || {
+                    start.wait();
+                    this(&roots, Some(&data)).unwrap().id
+                };
+                let threads: Vec<_> = (0..8).map(|_| scope.spawn(one)).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+            assert_eq!(fs::read_dir(&data).unwrap().count(), 1, "only the identity is kept");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(KEPT), "").unwrap();
+        let roots = roots(folder.path());
+        let id = this(&roots, Some(folder.path())).unwrap().id;
+        assert_eq!(this(&roots, Some(folder.path())).unwrap().id, id, "an empty file is replaced");
     }
 
     #[test]

@@ -172,9 +172,11 @@ fn split(v2_stat: &str, v1_stat: Option<&str>, cpu: Option<Seconds>) -> (Option<
     let from_v2 = keyed(v2_stat, "user_usec").zip(keyed(v2_stat, "system_usec"));
     let from_v1 = || v1_stat.and_then(|text| keyed(text, "user").zip(keyed(text, "system")));
     let Some(((user, system), cpu)) = from_v2.or_else(from_v1).zip(cpu) else { return (None, None) };
-    let parts = (user + system) as f64;
-    let user = if parts > 0.0 { cpu.get() * user as f64 / parts } else { cpu.get() };
-    (Some(Seconds(user)), Some(Seconds((cpu.get() - user).max(0.0))))
+    // In whole nanoseconds, so that nothing is left over where one part is zero.
+    let nanos = (cpu.get() * 1e9).round() as u64;
+    let parts = u128::from(user + system);
+    let user = (u128::from(nanos) * u128::from(user)).checked_div(parts).map_or(nanos, |user| user as u64);
+    (Some(Seconds::from_nanos(user)), Some(Seconds::from_nanos(nanos - user)))
 }
 
 /// Kernel memory in a version 2 `memory.stat`; before Linux 5.18 only its parts are there.
@@ -260,6 +262,18 @@ mod tests {
         assert_eq!(totals.oom_kills, Some(3));
         assert_eq!(totals.device_written, None, "version 1 block figures mislead");
         assert_eq!(Meter::open(&group).sample(true).anonymous, Some(11));
+    }
+
+    #[test]
+    fn the_split_adds_up_and_leaves_no_crumbs() {
+        for (user, system, cpu) in [(3, 0, 0.123456789), (0, 7, 1.1), (0, 0, 0.7), (1, 2, 1e-9)] {
+            let stat = format!("user_usec {user}\nsystem_usec {system}\n");
+            let (u, s) = split(&stat, None, Some(Seconds(cpu)));
+            let (u, s) = (u.unwrap().get(), s.unwrap().get());
+            assert!((u + s - cpu).abs() < 1e-12, "{u} + {s} is not {cpu}");
+            assert!(system > 0 || s == 0.0, "{s}");
+            assert!(user > 0 || system == 0 || u == 0.0, "{u}");
+        }
     }
 
     #[test]
