@@ -27,7 +27,7 @@ pub enum Error {
         reason: std::io::Error,
     },
     /// The launcher could not be started or went away.
-    #[error("cannot start the launcher ({doing}): {reason}")]
+    #[error("the launcher of the command failed while {doing}: {reason}")]
     Launcher {
         /// What was being done.
         doing: &'static str,

@@ -348,7 +348,7 @@ impl Life<'_> {
             match self.launcher.report() {
                 Report::MainEnded { status, time_ns } => {
                     self.main = Some((status, time_ns));
-                    self.left_behind = self.group.map_or(0, |group| group.members().len() as u32);
+                    self.left_behind = self.walker.living(self.group).len() as u32;
                 }
                 Report::Rung { signal } => self.rungs.push(signal),
                 Report::Gone { stuck, time_ns, own_cpu_ns, used } => {

@@ -80,16 +80,18 @@ impl Walker {
         }
     }
 
+    /// Processes of the run that are alive: those in its group, or below the launcher where it has none.
+    pub fn living(&self, group: Option<&Group>) -> Vec<u32> {
+        group.map_or_else(|| descendants(&self.proc, self.launcher), Group::members)
+    }
+
     /// Walks, if it is time to.
     pub fn walk(&mut self, group: Option<&Group>, since_start: Duration) -> Option<Walked> {
         let begun = Instant::now();
         if begun < self.next {
             return None;
         }
-        let mut pids = group.map(Group::members).unwrap_or_default();
-        if group.is_none() {
-            pids = descendants(&self.proc, self.launcher);
-        }
+        let pids = self.living(group);
         let now = Seconds(since_start.as_secs_f64());
         let mut walked = Walked { processes: pids.len() as u64, ..Walked::default() };
         for pid in pids.into_iter().take(WALKED) {

@@ -290,7 +290,7 @@ fn without_a_group_the_stubborn_and_the_orphans_go_all_the_same() {
     let mut spec = self::spec(&["sh", "-c", &format!("setsid sleep {marker} & exit 0")]);
     spec.accounting = Accounting::Wait4;
     spec.linger = Duration::ZERO;
-    run(&spec);
+    assert_eq!(run(&spec).run.exit.unwrap().left_behind, 1);
     nobody_runs(&marker);
 }
 

@@ -140,7 +140,7 @@ impl Run {
                 .context("the command ran, but its record was not saved")?;
         }
         if !room.console.quiet {
-            let kept = !self.no_store;
+            let kept = !self.no_store && !batch.is_unkept;
             let text = match batch.runs.as_slice() {
                 [run] if self.repeat == 1 => summary::single(run, kept, room.console.paint_err),
                 runs => summary::batch(runs, &batch.warmups, self.repeat, kept, room.console.paint_err)?,
@@ -179,7 +179,7 @@ impl Run {
             };
             let code = code_for(&finished.run);
             progress.finished(&finished.run, started.elapsed());
-            let unkept = finished.unkept.is_some();
+            batch.is_unkept = finished.unkept.is_some();
             if let Some(error) = finished.unkept {
                 complain(&format!("the command ran, but its run was not kept: {}", one_line(&error.into())));
                 batch.failed = Some(Code::OWN_FAILURE);
@@ -191,7 +191,7 @@ impl Run {
             if batch.failed.is_none() && code != Code::OK {
                 batch.failed = Some(code);
             }
-            if unkept || finished.stop.is_some() || (self.stop_on_failure && code != Code::OK) {
+            if batch.is_unkept || finished.stop.is_some() || (self.stop_on_failure && code != Code::OK) {
                 break;
             }
         }
@@ -206,6 +206,8 @@ struct Batch {
     runs: Vec<Record>,
     /// The first exit code that was not 0.
     failed: Option<Code>,
+    /// The last one is not in the store.
+    is_unkept: bool,
 }
 
 impl Batch {
