@@ -35,6 +35,7 @@ install: release
 bench: release
 	bench/measure/run
 	bench/cost/run
+	bench/store/run
 
 clean:
 	cargo clean
