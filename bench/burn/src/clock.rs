@@ -61,6 +61,16 @@ pub fn sleep(arguments: &mut Arguments) -> Result<ExitCode, Problem> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// `wake TIMES MS`.
+pub fn wake(arguments: &mut Arguments) -> Result<ExitCode, Problem> {
+    let times = arguments.next_whole("TIMES", 1_000_000)?;
+    let milliseconds = arguments.next_number("MS", MOST_SECONDS * 1e3)?;
+    let target = Target::last_of(arguments)?;
+    (0..times).for_each(|_| system::pause(milliseconds));
+    Report::of("wake").finish(&target)?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// `noop`.
 pub fn noop(arguments: &mut Arguments) -> Result<ExitCode, Problem> {
     let target = Target::last_of(arguments)?;

@@ -55,6 +55,7 @@ Workloads:
   tree DEPTH WIDTH [--burn-ms MS]            a tree of processes that are all alive at once; each burns MS
   noop                                       end at once
   sleep MS                                   sleep
+  wake TIMES MS                              sleep that long that many times: what waking up alone costs here
   nested CMD...                              run CMD in a control group inside the one we are in; wait until it
                                              is empty, orphans included; report the kernel's own counters; exit
                                              with CMD's code
@@ -107,6 +108,7 @@ fn start() -> Result<ExitCode, Problem> {
         "write" => files::write(&mut arguments),
         "read" => files::read(&mut arguments),
         "sleep" => clock::sleep(&mut arguments),
+        "wake" => clock::wake(&mut arguments),
         "noop" => clock::noop(&mut arguments),
         other => {
             Err(Problem::usage(format!("no workload {other:?}; `metier-burn --help` lists those there are")))

@@ -28,9 +28,9 @@ const HOST_EVERY: Duration = Duration::from_secs(1);
 /// Samples are handed to the store this often; what a kill can lose.
 const CHUNK_EVERY: Duration = Duration::from_millis(900);
 /// The parts of memory are read at most this often.
-const PARTS_EVERY: Duration = Duration::from_millis(50);
+const PARTS_EVERY: Duration = Duration::from_millis(200);
 /// Process events are collected this often on a quiet host.
-const EVENTS_EVERY: Duration = Duration::from_millis(500);
+const EVENTS_EVERY: Duration = Duration::from_secs(1);
 
 /// What a session needs to know.
 #[derive(Debug, Clone)]

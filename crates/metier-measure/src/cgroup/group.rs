@@ -15,6 +15,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use metier_types::{Method, Missing};
@@ -165,7 +166,8 @@ impl Group {
 fn members_below(folder: &Path, pids: &mut Vec<u32>, depth: u32) {
     let Ok(text) = fs::read_to_string(folder.join("cgroup.procs")) else { return };
     pids.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()));
-    if depth < 8 {
+    // A folder's links count its sub-folders; most runs make none, and looking costs more than asking.
+    if depth < 8 && fs::metadata(folder).is_ok_and(|meta| meta.nlink() > 2) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 members_below(&entry.path(), pids, depth + 1);
