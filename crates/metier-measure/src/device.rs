@@ -156,7 +156,12 @@ fn cpu(roots: &Roots, cpuinfo: &str, missing: &mut MissingFields) -> Cpu {
             let size = file::text(index.join("size"))?;
             let kib: u64 = size.strip_suffix('K')?.parse().ok()?;
             let level = file::number(index.join("level"))? as u32;
-            Some(Cache { level, kind: file::text(index.join("type"))?, size_bytes: Bytes(kib * 1024) })
+            Some(Cache {
+                level,
+                kind: file::text(index.join("type"))?,
+                size_bytes: Bytes(kib * 1024),
+                extra: Extra::new(),
+            })
         })
         .collect();
     Cpu {

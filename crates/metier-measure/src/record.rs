@@ -81,6 +81,7 @@ pub(crate) fn of(
         interval_seconds: Seconds(spec.interval.as_secs_f64()),
         samples: facts.samples,
         late: facts.late,
+        extra: Extra::new(),
     });
 
     let mut scribe = Scribe { run: &mut run };
@@ -100,7 +101,7 @@ pub(crate) fn of(
     overhead(facts, whole, &mut run);
     if facts.stuck > 0 {
         let text = format!("{} processes could not be killed and are still there", facts.stuck);
-        run.warnings.push(Warning { code: "stuck".into(), text });
+        run.warnings.push(Warning::new("stuck", text));
     }
     let cores = session.options.device.cpu.threads;
     let warnings = trust::warnings(&run, cores);

@@ -80,18 +80,13 @@ impl Recorder for StoreRecorder {
             let cause = written.problem.map(|p| format!(": {p}")).unwrap_or_default();
             let text =
                 format!("{} chunks of samples could not be kept{cause}; totals are exact", written.dropped);
-            run.warnings.push(metier_types::Warning { code: "dropped-samples".into(), text });
+            run.warnings.push(metier_types::Warning::new("dropped-samples", text));
         }
         if !tree.processes.is_empty()
             && let Ok(json) = serde_json::to_vec(tree)
         {
             let (digest, size_bytes) = self.store.put_artefact(&mut json.as_slice())?;
-            let artefact = ArtefactRef {
-                name: ProcessTree::ARTEFACT.into(),
-                media_type: "application/json".into(),
-                digest,
-                size_bytes,
-            };
+            let artefact = ArtefactRef::new(ProcessTree::ARTEFACT, "application/json", digest, size_bytes);
             run.artefacts.retain(|a| a.name != ProcessTree::ARTEFACT);
             run.artefacts.push(artefact.clone());
             self.store.link_artefact(run.id, &artefact)?;

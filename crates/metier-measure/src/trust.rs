@@ -16,7 +16,7 @@ const LATE: f64 = 0.05;
 /// Warnings that follow from the record itself.
 pub fn warnings(run: &Run, cores: u32) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    let mut warn = |code: &str, text: String| warnings.push(Warning { code: code.into(), text });
+    let mut warn = |code: &str, text: String| warnings.push(Warning::new(code, text));
     let percent = |ratio: f64| format!("{:.1} %", ratio * 100.0);
     let host = &run.host;
     if let Some(steal) = host.steal_ratio.map(|r| r.get()).filter(|r| *r > STEAL) {

@@ -150,7 +150,7 @@ fn the_process_tree_is_given_or_its_absence_explained() {
     let json = serde_json::to_vec(&tree).unwrap();
     let (digest, size_bytes) = store.put_artefact(&mut &json[..]).unwrap();
     let name = "processes.json".to_string();
-    let file = ArtefactRef { name, media_type: "application/json".into(), digest, size_bytes };
+    let file = ArtefactRef::new(name, "application/json", digest, size_bytes);
     store.link_artefact(with.id, &file).unwrap();
     let server = Server::start(&store);
     let got = server.get(&format!("/api/v1/runs/{}/processes", with.id)).json();

@@ -16,7 +16,7 @@ fn furnished() -> (tempfile::TempDir, Server, Vec<Run>) {
     let (folder, store) = store();
     let runs = fill(&store, 12);
     let mut with = run("alpha", BatchId::new(), 50);
-    with.warnings.push(Warning { code: "steal".into(), text: "the host was busy".into() });
+    with.warnings.push(Warning::new("steal", "the host was busy"));
     with.missing.insert("summary.energy_joules".into(), Missing::because("no meter"));
     with.quality.insert("summary.cpu_seconds".into(), Quality::Exact);
     store.put_run(&with, &series(with.id, 1000)).unwrap();
@@ -32,7 +32,7 @@ fn furnished() -> (tempfile::TempDir, Server, Vec<Run>) {
     let json = serde_json::to_vec(&tree).unwrap();
     let (digest, size_bytes) = store.put_artefact(&mut &json[..]).unwrap();
     let name = "processes.json".to_string();
-    let file = ArtefactRef { name, media_type: "application/json".into(), digest, size_bytes };
+    let file = ArtefactRef::new(name, "application/json", digest, size_bytes);
     store.link_artefact(with.id, &file).unwrap();
     let check = Check { name: "x".into(), ok: true, text: "y".into(), fix: None };
     let config = Config { doctor: Some(Arc::new(move || vec![check.clone()])), ..Config::default() };

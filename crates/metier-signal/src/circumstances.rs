@@ -20,7 +20,7 @@ const SHOWN: usize = 3;
 type Reading = fn(&Run) -> Option<f64>;
 
 fn warning(code: &str, text: String) -> Warning {
-    Warning { code: code.to_string(), text }
+    Warning::new(code, text)
 }
 
 /// Says which runs were left out.

@@ -203,10 +203,8 @@ fn slow_first(runs: &[&Run], values: &[f64], warm_ups: usize) -> Option<Warning>
         ),
     };
     let ratio = Ratio(excess / rest.median);
-    Some(Warning {
-        code: "slow-first-run".into(),
-        text: format!("the first run took {ratio} longer than the median of the others: {advice}"),
-    })
+    let text = format!("the first run took {ratio} longer than the median of the others: {advice}");
+    Some(Warning::new("slow-first-run", text))
 }
 
 /// Outliers, with the likely cause where the host's state tells it.
@@ -253,7 +251,7 @@ fn outlier_warning(runs: &[&Run], values: &[f64], strays: &[usize], middle: f64)
     let advice = cause.unwrap_or_else(|| "look at the median, and repeat on a quieter host".into());
     let (n, of) = (strays.len(), values.len());
     let text = format!("{n} of {of} runs stand out in wall time, the farthest by {off}: {advice}");
-    Warning { code: "outliers".into(), text }
+    Warning::new("outliers", text)
 }
 
 /// Too few repetitions for what they are good for: a comparison, or a median that is worth its digits.
@@ -262,7 +260,7 @@ fn too_few(values: &[f64]) -> Option<Warning> {
     let code = "too-few-repeats".to_string();
     if (2..FEWEST_REPEATS).contains(&n) {
         let text = format!("{n} repetitions are too few to tell a change from chance; use --repeat 10");
-        return Some(Warning { code, text });
+        return Some(Warning::new(code, text));
     }
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -280,6 +278,6 @@ fn too_few(values: &[f64]) -> Option<Warning> {
         };
         let text =
             format!("wall time scatters so that its median is known to ±{} only; {advice}", Ratio(half));
-        Warning { code, text }
+        Warning::new(code, text)
     })
 }

@@ -392,7 +392,7 @@ fn a_batch_is_listed_in_order(place: &Place) {
 
 fn artefact(store: &Store, name: &str, content: &[u8]) -> ArtefactRef {
     let (digest, size_bytes) = store.put_artefact(&mut Cursor::new(content)).unwrap();
-    ArtefactRef { name: name.to_string(), media_type: "text/plain".to_string(), digest, size_bytes }
+    ArtefactRef::new(name, "text/plain", digest, size_bytes)
 }
 
 fn removing_a_run_removes_what_only_it_had(place: &Place) {
@@ -651,6 +651,7 @@ fn a_record_that_cannot_be_read_back_is_refused(place: &Place) {
         interval_seconds: metier_types::Seconds(f64::NAN),
         samples: 0,
         late: 0,
+        extra: Default::default(),
     });
     assert!(matches!(store.begin_run(&run, &owner(1)), Err(Error::Refused { .. })));
     assert_eq!(store.runs(&RunFilter::default()).unwrap().total, 0);

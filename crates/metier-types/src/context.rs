@@ -45,6 +45,9 @@ pub struct Sampling {
     pub samples: u64,
     /// Samples that came late by more than half an interval, or not at all.
     pub late: u64,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: Extra,
 }
 
 /// The circumstances of a run.

@@ -67,6 +67,9 @@ pub struct Cache {
     pub kind: String,
     /// Its size.
     pub size_bytes: Bytes,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: Extra,
 }
 
 /// A machine or board: who it is and what it is made of.

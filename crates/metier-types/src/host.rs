@@ -18,6 +18,9 @@ pub struct HostReading {
     pub frequency_hertz: Option<Hertz>,
     /// Hottest zone.
     pub temperature_celsius: Option<Celsius>,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: Extra,
 }
 
 /// The host before, during and after a run.

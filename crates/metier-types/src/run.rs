@@ -183,6 +183,9 @@ pub struct Meter {
     pub energy_joules: Joules,
     /// Whether the sum over meters takes it; a part of another meter is left out.
     pub counted: bool,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: Extra,
 }
 
 /// Energy of the whole device during the run.
@@ -239,6 +242,16 @@ pub struct Warning {
     pub code: String,
     /// A sentence for people.
     pub text: String,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+impl Warning {
+    /// A warning with a stable word and a sentence.
+    pub fn new(code: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { code: code.into(), text: text.into(), extra: Extra::new() }
+    }
 }
 
 /// A file that belongs to a run.
@@ -252,6 +265,21 @@ pub struct ArtefactRef {
     pub digest: Digest,
     /// Its size.
     pub size_bytes: Bytes,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+impl ArtefactRef {
+    /// A file of a run by its name, kind, content and size.
+    pub fn new(
+        name: impl Into<String>,
+        media_type: impl Into<String>,
+        digest: Digest,
+        size_bytes: Bytes,
+    ) -> Self {
+        Self { name: name.into(), media_type: media_type.into(), digest, size_bytes, extra: Extra::new() }
+    }
 }
 
 /// One measured execution of a workload on a device, in a context.

@@ -22,7 +22,7 @@ fn run_of_a_later_version() -> Value {
         "context": {
             "command": ["sort", "-n"], "working_directory": "/tmp", "executable": null, "executable_digest": null,
             "environment_digest": null, "input": null, "input_digest": null, "kernel": "6.1", "measured_by": "metier 0.1.0",
-            "method": "cgroup-v2", "sampling": null, "timeout_seconds": null, "grace_seconds": null, "repetition": 1,
+            "method": "cgroup-v2", "sampling": { "interval_seconds": 0.1, "samples": 8, "late": 0, "later": 6 }, "timeout_seconds": null, "grace_seconds": null, "repetition": 1,
             "repetitions": 1, "warmup": false, "neighbours": [], "limits": {}, "later": { "deep": [4] }
         },
         "tags": ["a"],
@@ -33,6 +33,11 @@ fn run_of_a_later_version() -> Value {
         },
         "missing": { "summary.energy_joules": "no energy meter on this host" },
         "quality": { "summary.cpu_seconds": "exact" },
+        "energy": { "meters": [{ "name": "package-0", "source": "rapl", "energy_joules": 1.5, "counted": true, "later": 7 }],
+            "mean_power_watts": 2.0, "later": 8 },
+        "host": { "before": { "load1": 0.5, "later": 9 }, "after": { "later": 10 }, "later": 11 },
+        "warnings": [{ "code": "steal", "text": "busy", "later": 12 }],
+        "artefacts": [{ "name": "log", "media_type": "text/plain", "digest": format!("sha256:{}", "0".repeat(64)), "size_bytes": 1, "later": 13 }],
         "later_record": { "anything": [1, 2, { "x": null }] }
     })
 }
@@ -45,6 +50,13 @@ fn contains(after: &Value, before: &Value, path: &str) {
                 let found = after.get(key).unwrap_or_else(|| panic!("{path}.{key} was lost"));
                 contains(found, value, &format!("{path}.{key}"));
             }
+        }
+        (Value::Array(after), Value::Array(before)) => {
+            assert_eq!(after.len(), before.len(), "{path} has another length");
+            after
+                .iter()
+                .zip(before)
+                .for_each(|(after, before)| contains(after, before, &format!("{path}[]")));
         }
         _ => assert_eq!(after, before, "{path} changed"),
     }

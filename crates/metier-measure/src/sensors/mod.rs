@@ -133,6 +133,7 @@ impl Meters {
                 source: account.source.to_string(),
                 energy_joules: Joules(account.joules),
                 counted: account.counted,
+                extra: Default::default(),
             });
         let counters = |account: &Account| matches!(account.last, Some((Reading::Counter { .. }, _)) | None);
         (meters.collect(), self.found.accounts.iter().filter(|a| a.counted).all(counters))

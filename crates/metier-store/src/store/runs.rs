@@ -176,11 +176,10 @@ impl Store {
                 settled_seconds: None,
                 extra: Extra::new(),
             });
-            run.warnings.push(Warning {
-                code: "interrupted".to_string(),
-                text: "the measuring program went away before the end of the run; only what it had written is here"
-                    .to_string(),
-            });
+            run.warnings.push(Warning::new(
+                "interrupted",
+                "the measuring program went away before the end of the run; only what it had written is here",
+            ));
             self.update(session, &run, &self.storable(&run)?)?;
             self.compact(session, id)?;
             Ok(true)
