@@ -45,15 +45,18 @@ impl Merge {
         self.series.extra.extend(table.extra()?);
         table.integers(&mut self.series.times)?;
         let room = self.series.times.capacity();
+        // Names may repeat within a piece, also within one without rows: each column takes up one of the table's.
+        let mut is_taken = vec![false; self.series.columns.len()];
         while let Some(head) = table.column()? {
-            let same = |column: &Column| {
-                column.name == head.name
+            let same = |(column, is_taken): (&Column, &bool)| {
+                !is_taken
+                    && column.name == head.name
                     && column.kind == head.kind
                     && column.unit == head.unit
                     && matches!(column.values, Values::Float(_)) == head.is_float
-                    && column.values.len() <= start
             };
-            let at = self.series.columns.iter().position(same).unwrap_or_else(|| {
+            let at = self.series.columns.iter().zip(&is_taken).position(same).unwrap_or_else(|| {
+                is_taken.push(false);
                 self.series.columns.push(Column {
                     name: head.name.to_string(),
                     kind: head.kind,
@@ -67,6 +70,7 @@ impl Merge {
                 });
                 self.series.columns.len() - 1
             });
+            is_taken[at] = true;
             let Some(column) = self.series.columns.get_mut(at) else { continue };
             fill(column, start);
             head.absent_rows(start as u32, &mut column.absent);
@@ -173,7 +177,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
         fn a_series_cut_anywhere_is_joined_again(series in series(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6)) {
@@ -186,6 +190,25 @@ mod tests {
             }
             prop_assert_eq!(merge.finish(), series);
         }
+    }
+
+    #[test]
+    fn columns_of_one_name_stay_apart_also_behind_a_piece_without_rows() {
+        let column = |value: f64| Column {
+            name: "c".into(),
+            kind: Kind::Gauge,
+            unit: Unit::Count,
+            values: Values::Float(vec![value]),
+            absent: vec![],
+        };
+        let mut series = Series::new(RunId::new(), "use");
+        series.times = vec![7];
+        series.columns = vec![column(1.0), column(2.0)];
+        let mut merge = Merge::new(series.run, "use");
+        for rows in [0..0, 0..1, 1..1] {
+            merge.push(&encode_rows(&series, rows).unwrap(), Limits::default()).unwrap();
+        }
+        assert_eq!(merge.finish(), series);
     }
 
     #[test]
