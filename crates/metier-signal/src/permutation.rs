@@ -19,7 +19,8 @@ use crate::random::Random;
 /// Robust standard deviations to which values are pulled in.
 const REACH: f64 = 5.0;
 
-/// Differences below this share of the statistic are rounding; without it, scaling all values could turn a tie.
+/// Differences below this (the statistic lies between 0 and 1), or below this share of it, are rounding; without it,
+/// scaling all values could turn a tie.
 const SAME: f64 = 1e-9;
 
 /// How many ways there are to deal `n` runs into groups of `k` and `n − k`, at most `u64::MAX`.
@@ -56,7 +57,7 @@ pub fn chances(fields: &[Vec<f64>], in_a: &[bool], resamples: u32, seed: u64) ->
         let mut largest = 0.0f64;
         for field in falling.iter().rev() {
             largest = largest.max(fields[*field].statistic(set));
-            if largest >= observed[*field] * (1.0 - SAME) {
+            if largest >= observed[*field] * (1.0 - SAME) - SAME {
                 at_least[*field] += 1;
             }
         }

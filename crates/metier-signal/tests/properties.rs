@@ -53,7 +53,7 @@ fn mirrored(x: Option<Ratio>) -> Option<f64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn scaling_both_groups_changes_nothing(a in group(), b in group(), scale in 0.001f64..1000.0, times in 1u64..1000) {

@@ -333,7 +333,15 @@ impl Disk {
 
     fn remount(&self, options: &str) {
         let options = format!("remount,{options}");
-        assert!(Command::new("mount").args(["-o", &options]).arg(self.at.path()).status().unwrap().success());
+        // A child that another test has just forked holds our files open until it executes its program.
+        let mounted = (0..100).any(|_| {
+            let done = Command::new("mount").args(["-o", &options]).arg(self.at.path()).output().unwrap();
+            if !done.status.success() {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            done.status.success()
+        });
+        assert!(mounted, "{} cannot be remounted with {options}", self.at.path().display());
     }
 }
 
