@@ -266,7 +266,8 @@ mod tests {
 
     #[test]
     fn the_split_adds_up_and_leaves_no_crumbs() {
-        for (user, system, cpu) in [(3, 0, 0.123456789), (0, 7, 1.1), (0, 0, 0.7), (1, 2, 1e-9)] {
+        // For the first, `cpu * user / user` in floating point is less than `cpu`.
+        for (user, system, cpu) in [(774076, 0, 0.402334308), (0, 7, 1.1), (0, 0, 0.7), (1, 2, 1e-9)] {
             let stat = format!("user_usec {user}\nsystem_usec {system}\n");
             let (u, s) = split(&stat, None, Some(Seconds(cpu)));
             let (u, s) = (u.unwrap().get(), s.unwrap().get());
