@@ -33,6 +33,8 @@ export function ending(state: RunState, exit: Maybe<Exit>): { word: string; tone
       return { word: "stopped", tone: "warn" };
     case "lost":
       return { word: "lost", tone: "warn" };
+    case "unstarted":
+      return { word: "never started", tone: "bad" };
     default:
       return { word: String(exit.cause), tone: "plain" };
   }
@@ -56,6 +58,8 @@ function howItEnded(run: Run): string {
       return "Killed by the kernel for want of memory";
     case "interrupted":
       return `Stopped on request${by}`;
+    case "unstarted":
+      return typeof exit.detail === "string" ? `Never started: ${exit.detail}` : "Never started";
     case "lost":
       return "Its end was not seen: the measuring program was gone before it";
     default:

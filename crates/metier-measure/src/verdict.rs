@@ -22,6 +22,7 @@ pub fn verdict(run: &Run) -> String {
         Cause::Timeout => "was stopped at its time limit".to_string(),
         Cause::Oom => "was killed by the kernel for want of memory".to_string(),
         Cause::Interrupted => "was interrupted".to_string(),
+        Cause::Unstarted => "never started".to_string(),
         Cause::Lost => "was lost sight of: the measuring program ended before it".to_string(),
     };
     let mut parts = vec![format!("{} {ended}", run.workload.name)];

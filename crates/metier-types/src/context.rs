@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, Extra, RunId, Seconds};
+use crate::{Bytes, Digest, Extra, RunId, Seconds};
 
 /// How a run's use was accounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -20,6 +20,8 @@ pub enum Method {
     CgroupHybrid,
     /// A transient systemd scope that was delegated to us.
     SystemdScope,
+    /// The control group of a container that an engine or a kubelet made inside one of ours, or of its own.
+    Container,
     /// `wait4` and a child subreaper: exact CPU time of what was waited for, memory of the largest process only.
     Wait4,
 }
@@ -31,6 +33,7 @@ impl std::fmt::Display for Method {
             Self::CgroupV1 => "control groups of its own (version 1)",
             Self::CgroupHybrid => "control groups of its own (version 1, with version 2 beside it)",
             Self::SystemdScope => "a systemd scope of its own, delegated to us",
+            Self::Container => "the control group of its container",
             Self::Wait4 => "wait4 and a child subreaper",
         })
     }
@@ -45,6 +48,110 @@ pub struct Sampling {
     pub samples: u64,
     /// Samples that came late by more than half an interval, or not at all.
     pub late: u64,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// The image that a run was a container of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ImageUse {
+    /// As it was asked for, for example `python:3.12`.
+    pub reference: String,
+    /// The content that really ran.
+    pub digest: Option<Digest>,
+    /// Who ran it, with its version, for example `Docker Engine 20.10.24`.
+    pub engine: String,
+    /// The container's id there.
+    pub container: Option<String>,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// The pod that a run was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PodRef {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its identity in the cluster.
+    pub uid: Option<String>,
+    /// The node that it ran on.
+    pub node: Option<String>,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// What was done about the page cache before the clock started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PageCache {
+    /// The dataset was dropped from it.
+    Cold,
+    /// The dataset was read into it.
+    Warm,
+    /// Nothing.
+    Untouched,
+}
+
+/// The dataset that a run worked on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DatasetUse {
+    /// Where it came from: a path, `https://…`, `s3://…`; without passwords and signatures.
+    pub source: String,
+    /// Its content.
+    pub digest: Digest,
+    /// Its size.
+    pub size_bytes: Bytes,
+    /// Whether it was already here.
+    pub was_cached: bool,
+    /// How long fetching it took, before the clock started.
+    pub fetch_seconds: Option<Seconds>,
+    /// What was done about the page cache.
+    pub page_cache: PageCache,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Why another run was there at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The run needs it: it was started before (`needs:`).
+    Companion,
+    /// It was put beside the run to disturb it (`with:`).
+    Neighbour,
+}
+
+/// Another run that was there at the same time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Company {
+    /// Which run it was.
+    pub run: RunId,
+    /// What people call its workload.
+    pub name: String,
+    /// Why it was there.
+    pub role: Role,
+    /// For how long both were under way.
+    pub overlap_seconds: Option<Seconds>,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A part of a run's time, for example `start-up` until its readiness probe succeeded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Phase {
+    /// What it is called.
+    pub name: String,
+    /// When it began, from the start of the run.
+    pub from_seconds: Seconds,
+    /// When it ended.
+    pub to_seconds: Seconds,
     /// Fields of later versions.
     #[serde(flatten)]
     pub extra: Extra,
@@ -89,6 +196,21 @@ pub struct Context {
     /// Runs that were measured beside it.
     #[serde(default)]
     pub neighbours: Vec<RunId>,
+    /// Runs that were there at the same time, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub company: Vec<Company>,
+    /// The image, where it was a container.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageUse>,
+    /// The pod, where it was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<PodRef>,
+    /// The dataset that it worked on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dataset: Option<DatasetUse>,
+    /// Parts of its time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<Phase>,
     /// Limits that applied, by name.
     #[serde(default)]
     pub limits: BTreeMap<String, String>,

@@ -8,6 +8,7 @@
 //!
 //! This crate does no input or output and depends on no other room.
 
+pub mod application;
 pub mod context;
 pub mod device;
 pub mod host;
@@ -22,7 +23,8 @@ pub mod schema;
 pub mod series;
 pub mod workload;
 
-pub use context::{Context, Method, Sampling};
+pub use application::{Intake, Stage, StageKind, StageSource};
+pub use context::{Company, Context, DatasetUse, ImageUse, Method, PageCache, Phase, PodRef, Role, Sampling};
 pub use device::{Cache, Cpu, Device, DeviceClass, DeviceRef};
 pub use host::{HostReading, HostState};
 pub use id::{BatchId, DeviceId, Digest, IdError, RunId, WorkloadId};

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::schema::{Schema, Versioned};
 use crate::{
-    BatchId, Bytes, Context, DeviceRef, Digest, Extra, HostState, Joules, MissingFields, QualityFields,
-    Ratio, RunId, Seconds, Timestamp, Watts, WorkloadRef,
+    BatchId, Bytes, Context, DeviceRef, Digest, Extra, HostState, Intake, Joules, MissingFields,
+    QualityFields, Ratio, RunId, Seconds, Stage, Timestamp, Watts, WorkloadRef,
 };
 
 /// Whether a run is over.
@@ -35,8 +35,10 @@ pub enum Cause {
     Oom,
     /// By us, because the user or the system asked us to stop.
     Interrupted,
-    /// Unknown: we were gone before it.
+    /// Unknown: we, or the node that it ran on, were gone before it.
     Lost,
+    /// It never started; `exit.detail` says why.
+    Unstarted,
 }
 
 /// How a run ended.
@@ -51,6 +53,10 @@ pub struct Exit {
     /// Who ended it, in words, where it did not end by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<String>,
+    /// Why it ended so, in words for people, where the cause alone does not tell: why it never started, which
+    /// limit of memory it hit, which node went away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
     /// Processes that the main process left behind.
     #[serde(default)]
     pub left_behind: u32,
@@ -334,6 +340,12 @@ pub struct Run {
     /// GPUs.
     #[serde(default)]
     pub gpus: Vec<GpuUse>,
+    /// What the application said of itself, stage by stage.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<Stage>,
+    /// How listening to the application went; `None` where nobody listened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intake: Option<Intake>,
     /// The host around it.
     #[serde(default)]
     pub host: HostState,

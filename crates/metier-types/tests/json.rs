@@ -23,7 +23,13 @@ fn run_of_a_later_version() -> Value {
             "command": ["sort", "-n"], "working_directory": "/tmp", "executable": null, "executable_digest": null,
             "environment_digest": null, "input": null, "input_digest": null, "kernel": "6.1", "measured_by": "metier 0.1.0",
             "method": "cgroup-v2", "sampling": { "interval_seconds": 0.1, "samples": 8, "late": 0, "later": 6 }, "timeout_seconds": null, "grace_seconds": null, "repetition": 1,
-            "repetitions": 1, "warmup": false, "neighbours": [], "limits": {}, "later": { "deep": [4] }
+            "repetitions": 1, "warmup": false, "neighbours": [], "limits": {}, "later": { "deep": [4] },
+            "company": [{ "run": "0192f0c1-8c2a-7d3e-9b1f-3a5c7e9d1b31", "name": "stress", "role": "neighbour", "overlap_seconds": 0.5, "later": 14 }],
+            "image": { "reference": "busybox", "digest": null, "engine": "Docker Engine 20.10", "container": "c1", "later": 15 },
+            "pod": { "namespace": "default", "name": "p", "uid": null, "node": "n", "later": 16 },
+            "dataset": { "source": "s3://b/k", "digest": format!("sha256:{}", "1".repeat(64)), "size_bytes": 2, "was_cached": true,
+                "fetch_seconds": null, "page_cache": "cold", "later": 17 },
+            "phases": [{ "name": "start-up", "from_seconds": 0.0, "to_seconds": 0.25, "later": 18 }]
         },
         "tags": ["a"],
         "summary": {
@@ -38,6 +44,9 @@ fn run_of_a_later_version() -> Value {
         "host": { "before": { "load1": 0.5, "later": 9 }, "after": { "later": 10 }, "later": 11 },
         "warnings": [{ "code": "steal", "text": "busy", "later": 12 }],
         "artefacts": [{ "name": "log", "media_type": "text/plain", "digest": format!("sha256:{}", "0".repeat(64)), "size_bytes": 1, "later": 13 }],
+        "stages": [{ "name": "inference", "kind": "duration", "source": "socket", "count": 3, "rate_per_second": 4.0, "sum": 0.3, "mean": 0.1,
+            "min": 0.1, "p50": 0.1, "p95": 0.1, "p99": 0.1, "max": 0.1, "cpu_seconds_per_item": 0.2, "joules_per_item": null, "later": 19 }],
+        "intake": { "messages": 3, "dropped": 0, "malformed": 0, "later": 20 },
         "later_record": { "anything": [1, 2, { "x": null }] }
     })
 }

@@ -3,7 +3,7 @@
 
 export type Quality = "exact" | "sampled" | "estimated";
 export type RunState = "running" | "finished" | "interrupted";
-export type Cause = "exited" | "signalled" | "timeout" | "oom" | "interrupted" | "lost";
+export type Cause = "exited" | "signalled" | "timeout" | "oom" | "interrupted" | "lost" | "unstarted";
 export type Maybe<T> = T | null | undefined;
 
 export interface Named {

@@ -13,7 +13,7 @@ use crate::serve::App;
 use crate::storage;
 
 const STATES: &[&str] = &["running", "finished", "interrupted"];
-const CAUSES: &[&str] = &["exited", "signalled", "timeout", "oom", "interrupted", "lost"];
+const CAUSES: &[&str] = &["exited", "signalled", "timeout", "oom", "interrupted", "lost", "unstarted"];
 
 /// What narrows the list.
 pub const FILTERS: &[Parameter] = &[

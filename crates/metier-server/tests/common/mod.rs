@@ -221,6 +221,8 @@ pub fn run(name: &str, batch: BatchId, number: u32) -> Run {
         pressure: Default::default(),
         energy: Default::default(),
         gpus: Vec::new(),
+        stages: Vec::new(),
+        intake: None,
         host: Default::default(),
         overhead: Default::default(),
         quality: Default::default(),

@@ -172,6 +172,7 @@ impl Store {
                 signal: None,
                 cause: Cause::Lost,
                 ended_by: None,
+                detail: None,
                 left_behind: 0,
                 settled_seconds: None,
                 extra: Extra::new(),
@@ -323,5 +324,6 @@ pub(super) fn cause_word(cause: Cause) -> &'static str {
         Cause::Oom => "oom",
         Cause::Interrupted => "interrupted",
         Cause::Lost => "lost",
+        Cause::Unstarted => "unstarted",
     }
 }

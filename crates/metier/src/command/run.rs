@@ -225,7 +225,7 @@ fn code_for(run: &Record) -> Code {
         Cause::Interrupted => 130,
         Cause::Oom => own.filter(|code| *code != 0).unwrap_or(137),
         Cause::Exited | Cause::Signalled => own.unwrap_or(125),
-        Cause::Lost => 125,
+        Cause::Lost | Cause::Unstarted => 125,
     })
 }
 

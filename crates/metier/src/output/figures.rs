@@ -72,6 +72,7 @@ pub fn ending(state: metier_types::RunState, exit: Option<&metier_types::Exit>) 
             (Cause::Oom, ..) => "out of memory".to_string(),
             (Cause::Interrupted, ..) => "interrupted".to_string(),
             (Cause::Lost, ..) => "lost".to_string(),
+            (Cause::Unstarted, ..) => "never started".to_string(),
             (Cause::Exited, None, _) => "exited".to_string(),
             (Cause::Signalled, _, None) => "signalled".to_string(),
         },

@@ -104,6 +104,7 @@ fn method(method: metier_types::Method) -> &'static str {
         Method::CgroupV1 => "control groups of its own (version 1)",
         Method::CgroupHybrid => "control groups of its own (version 1, with version 2 beside it)",
         Method::SystemdScope => "systemd scope of its own",
+        Method::Container => "the control group of its container",
         Method::Wait4 => "wait4 and a child subreaper",
         _ => "unknown to this version",
     }

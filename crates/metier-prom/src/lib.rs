@@ -1,0 +1,3 @@
+//! Prometheus: the text formats, read and written.
+//!
+//! This crate does no input or output and depends on no other room than the types.

@@ -1,0 +1,4 @@
+//! Who decides to run: run files, datasets, companions and neighbours, the queue of sessions.
+//!
+//! A run file says what is to run and how; everything that starts a run (the command line, the API, the Jenkins-shaped
+//! door) makes one of it, so there is one check and one way to run.
