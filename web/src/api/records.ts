@@ -16,6 +16,7 @@ export interface Exit {
   signal?: Maybe<number>;
   cause: Cause;
   ended_by?: Maybe<string>;
+  detail?: Maybe<string>;
   left_behind?: number;
   settled_seconds?: Maybe<number>;
 }
