@@ -96,6 +96,22 @@ pub fn of_command(executable: Option<&Digest>, command: &Command) -> WorkloadId 
     Digest::from_bytes(hash.finalize().into()).into()
 }
 
+/// The identity of an image without a given name: a digest of its kind, its content and what it is given. `words` begin
+/// with the image's name, which counts only where its content is not known.
+pub fn of_image(image: Option<&Digest>, words: &[String]) -> WorkloadId {
+    let mut hash = Sha256::new();
+    hash.update(b"image\0");
+    match (image, words.first()) {
+        (Some(digest), _) => hash.update(digest.as_bytes()),
+        (None, name) => hash.update(name.map_or("", String::as_str)),
+    }
+    for argument in words.iter().skip(1) {
+        hash.update((argument.len() as u64).to_le_bytes());
+        hash.update(argument);
+    }
+    Digest::from_bytes(hash.finalize().into()).into()
+}
+
 /// The file that a name stands for, as `execvp` would find it.
 pub fn find_executable(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {

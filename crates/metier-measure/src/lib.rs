@@ -35,7 +35,7 @@ mod verdict;
 pub use error::Error;
 pub use recorder::{NoRecorder, Recorder, StoreRecorder};
 pub use session::{Finished, Options, Session, Stop};
-pub use spec::{Command, Spec};
+pub use spec::{Command, Spec, Target};
 pub use verdict::verdict;
 
 use std::path::PathBuf;

@@ -1,6 +1,7 @@
 //! Puts what was found out about a run into its record: values, how far each can be trusted, and why others are
 //! missing.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use metier_types::schema::Schema;
@@ -13,6 +14,7 @@ use metier_types::{
 use crate::cgroup::Group;
 use crate::recorder::{Recorder, remembered_digest};
 use crate::session::{Facts, Session, Stopped};
+use crate::spec::{ContainerSpec, PodSpec, Target};
 use crate::{Spec, digest, trust, verdict};
 
 /// The record of a run that has just begun.
@@ -73,7 +75,7 @@ pub(crate) fn of(
         .ok()
         .and_then(|whole| facts.started.checked_add(whole).ok());
     run.exit = Some(exit(facts));
-    if let Some(file) = digest::find_executable(&spec.command.program) {
+    if let Some(file) = spec.target.command().and_then(|c| digest::find_executable(&c.program)) {
         run.context.executable_digest = remembered_digest(recorder, &file);
         run.context.executable = Some(file.to_string_lossy().into_owned());
     }
@@ -119,17 +121,27 @@ pub(crate) fn ended_by_signal(status: i32) -> Option<i32> {
 }
 
 fn command_name(spec: &Spec) -> String {
-    let base = Path::new(&spec.command.program).file_name().unwrap_or(&spec.command.program);
-    base.to_string_lossy().into_owned()
+    let base =
+        |program: &OsStr| Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned();
+    match &spec.target {
+        Target::Command(command) => base(&command.program),
+        // The last part of `registry/of/somebody/name:tag`.
+        Target::Container(ContainerSpec { image, .. }) | Target::Pod(PodSpec { image, .. }) => {
+            image.rsplit('/').next().unwrap_or(image).to_string()
+        }
+    }
 }
 
 fn workload_id(spec: &Spec, executable: Option<&Digest>) -> metier_types::WorkloadId {
-    spec.name.clone().unwrap_or_else(|| digest::of_command(executable, &spec.command))
+    spec.name.clone().unwrap_or_else(|| match &spec.target {
+        Target::Command(command) => digest::of_command(executable, command),
+        target => digest::of_image(executable, &target.words()),
+    })
 }
 
 fn context(session: &Session, spec: &Spec, method: Method) -> Context {
     Context {
-        command: spec.command.words(),
+        command: spec.target.words(),
         working_directory: std::env::current_dir().ok().map(|folder| folder.to_string_lossy().into_owned()),
         executable: None,
         executable_digest: None,

@@ -164,7 +164,11 @@ impl Session {
         let id = RunId::new();
         let roots = self.options.roots.clone();
         let mut watch = Watch::open();
-        let launcher = Launcher::spawn(&self.program, &spec.command, spec.grace, self.signals.mask_before())?;
+        let Some(command) = spec.target.command() else {
+            let want = "a command: containers and pods cannot be measured yet";
+            return Err(Error::Spec { field: "target", got: spec.target.words().join(" "), want });
+        };
+        let launcher = Launcher::spawn(&self.program, command, spec.grace, self.signals.mask_before())?;
         if let Ok(watch) = &mut watch {
             watch.follow(launcher.pid());
         }
@@ -513,7 +517,7 @@ fn throttling(around: &Place) -> Option<(u64, u64)> {
 
 fn start_error(spec: &Spec, stage: Stage, errno: i32) -> Error {
     let reason = io::Error::from_raw_os_error(errno);
-    let command = spec.command.program.to_string_lossy().into_owned();
+    let command = spec.target.words().swap_remove(0);
     match stage {
         Stage::Exec if errno == libc::ENOENT => Error::NotFound { command },
         Stage::Exec => Error::NotExecutable { command, reason },

@@ -1,34 +1,20 @@
-//! What a run is asked to be: the command and how to measure it, checked before anything starts.
+//! What a run is asked to be: what runs, in which circumstances, and how it is measured. Checked as a whole
+//! before anything starts.
 
-use std::ffi::OsString;
+mod target;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
-use metier_types::{BatchId, WorkloadId};
+use metier_types::{BatchId, Bytes, Company, DatasetUse, RunId, WorkloadId};
 
 use crate::Error;
+pub use target::{Command, ContainerSpec, PodSpec, Pull, Target};
 
 /// Shortest and longest time between samples.
 pub const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
-
-/// A program with its arguments.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Command {
-    /// Name to look up in PATH, or a path.
-    pub program: OsString,
-    /// Its arguments.
-    pub arguments: Vec<OsString>,
-}
-
-impl Command {
-    /// All words, for people and records; bytes that are not UTF-8 are shown as replacement characters.
-    pub fn words(&self) -> Vec<String> {
-        std::iter::once(&self.program)
-            .chain(&self.arguments)
-            .map(|w| w.to_string_lossy().into_owned())
-            .collect()
-    }
-}
+/// Longest lists that a specification may have.
+const LONGEST: usize = 1000;
 
 /// How a run's use may be accounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -40,17 +26,86 @@ pub enum Accounting {
     Wait4,
 }
 
+/// A folder or file of this host that the run sees. Only containers and pods have mounts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    /// Where it is on this host.
+    pub source: PathBuf,
+    /// Where the run sees it.
+    pub target: PathBuf,
+    /// Whether the run may only read it.
+    pub read_only: bool,
+}
+
+/// How many GPUs a run gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GpuCount {
+    /// All that there are.
+    All,
+    /// So many.
+    Count(u32),
+}
+
+/// What a run may use at most.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Limits {
+    /// Cores, for example 0.5.
+    pub cpu: Option<f64>,
+    /// Memory.
+    pub memory: Option<Bytes>,
+    /// GPUs. A command sees all of the host's; this is for containers and pods.
+    pub gpus: Option<GpuCount>,
+}
+
+impl Limits {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// How to tell that a run has started up and does its work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ready {
+    /// Something listens at this TCP address (`host:port`).
+    Port(String),
+    /// This URL answers with a status below 400.
+    Http(String),
+    /// This file exists, as we see it.
+    File(PathBuf),
+    /// This time has passed.
+    After(Duration),
+}
+
 /// What a run is asked to be.
 #[derive(Debug, Clone)]
 pub struct Spec {
     /// What to run.
-    pub command: Command,
+    pub target: Target,
+    /// The run's identity, where it has one already (a queue gives it); else a new one.
+    pub id: Option<RunId>,
     /// Name of the workload; without one its identity is a digest of what it is.
     pub name: Option<WorkloadId>,
     /// Words to find the run by.
     pub tags: Vec<String>,
     /// File or folder whose content the run works on, for the record.
     pub input: Option<PathBuf>,
+    /// Variables that are set beside ours (a command) or the image's (a container, a pod).
+    pub environment: Vec<(String, String)>,
+    /// Where it starts; else where we are, or where the image says.
+    pub working_directory: Option<PathBuf>,
+    /// What it sees of this host, where it is a container or a pod.
+    pub mounts: Vec<Mount>,
+    /// What it may use at most.
+    pub limits: Limits,
+    /// Other runs that are there at the same time.
+    pub company: Vec<Company>,
+    /// The dataset that it works on, already here.
+    pub dataset: Option<DatasetUse>,
+    /// How to tell that it has started up.
+    pub ready: Option<Ready>,
+    /// Files that are kept with the run, as the run sees them: paths, in which `*`, `?` and `**` match.
+    pub artefacts: Vec<String>,
     /// Time between samples.
     pub interval: Duration,
     /// Longest time that it may take.
@@ -74,11 +129,25 @@ pub struct Spec {
 impl Spec {
     /// A run of a command with the default way to measure.
     pub fn new(command: Command) -> Self {
+        Self::of(Target::Command(command))
+    }
+
+    /// A run of anything with the default way to measure.
+    pub fn of(target: Target) -> Self {
         Self {
-            command,
+            target,
+            id: None,
             name: None,
             tags: Vec::new(),
             input: None,
+            environment: Vec::new(),
+            working_directory: None,
+            mounts: Vec::new(),
+            limits: Limits::default(),
+            company: Vec::new(),
+            dataset: None,
+            ready: None,
+            artefacts: Vec::new(),
             interval: Duration::from_millis(100),
             timeout: None,
             grace: Duration::from_secs(5),
@@ -94,8 +163,23 @@ impl Spec {
     /// Refuses what makes no sense, naming the field.
     pub fn check(&self) -> Result<(), Error> {
         let wrong = |field, got: String, want| Err(Error::Spec { field, got, want });
-        if self.command.program.is_empty() {
-            return wrong("command", "empty".into(), "a program to run after `--`");
+        match &self.target {
+            Target::Command(command) if command.program.is_empty() => {
+                return wrong("command", "empty".into(), "a program to run after `--`");
+            }
+            Target::Command(_) if !self.mounts.is_empty() => {
+                let got = self.mounts[0].source.display().to_string();
+                return wrong("mount", got, "no mounts: a command sees this host's files as they are");
+            }
+            Target::Command(_) if self.limits.gpus.is_some() => {
+                return wrong("gpus", "set".into(), "no such limit: a command sees all GPUs of this host");
+            }
+            _ => {}
+        }
+        if let Some(image) = self.target.image()
+            && (image.is_empty() || image.chars().any(|c| c.is_whitespace() || c.is_control()))
+        {
+            return wrong("image", format!("{image:?}"), "the name of an image, such as `python:3.12`");
         }
         if !INTERVALS.contains(&self.interval) {
             return wrong("interval", format!("{:?}", self.interval), "1ms to 10s");
@@ -112,6 +196,37 @@ impl Spec {
             .find(|tag| tag.is_empty() || tag.len() > 200 || tag.chars().any(char::is_control))
         {
             return wrong("tag", format!("{tag:?}"), "1 to 200 printable characters");
+        }
+        self.check_surroundings()
+    }
+
+    fn check_surroundings(&self) -> Result<(), Error> {
+        let wrong = |field, got: String, want| Err(Error::Spec { field, got, want });
+        let is_name = |name: &str| !name.is_empty() && !name.contains(['=', '\0']);
+        if let Some((name, _)) =
+            self.environment.iter().find(|(name, value)| !is_name(name) || value.contains('\0'))
+        {
+            return wrong("env", format!("{name:?}"), "NAME=VALUE without NUL bytes");
+        }
+        let longest = self.environment.len().max(self.mounts.len()).max(self.artefacts.len());
+        if longest > LONGEST {
+            return wrong("env", format!("{longest} entries"), "at most 1000 variables, mounts or artefacts");
+        }
+        for mount in &self.mounts {
+            if !mount.source.is_absolute() || !mount.target.is_absolute() {
+                let got = format!("{}:{}", mount.source.display(), mount.target.display());
+                return wrong("mount", got, "two absolute paths, of this host and of the run");
+            }
+        }
+        if self.limits.cpu.is_some_and(|cores| !(0.01..=100_000.0).contains(&cores)) {
+            return wrong("cpus", format!("{:?}", self.limits.cpu), "a number of cores of at least 0.01");
+        }
+        if self.limits.memory.is_some_and(|bytes| bytes.0 < 1 << 20) {
+            let got = self.limits.memory.map(|bytes| bytes.to_string()).unwrap_or_default();
+            return wrong("memory", got, "at least 1 MiB");
+        }
+        if self.artefacts.iter().any(|path| path.is_empty() || path.contains('\0')) {
+            return wrong("artefact", "an empty path".into(), "a path, in which * and ? may stand");
         }
         Ok(())
     }
