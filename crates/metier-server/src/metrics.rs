@@ -4,12 +4,13 @@
 //! this server gives. Nothing that a client chooses becomes a label.
 
 use std::collections::BTreeMap;
-use std::fmt::{Display, Write as _};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use metier_prom::{Format, Kind, Page};
+
 /// The media type of the text format.
-pub const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub const TEXT_FORMAT: &str = Format::Text.media_type();
 
 /// Upper bounds of the histogram's buckets, in seconds: from a cached answer to the time limit.
 const BOUNDS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0];
@@ -48,69 +49,29 @@ impl Requests {
     }
 
     /// Writes what was counted.
-    pub fn write(&self, into: &mut Exposition) {
+    pub fn write(&self, page: &mut Page) {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        into.family(
+        let mut answered = page.family(
             "metier_http_requests_total",
-            "counter",
+            Kind::Counter,
             "Requests answered, by route, method and status.",
         );
         for ((route, method, status), count) in &counts.answered {
             let status = status.to_string();
-            let labels = [("route", *route), ("method", *method), ("status", status.as_str())];
-            into.sample("metier_http_requests_total", &labels, count);
+            answered.sample(&[("route", *route), ("method", *method), ("status", &status)], *count);
         }
-        const DURATION: &str = "metier_http_request_duration_seconds";
-        into.family(DURATION, "histogram", "Time from a request's head to its response, by route.");
+        let mut durations = page.family(
+            "metier_http_request_duration_seconds",
+            Kind::Histogram,
+            "Time from a request's head to its response, by route.",
+        );
         for (route, histogram) in &counts.durations {
-            let mut below = 0;
-            for (bound, count) in BOUNDS.iter().zip(histogram.buckets) {
-                below += count;
-                let bound = bound.to_string();
-                into.sample(&format!("{DURATION}_bucket"), &[("route", route), ("le", &bound)], below);
-            }
-            into.sample(&format!("{DURATION}_bucket"), &[("route", route), ("le", "+Inf")], histogram.count);
-            into.sample(&format!("{DURATION}_sum"), &[("route", route)], histogram.seconds);
-            into.sample(&format!("{DURATION}_count"), &[("route", route)], histogram.count);
+            let below = BOUNDS.iter().zip(histogram.buckets).scan(0, |below, (bound, count)| {
+                *below += count;
+                Some((*bound, *below))
+            });
+            durations.histogram(&[("route", *route)], below, histogram.count, histogram.seconds);
         }
-    }
-}
-
-/// A text in the Prometheus format that is being written.
-#[derive(Debug, Default)]
-pub struct Exposition(String);
-
-impl Exposition {
-    /// Begins a family; its samples follow.
-    pub fn family(&mut self, name: &str, kind: &str, help: &str) {
-        let help = help.replace('\\', "\\\\").replace('\n', "\\n");
-        // Writing to a String does not fail.
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    /// One sample.
-    pub fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
-        self.0.push_str(name);
-        for (at, (label, text)) in labels.iter().enumerate() {
-            self.0.push(if at == 0 { '{' } else { ',' });
-            let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            let _ = write!(self.0, "{label}=\"{text}\"");
-        }
-        if !labels.is_empty() {
-            self.0.push('}');
-        }
-        let _ = writeln!(self.0, " {value}");
-    }
-
-    /// A family of one sample without labels.
-    pub fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
-        self.family(name, kind, help);
-        self.sample(name, &[], value);
-    }
-
-    /// The text.
-    pub fn into_text(self) -> String {
-        self.0
     }
 }
 
@@ -124,9 +85,9 @@ mod tests {
         for millis in [0, 1, 3, 80, 60_000] {
             requests.note("/api/v1/runs", "GET", 200, Duration::from_millis(millis));
         }
-        let mut text = Exposition::default();
-        requests.write(&mut text);
-        let text = text.into_text();
+        let mut page = Page::new(Format::Text);
+        requests.write(&mut page);
+        let text = page.finish();
         for line in [
             r#"metier_http_requests_total{route="/api/v1/runs",method="GET",status="200"} 5"#,
             r#"metier_http_request_duration_seconds_bucket{route="/api/v1/runs",le="0.001"} 2"#,
@@ -136,12 +97,5 @@ mod tests {
         ] {
             assert!(text.lines().any(|l| l == line), "{line} is not in:\n{text}");
         }
-    }
-
-    #[test]
-    fn label_values_are_escaped() {
-        let mut text = Exposition::default();
-        text.sample("x", &[("a", "q\"\\\n")], 1);
-        assert_eq!(text.into_text(), "x{a=\"q\\\"\\\\\\n\"} 1\n");
     }
 }

@@ -2,10 +2,11 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use metier_prom::{Format, Kind, Page};
 use metier_store::RunFilter;
 use metier_types::RunState;
 
-use crate::metrics::{Exposition, TEXT_FORMAT};
+use crate::metrics::TEXT_FORMAT;
 use crate::problem::Problem;
 use crate::process;
 use crate::routes::{Call, Reply};
@@ -36,28 +37,34 @@ pub fn openapi(_: &App, _: &Call) -> Result<Reply, Problem> {
 
 /// The server's own figures. Those of a store that does not answer are left out, and `metier_store_up` is 0.
 pub fn metrics(app: &App, _: &Call) -> Result<Reply, Problem> {
-    let mut text = Exposition::default();
-    text.family("metier_build_info", "gauge", "Which program this is; always 1.");
-    text.sample("metier_build_info", &[("version", &app.config.version)], 1);
-    app.requests.write(&mut text);
-    stored(app, &mut text);
+    let mut page = Page::new(Format::Text);
+    page.family("metier_build_info", Kind::Info, "Which program this is; always 1.")
+        .sample(&[("version", app.config.version.as_str())], 1u64);
+    app.requests.write(&mut page);
+    stored(app, &mut page);
 
     let own = process::read();
-    text.single("process_cpu_seconds_total", "counter", "CPU time of the server.", own.cpu_seconds);
-    if let Some(bytes) = own.resident_bytes {
-        text.single("process_resident_memory_bytes", "gauge", "Resident memory of the server.", bytes);
-    }
-    if let Some(files) = own.open_files {
-        text.single("process_open_fds", "gauge", "Files that the server has open.", files);
-    }
+    page.single("process_cpu_seconds_total", Kind::Counter, "CPU time of the server.", own.cpu_seconds);
+    page.single_if(
+        "process_resident_memory_bytes",
+        Kind::Gauge,
+        "Resident memory of the server.",
+        own.resident_bytes,
+    );
+    page.single_if("process_open_fds", Kind::Gauge, "Files that the server has open.", own.open_files);
     let started = app.started.duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
     if app.started > SystemTime::UNIX_EPOCH {
-        text.single("process_start_time_seconds", "gauge", "When the server started, Unix time.", started);
+        page.single(
+            "process_start_time_seconds",
+            Kind::Gauge,
+            "When the server started, Unix time.",
+            started,
+        );
     }
-    Ok(Reply::new(TEXT_FORMAT, text.into_text()))
+    Ok(Reply::new(TEXT_FORMAT, page.finish()))
 }
 
-fn stored(app: &App, text: &mut Exposition) {
+fn stored(app: &App, page: &mut Page) {
     const STATES: [(&str, RunState); 3] = [
         ("running", RunState::Running),
         ("finished", RunState::Finished),
@@ -71,13 +78,14 @@ fn stored(app: &App, text: &mut Exposition) {
     let counts: Option<Vec<(&str, u64)>> =
         STATES.into_iter().map(|(name, state)| Some((name, count(state)?))).collect();
     let up = u8::from(counts.is_some());
-    text.single("metier_store_up", "gauge", "Whether the store answers.", up);
+    page.single("metier_store_up", Kind::Gauge, "Whether the store answers.", up);
     let Some(counts) = counts else { return };
-    text.family("metier_runs", "gauge", "Runs in the store, by state; warm-up runs included.");
+    let mut runs =
+        page.family("metier_runs", Kind::Gauge, "Runs in the store, by state; warm-up runs included.");
     for (state, count) in counts {
-        text.sample("metier_runs", &[("state", state)], count);
+        runs.sample(&[("state", state)], count);
     }
     if let Some(bytes) = app.storage.store().ok().and_then(|store| app.storage.size(&store)) {
-        text.single("metier_store_size_bytes", "gauge", "Space that the store takes.", bytes.get());
+        page.single("metier_store_size_bytes", Kind::Gauge, "Space that the store takes.", bytes.get());
     }
 }

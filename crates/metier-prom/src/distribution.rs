@@ -1,0 +1,130 @@
+//! Histograms and summaries put together from the samples of a family.
+
+use crate::format::Kind;
+use crate::number;
+use crate::read::{Family, Sample};
+
+/// One histogram of a family.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Histogram {
+    /// Its labels, without `le`.
+    pub labels: Vec<(String, String)>,
+    /// Upper bound and count of all at or below it, by bound; the last one is usually infinite.
+    pub buckets: Vec<(f64, f64)>,
+    /// Count, if said.
+    pub count: Option<f64>,
+    /// Sum, if said.
+    pub sum: Option<f64>,
+}
+
+/// One summary of a family.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Summary {
+    /// Its labels, without `quantile`.
+    pub labels: Vec<(String, String)>,
+    /// Share and value, by share.
+    pub quantiles: Vec<(f64, f64)>,
+    /// Count, if said.
+    pub count: Option<f64>,
+    /// Sum, if said.
+    pub sum: Option<f64>,
+}
+
+/// Samples that differ in one label only, in order of their first one.
+struct Group<'a> {
+    labels: Vec<(String, String)>,
+    points: Vec<(f64, f64)>,
+    rest: Vec<&'a Sample>,
+}
+
+impl Family {
+    /// The histograms of a histogram family, in order; none for any other kind. A bucket without a number as bound
+    /// is left out.
+    pub fn histograms(&self) -> Vec<Histogram> {
+        if !matches!(self.kind, Kind::Histogram | Kind::GaugeHistogram) {
+            return Vec::new();
+        }
+        let groups = self.groups("le", |name| name.ends_with("_bucket"));
+        groups
+            .into_iter()
+            .map(|group| Histogram {
+                count: group.value(&["_count", "_gcount"]),
+                sum: group.value(&["_sum", "_gsum"]),
+                buckets: group.points,
+                labels: group.labels,
+            })
+            .collect()
+    }
+
+    /// The summaries of a summary family, in order; none for any other kind.
+    pub fn summaries(&self) -> Vec<Summary> {
+        if self.kind != Kind::Summary {
+            return Vec::new();
+        }
+        let groups = self.groups("quantile", |name| name == self.name);
+        groups
+            .into_iter()
+            .map(|group| Summary {
+                count: group.value(&["_count"]),
+                sum: group.value(&["_sum"]),
+                quantiles: group.points,
+                labels: group.labels,
+            })
+            .collect()
+    }
+
+    fn groups(&self, by: &str, is_point: impl Fn(&str) -> bool) -> Vec<Group<'_>> {
+        let mut found: Vec<Group<'_>> = Vec::new();
+        let mut places = std::collections::HashMap::new();
+        for sample in &self.samples {
+            let mut labels = sample.labels.clone();
+            let bound = labels.iter().position(|(name, _)| name == by).map(|at| labels.remove(at).1);
+            // The same labels in another order are the same labels.
+            let mut key = labels.clone();
+            key.sort();
+            let place = *places.entry(key).or_insert_with(|| {
+                found.push(Group { labels, points: Vec::new(), rest: Vec::new() });
+                found.len() - 1
+            });
+            match bound.filter(|_| is_point(&sample.name)) {
+                Some(bound) => {
+                    if let Some(bound) = number::parse(&bound) {
+                        found[place].points.push((bound, sample.value));
+                    }
+                }
+                None => found[place].rest.push(sample),
+            }
+        }
+        found.iter_mut().for_each(|group| group.points.sort_by(|a, b| a.0.total_cmp(&b.0)));
+        found
+    }
+}
+
+impl Group<'_> {
+    fn value(&self, suffixes: &[&str]) -> Option<f64> {
+        let is = |sample: &&&Sample| suffixes.iter().any(|suffix| sample.name.ends_with(suffix));
+        self.rest.iter().find(is).map(|sample| sample.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Format, Limits, read};
+
+    #[test]
+    fn histograms_and_summaries_are_put_together_by_their_labels() {
+        let text = "# TYPE h histogram\nh_bucket{le=\"+Inf\",a=\"1\"} 4\nh_bucket{a=\"1\",le=\"0.5\"} 3\nh_sum{a=\"1\"} 2.5\n\
+            h_count{a=\"1\"} 4\nh_bucket{a=\"2\",le=\"x\"} 3\n# TYPE s summary\ns{quantile=\"0.9\"} 2\ns{quantile=\"0.5\"} 1\ns_count 9\n";
+        let scrape = read(text.as_bytes(), Format::Text, &Limits::default()).unwrap();
+        let histograms = scrape.family("h").unwrap().histograms();
+        assert_eq!(histograms.len(), 2);
+        assert_eq!(histograms[0].buckets, [(0.5, 3.0), (f64::INFINITY, 4.0)]);
+        assert_eq!((histograms[0].count, histograms[0].sum), (Some(4.0), Some(2.5)));
+        assert_eq!(histograms[0].labels, [("a".to_string(), "1".to_string())]);
+        assert!(histograms[1].buckets.is_empty() && histograms[1].count.is_none());
+        let summaries = scrape.family("s").unwrap().summaries();
+        assert_eq!(summaries[0].quantiles, [(0.5, 1.0), (0.9, 2.0)]);
+        assert_eq!((summaries[0].count, summaries[0].sum), (Some(9.0), None));
+        assert!(scrape.family("s").unwrap().histograms().is_empty());
+    }
+}

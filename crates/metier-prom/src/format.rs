@@ -1,0 +1,156 @@
+//! Which text format, and what kinds of families there are.
+
+/// A text format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Format {
+    /// Version 0.0.4: what every Prometheus and every client library speaks. Times are milliseconds.
+    #[default]
+    Text,
+    /// OpenMetrics 1.0: counters end in `_total`, times are seconds, the page ends with `# EOF`.
+    OpenMetrics,
+}
+
+impl Format {
+    /// The media type of a page.
+    pub const fn media_type(self) -> &'static str {
+        match self {
+            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+
+    /// The format of a page by its `Content-Type`; what is unknown is taken for 0.0.4, as Prometheus does.
+    pub fn of_media_type(media_type: &str) -> Self {
+        let essence = media_type.split(';').next().unwrap_or_default().trim();
+        if essence.eq_ignore_ascii_case("application/openmetrics-text") {
+            Self::OpenMetrics
+        } else {
+            Self::Text
+        }
+    }
+
+    /// The format that a client wants most, by its `Accept` header; 0.0.4 when it does not say.
+    pub fn accepted(accept: &str) -> Self {
+        let (mut best, mut weight) = (Self::Text, 0.0);
+        for part in accept.split(',').take(32) {
+            let mut fields = part.split(';').map(str::trim);
+            let format = match fields.next().unwrap_or_default().to_ascii_lowercase().as_str() {
+                "application/openmetrics-text" => Self::OpenMetrics,
+                "text/plain" | "text/*" | "*/*" => Self::Text,
+                _ => continue,
+            };
+            let mut quality = 1.0;
+            let mut is_known = true;
+            for field in fields {
+                match field.split_once('=').map(|(key, value)| (key.trim(), value.trim())) {
+                    Some(("q", value)) => quality = value.parse().unwrap_or(0.0),
+                    Some(("version", "1.0.0" | "0.0.1")) if format == Self::OpenMetrics => {}
+                    Some(("version", "0.0.4")) if format == Self::Text => {}
+                    Some(("version", _)) => is_known = false,
+                    _ => {}
+                }
+            }
+            if is_known && quality > weight {
+                (best, weight) = (format, quality);
+            }
+        }
+        best
+    }
+}
+
+/// What the samples of a family are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Kind {
+    /// Only rises, until the program starts anew.
+    Counter,
+    /// Rises and falls.
+    Gauge,
+    /// Counts in cumulative buckets, a sum and a count.
+    Histogram,
+    /// Quantiles, a sum and a count.
+    Summary,
+    /// A histogram whose counts rise and fall (OpenMetrics).
+    GaugeHistogram,
+    /// Facts as labels of a sample that is 1 (OpenMetrics; written as a gauge in 0.0.4).
+    Info,
+    /// Booleans of an enumeration (OpenMetrics; written as a gauge in 0.0.4).
+    StateSet,
+    /// Not said.
+    #[default]
+    Unknown,
+}
+
+impl Kind {
+    /// The word of a TYPE line.
+    pub const fn word(self, format: Format) -> &'static str {
+        match (self, format) {
+            (Self::Counter, _) => "counter",
+            (Self::Gauge, _) => "gauge",
+            (Self::Histogram, _) => "histogram",
+            (Self::Summary, _) => "summary",
+            (Self::GaugeHistogram, Format::OpenMetrics) => "gaugehistogram",
+            (Self::Info, Format::OpenMetrics) => "info",
+            (Self::StateSet, Format::OpenMetrics) => "stateset",
+            (Self::Info | Self::StateSet, Format::Text) => "gauge",
+            (Self::Unknown, Format::OpenMetrics) => "unknown",
+            (Self::GaugeHistogram | Self::Unknown, Format::Text) => "untyped",
+        }
+    }
+
+    /// The kind of a TYPE line's word; both formats' words are known in both.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Some(match word {
+            "counter" => Self::Counter,
+            "gauge" => Self::Gauge,
+            "histogram" => Self::Histogram,
+            "summary" => Self::Summary,
+            "gaugehistogram" => Self::GaugeHistogram,
+            "info" => Self::Info,
+            "stateset" => Self::StateSet,
+            "untyped" | "unknown" => Self::Unknown,
+            _ => return None,
+        })
+    }
+
+    /// What a family's sample may have behind the family's name.
+    pub(crate) const fn suffixes(self) -> &'static [&'static str] {
+        match self {
+            Self::Counter => &["_total", "_created"],
+            Self::Histogram => &["_bucket", "_count", "_sum", "_created"],
+            Self::Summary => &["_count", "_sum", "_created"],
+            Self::GaugeHistogram => &["_bucket", "_gcount", "_gsum"],
+            Self::Info => &["_info"],
+            Self::Gauge | Self::StateSet | Self::Unknown => &[],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_is_what_the_client_wants_most() {
+        let prometheus =
+            "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+        for (accept, want) in [
+            ("", Format::Text),
+            ("*/*", Format::Text),
+            (prometheus, Format::OpenMetrics),
+            ("text/plain;version=0.0.4, application/openmetrics-text;q=0.5", Format::Text),
+            ("application/openmetrics-text; version=9.0.0", Format::Text),
+            ("application/vnd.google.protobuf;q=1", Format::Text),
+            ("application/openmetrics-text;q=zero", Format::Text),
+        ] {
+            assert_eq!(Format::accepted(accept), want, "{accept}");
+        }
+    }
+
+    #[test]
+    fn a_page_tells_its_format_by_its_media_type() {
+        for format in [Format::Text, Format::OpenMetrics] {
+            assert_eq!(Format::of_media_type(format.media_type()), format);
+        }
+        assert_eq!(Format::of_media_type("text/html"), Format::Text);
+    }
+}

@@ -1,0 +1,169 @@
+//! Label sets: pairs as they come, or written once and used for many samples.
+//!
+//! Values are cut at [`Labels::LONGEST_VALUE`] bytes, so that nobody's text can blow a page up; names that are not
+//! right are made so.
+
+use crate::name::{is_label_name, label_name};
+
+/// What can stand between a sample's braces.
+pub trait LabelSet {
+    /// Appends `name="value",…` without braces; nothing when there are none.
+    fn write(&self, out: &mut String);
+}
+
+/// Labels that are written once.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Labels(String);
+
+impl Labels {
+    /// Longest value in bytes; the rest is cut off.
+    pub const LONGEST_VALUE: usize = 1024;
+
+    /// No labels.
+    pub const fn new() -> Self {
+        Self(String::new())
+    }
+
+    /// With one more.
+    #[must_use]
+    pub fn and(mut self, name: &str, value: &str) -> Self {
+        self.push(name, value);
+        self
+    }
+
+    /// With one more if there is a value.
+    #[must_use]
+    pub fn and_some(self, name: &str, value: Option<&str>) -> Self {
+        match value {
+            Some(value) => self.and(name, value),
+            None => self,
+        }
+    }
+
+    /// Adds one.
+    pub fn push(&mut self, name: &str, value: &str) {
+        write_pair(name, value, &mut self.0);
+    }
+
+    /// These and a few more, for one sample.
+    pub const fn with<'a, L: LabelSet + ?Sized>(&'a self, more: &'a L) -> With<'a, L> {
+        With(self, more)
+    }
+
+    /// The written text, without braces.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Labels that were written before, and more.
+#[derive(Debug)]
+pub struct With<'a, L: ?Sized>(&'a Labels, &'a L);
+
+impl LabelSet for Labels {
+    fn write(&self, out: &mut String) {
+        out.push_str(&self.0);
+    }
+}
+
+impl<L: LabelSet + ?Sized> LabelSet for With<'_, L> {
+    fn write(&self, out: &mut String) {
+        self.0.write(out);
+        let between = out.len();
+        self.1.write(out);
+        if between < out.len() && !self.0.0.is_empty() {
+            out.insert(between, ',');
+        }
+    }
+}
+
+impl LabelSet for () {
+    fn write(&self, _: &mut String) {}
+}
+
+impl LabelSet for [(&str, &str)] {
+    fn write(&self, out: &mut String) {
+        let begin = out.len();
+        for (at, (name, value)) in self.iter().enumerate() {
+            if at > 0 {
+                out.push(',');
+            }
+            write_first(name, value, out);
+        }
+        debug_assert!(self.is_empty() || out.len() > begin);
+    }
+}
+
+impl<const N: usize> LabelSet for [(&str, &str); N] {
+    fn write(&self, out: &mut String) {
+        self.as_slice().write(out);
+    }
+}
+
+fn write_pair(name: &str, value: &str, out: &mut String) {
+    if !out.is_empty() {
+        out.push(',');
+    }
+    write_first(name, value, out);
+}
+
+fn write_first(name: &str, value: &str, out: &mut String) {
+    if is_label_name(name) {
+        out.push_str(name);
+    } else {
+        out.push_str(&label_name(name));
+    }
+    out.push_str("=\"");
+    write_escaped(cut(value), true, out);
+    out.push('"');
+}
+
+fn cut(value: &str) -> &str {
+    if value.len() <= Labels::LONGEST_VALUE {
+        return value;
+    }
+    let mut end = Labels::LONGEST_VALUE;
+    while !value.is_char_boundary(end) {
+        end -= 1;
+    }
+    &value[..end]
+}
+
+/// Escapes backslash and line feed, and quotes where they would end the text.
+pub(crate) fn write_escaped(text: &str, quotes: bool, out: &mut String) {
+    let mut done = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        let escaped = match byte {
+            b'\\' => "\\\\",
+            b'\n' => "\\n",
+            b'"' if quotes => "\\\"",
+            _ => continue,
+        };
+        out.push_str(&text[done..at]);
+        out.push_str(escaped);
+        done = at + 1;
+    }
+    out.push_str(&text[done..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_escaped_joined_and_cut() {
+        let labels = Labels::new().and("a", "q\"\\\n").and_some("b", None).and("9 c", "ü");
+        assert_eq!(labels.as_str(), r#"a="q\"\\\n",_9_c="ü""#);
+        let mut out = String::new();
+        labels.with(&[("le", "1")]).write(&mut out);
+        assert_eq!(out, r#"a="q\"\\\n",_9_c="ü",le="1""#);
+        out.clear();
+        Labels::new().with(&[("le", "1")]).write(&mut out);
+        assert_eq!(out, r#"le="1""#);
+        out.clear();
+        labels.with(&()).write(&mut out);
+        assert_eq!(out, labels.as_str());
+        let long = Labels::new().and("x", &"é".repeat(2000));
+        assert!(long.as_str().len() <= Labels::LONGEST_VALUE + 4);
+    }
+}

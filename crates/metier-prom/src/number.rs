@@ -1,0 +1,126 @@
+//! Numbers as the formats write them: `NaN`, `+Inf` and `-Inf`, and otherwise the shortest text that reads back equal.
+
+use std::fmt::Write as _;
+
+use metier_types::{Bytes, Celsius, Hertz, Joules, Ratio, Seconds, Watts};
+
+/// What can be a sample's value.
+pub trait Value {
+    /// Appends the number.
+    fn write(&self, out: &mut String);
+}
+
+impl Value for u64 {
+    fn write(&self, out: &mut String) {
+        let mut digits = [0u8; 20];
+        let (mut at, mut rest) = (digits.len(), *self);
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        out.push_str(std::str::from_utf8(&digits[at..]).unwrap_or("0"));
+    }
+}
+
+impl Value for i64 {
+    fn write(&self, out: &mut String) {
+        if *self < 0 {
+            out.push('-');
+        }
+        self.unsigned_abs().write(out);
+    }
+}
+
+impl Value for f64 {
+    fn write(&self, out: &mut String) {
+        let value = *self;
+        let size = value.abs();
+        // Writing to a String does not fail.
+        let _ = if value.is_nan() {
+            out.write_str("NaN")
+        } else if value.is_infinite() {
+            out.write_str(if value > 0.0 { "+Inf" } else { "-Inf" })
+        } else if size != 0.0 && !(1e-6..1e17).contains(&size) {
+            write!(out, "{value:e}")
+        } else {
+            write!(out, "{value}")
+        };
+    }
+}
+
+macro_rules! as_number {
+    ($($of:ty => $wide:ty),*) => {$(
+        impl Value for $of {
+            fn write(&self, out: &mut String) {
+                <$wide>::from(*self).write(out);
+            }
+        }
+    )*};
+}
+as_number!(u8 => u64, u16 => u64, u32 => u64, i32 => i64, f32 => f64, bool => u64);
+
+impl Value for usize {
+    fn write(&self, out: &mut String) {
+        (*self as u64).write(out);
+    }
+}
+
+macro_rules! as_quantity {
+    ($($of:ty),*) => {$(
+        impl Value for $of {
+            fn write(&self, out: &mut String) {
+                self.get().write(out);
+            }
+        }
+    )*};
+}
+as_quantity!(Bytes, Celsius, Hertz, Joules, Ratio, Seconds, Watts);
+
+/// A number in a label (`le`, `quantile`); OpenMetrics wants a point in it.
+pub(crate) fn write_canonical(value: f64, out: &mut String) {
+    let begin = out.len();
+    value.write(out);
+    if value.is_finite() && !out[begin..].contains(['.', 'e']) {
+        out.push_str(".0");
+    }
+}
+
+/// The number that a text is, if it is one.
+pub(crate) fn parse(text: &str) -> Option<f64> {
+    // What only Rust takes (`infinity` with odd cases is in Prometheus too) is left to it; blanks are not.
+    text.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_back_equal_and_specials_are_spelt_as_the_formats_want() {
+        let text = |value: f64| {
+            let mut out = String::new();
+            value.write(&mut out);
+            out
+        };
+        for value in [0.0, -0.0, 0.1, 1e-300, 5e-324, f64::MAX, 123_456_789.25, -1e21, 2e-7] {
+            assert_eq!(parse(&text(value)), Some(value), "{}", text(value));
+            assert!(text(value).len() < 30);
+        }
+        assert_eq!(text(f64::NAN), "NaN");
+        assert_eq!(text(f64::INFINITY), "+Inf");
+        assert_eq!(text(f64::NEG_INFINITY), "-Inf");
+        let mut out = String::new();
+        for whole in [0, 7, u64::MAX] {
+            out.clear();
+            whole.write(&mut out);
+            assert_eq!(out, whole.to_string());
+        }
+        out.clear();
+        i64::MIN.write(&mut out);
+        assert_eq!(out, i64::MIN.to_string());
+    }
+}

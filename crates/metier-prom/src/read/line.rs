@@ -1,0 +1,274 @@
+//! One line of a page: a small reader that knows its column.
+//!
+//! Blanks are spaces and tabs. Names may be quoted, as Prometheus 3 writes those with other characters.
+
+use std::borrow::Cow;
+
+use super::{Limits, Sample};
+use crate::format::Format;
+use crate::name;
+use crate::number;
+
+/// What is wrong in a line: at which byte, and what.
+#[derive(Debug)]
+pub(super) struct Wrong {
+    pub at: usize,
+    pub what: String,
+}
+
+/// A line that is being read.
+#[derive(Debug)]
+pub(super) struct Line<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Line<'a> {
+    pub const fn new(text: &'a str) -> Self {
+        Self { text, at: 0 }
+    }
+
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    pub fn blanks(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t')) {
+            self.at += 1;
+        }
+    }
+
+    pub fn is_at_end(&self) -> bool {
+        self.at >= self.text.len()
+    }
+
+    pub fn is_comment(&self) -> bool {
+        self.peek() == Some(b'#')
+    }
+
+    pub fn wrong<T>(&self, what: impl Into<String>) -> Result<T, Wrong> {
+        Err(Wrong { at: self.at, what: what.into() })
+    }
+
+    /// What stands here, for an error.
+    fn found(&self) -> String {
+        match self.rest().chars().next() {
+            Some(c) => format!("{c:?}"),
+            None => "the end of the line".to_string(),
+        }
+    }
+
+    /// Everything up to the next blank or the end.
+    pub fn word(&mut self) -> &'a str {
+        let rest = self.rest();
+        let word = &rest[..rest.find([' ', '\t']).unwrap_or(rest.len())];
+        self.at += word.len();
+        word
+    }
+
+    /// Everything that is left.
+    pub fn remainder(&mut self) -> &'a str {
+        let rest = self.rest();
+        self.at = self.text.len();
+        rest
+    }
+
+    fn take(&mut self, byte: u8) -> bool {
+        let is_there = self.peek() == Some(byte);
+        self.at += usize::from(is_there);
+        is_there
+    }
+
+    /// A metric's or label's name, plain or quoted.
+    pub fn name(&mut self, what: &str, colons: bool) -> Result<Cow<'a, str>, Wrong> {
+        if self.peek() == Some(b'"') {
+            let begin = self.at;
+            let name = self.quoted()?;
+            if name.is_empty() || name.len() > name::LONGEST {
+                return Err(Wrong {
+                    at: begin,
+                    what: format!("{what} of {} bytes; want 1 to {}", name.len(), name::LONGEST),
+                });
+            }
+            return Ok(name);
+        }
+        let fits = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_' || (colons && *b == b':');
+        let rest = self.rest();
+        let name = &rest[..rest.bytes().position(|b| !fits(&b)).unwrap_or(rest.len())];
+        let is_right = if colons { name::is_metric_name(name) } else { name::is_label_name(name) };
+        if !is_right {
+            return match name.len() {
+                0 => self.wrong(format!("{} where {what} should begin", self.found())),
+                1..=name::LONGEST => self.wrong(format!("{what} must not begin with a digit")),
+                long => self.wrong(format!("{what} of {long} bytes; want 1 to {}", name::LONGEST)),
+            };
+        }
+        self.at += name.len();
+        Ok(Cow::Borrowed(name))
+    }
+
+    /// A text between quotes, with its escapes undone.
+    fn quoted(&mut self) -> Result<Cow<'a, str>, Wrong> {
+        let begin = self.at;
+        if !self.take(b'"') {
+            return self.wrong(format!("{} where a quoted text should begin", self.found()));
+        }
+        let rest = self.rest();
+        let Some(end) = rest.find(['"', '\\']) else {
+            return Err(Wrong { at: begin, what: "the quoted text does not end".into() });
+        };
+        if rest.as_bytes()[end] == b'"' {
+            self.at += end + 1;
+            return Ok(Cow::Borrowed(&rest[..end]));
+        }
+        let mut text = String::from(&rest[..end]);
+        let mut characters = rest[end..].char_indices();
+        while let Some((at, c)) = characters.next() {
+            match c {
+                '"' => {
+                    self.at += end + at + 1;
+                    return Ok(Cow::Owned(text));
+                }
+                '\\' => match characters.next() {
+                    Some((_, 'n')) => text.push('\n'),
+                    Some((_, c @ ('\\' | '"'))) => text.push(c),
+                    // Prometheus keeps what it does not know, and so do we.
+                    Some((_, other)) => text.extend(['\\', other]),
+                    None => break,
+                },
+                c => text.push(c),
+            }
+        }
+        Err(Wrong { at: begin, what: "the quoted text does not end".into() })
+    }
+
+    /// What stands between braces. A quoted name without a value is the metric's.
+    fn labels(
+        &mut self,
+        name: &mut Option<Cow<'a, str>>,
+        limits: &Limits,
+    ) -> Result<Vec<(String, String)>, Wrong> {
+        let mut labels: Vec<(String, String)> = Vec::new();
+        loop {
+            self.blanks();
+            if self.take(b'}') {
+                return Ok(labels);
+            }
+            let begin = self.at;
+            let is_quoted = self.peek() == Some(b'"');
+            let label = self.name("a label's name", false)?;
+            self.blanks();
+            if self.take(b'=') {
+                self.blanks();
+                let value = self.quoted()?;
+                if labels.iter().any(|(known, _)| *known == label) {
+                    return Err(Wrong { at: begin, what: format!("label {label:?} stands here twice") });
+                }
+                if labels.len() >= limits.labels {
+                    return Err(Wrong { at: begin, what: format!("more than {} labels", limits.labels) });
+                }
+                labels.push((label.into_owned(), value.into_owned()));
+            } else if is_quoted && name.is_none() {
+                *name = Some(label);
+            } else {
+                return self.wrong(format!("{} where `=` should follow a label's name", self.found()));
+            }
+            self.blanks();
+            if !self.take(b',') && self.peek() != Some(b'}') {
+                return self.wrong(format!("{} where `,` or `}}` should follow a label", self.found()));
+            }
+        }
+    }
+
+    fn number(&mut self, what: &str) -> Result<f64, Wrong> {
+        let begin = self.at;
+        let word = self.word();
+        number::parse(word).ok_or_else(|| Wrong {
+            at: begin,
+            what: match word {
+                "" => format!("no {what}"),
+                word => format!("{:?} is not a number; want {what}", shorten(word)),
+            },
+        })
+    }
+
+    /// A sample: name, labels, value, time, and in OpenMetrics an exemplar, which is skipped.
+    pub fn sample(&mut self, format: Format, limits: &Limits) -> Result<Sample, Wrong> {
+        let mut name = match self.peek() {
+            Some(b'{') => None,
+            _ => Some(self.name("a metric's name", true)?),
+        };
+        self.blanks();
+        let labels = if self.take(b'{') { self.labels(&mut name, limits)? } else { Vec::new() };
+        let Some(name) = name else { return self.wrong("a sample without a metric's name") };
+        self.blanks();
+        let value = self.number("a value")?;
+        self.blanks();
+        let mut milliseconds = None;
+        if !self.is_at_end() && self.peek() != Some(b'#') {
+            let begin = self.at;
+            let time = self.number(match format {
+                Format::Text => "a time in milliseconds",
+                Format::OpenMetrics => "a time in seconds",
+            })?;
+            let scaled = match format {
+                Format::Text => time,
+                Format::OpenMetrics => time * 1e3,
+            };
+            // Beyond this a whole number is not exact any more, and no clock will ever show it.
+            if !scaled.is_finite() || scaled.abs() > 9e15 {
+                return Err(Wrong { at: begin, what: "a time beyond all clocks".to_string() });
+            }
+            milliseconds = Some(scaled.round() as i64);
+            self.blanks();
+        }
+        if format == Format::OpenMetrics && self.take(b'#') {
+            self.blanks();
+            if !self.take(b'{') {
+                return self.wrong(format!("{} where an exemplar's labels should begin", self.found()));
+            }
+            self.labels(&mut Some(Cow::Borrowed("")), limits)?;
+            self.blanks();
+            self.number("an exemplar's value")?;
+            self.blanks();
+            if !self.is_at_end() {
+                self.number("an exemplar's time")?;
+                self.blanks();
+            }
+        }
+        if !self.is_at_end() {
+            return self.wrong(format!("{} behind the end of the sample", self.found()));
+        }
+        Ok(Sample { name: name.into_owned(), labels, value, milliseconds })
+    }
+}
+
+/// A help text with its escapes undone.
+pub(super) fn unescaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut characters = text.chars();
+    while let Some(c) = characters.next() {
+        match c {
+            '\\' => match characters.next() {
+                Some('n') => out.push('\n'),
+                Some(c @ ('\\' | '"')) => out.push(c),
+                Some(other) => out.extend(['\\', other]),
+                None => out.push('\\'),
+            },
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// The beginning of a text, for an error.
+pub(super) fn shorten(text: &str) -> String {
+    match text.char_indices().nth(40) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_string(),
+    }
+}
