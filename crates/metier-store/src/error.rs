@@ -106,6 +106,24 @@ pub enum Error {
         /// What was asked for.
         text: String,
     },
+    /// No such session.
+    #[error("no session {text:?} in store {store}; `metier session list` lists those there are")]
+    NoSession {
+        /// Which store.
+        store: String,
+        /// What was asked for.
+        text: String,
+    },
+    /// Too many sessions wait.
+    #[error(
+        "{waiting} sessions wait already; want at most {most}; try again when some are done, or cancel one"
+    )]
+    QueueFull {
+        /// How many wait.
+        waiting: u64,
+        /// How many may.
+        most: u64,
+    },
     /// More than one run fits.
     #[error("{text:?} fits {} runs{}: {}; give more digits", .candidates.len(), if *.more { " and more" } else { "" }, list(.candidates))]
     Ambiguous {
@@ -165,7 +183,7 @@ pub enum Error {
     Record {
         /// Which store.
         store: String,
-        /// `run`, `device` or `workload`.
+        /// `run`, `session`, `device` or `workload`.
         record: &'static str,
         /// Its identity.
         key: String,

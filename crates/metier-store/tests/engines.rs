@@ -8,9 +8,10 @@ mod common;
 use std::io::Cursor;
 
 use common::*;
-use metier_store::{Error, RunFilter, Store, Writer};
+use metier_store::{Cancelled, Error, RunFilter, SessionEnd, SessionFilter, Store, Writer};
 use metier_types::{
-    ArtefactRef, BatchId, Bytes, Cause, Kind, RunId, RunState, Series, Timestamp, Unit, Values,
+    ArtefactRef, BatchId, Bytes, Cause, DeviceRef, Kind, RunId, RunState, Series, SessionState, Timestamp,
+    Unit, Values,
 };
 
 macro_rules! on_both {
@@ -53,6 +54,16 @@ on_both!(
     several_openers_at_once_make_one_store,
     the_writer_thread_writes_everything,
     a_record_that_cannot_be_read_back_is_refused,
+    sessions_are_taken_in_the_order_of_asking_one_at_a_time_on_a_device,
+    a_session_for_a_device_is_only_taken_by_it,
+    a_full_queue_takes_no_more,
+    asking_again_with_the_same_id_is_the_same_session,
+    cancelling_removes_who_waits_and_tells_who_runs,
+    a_session_whose_worker_is_gone_waits_again_once_if_it_had_not_begun,
+    only_who_works_a_session_ends_it,
+    a_session_is_found_by_what_people_type,
+    the_log_of_a_session_is_kept_in_order,
+    many_workers_and_askers_at_once_keep_the_order_and_the_device,
 );
 
 fn begun(store: &Store, second: i64, name: &str) -> metier_types::Run {
@@ -590,7 +601,7 @@ fn a_check_tells_engine_and_size(place: &Place) {
     let store = place.open();
     begun(&store, 0, "train");
     let health = store.check().unwrap();
-    assert_eq!((health.schema_version, health.runs, health.problems.len()), (1, 1, 0));
+    assert_eq!((health.schema_version, health.runs, health.problems.len()), (2, 1, 0));
     assert!(health.size_bytes.get() > 0 && !health.engine_version.is_empty());
     assert!(["sqlite", "postgresql"].contains(&health.engine));
 }
@@ -656,4 +667,232 @@ fn a_record_that_cannot_be_read_back_is_refused(place: &Place) {
     assert!(matches!(store.begin_run(&run, &owner(1)), Err(Error::Refused { .. })));
     assert_eq!(store.runs(&RunFilter::default()).unwrap().total, 0);
     let _: (Timestamp, Series) = (run.started, chunk(run.id, "use", 0, 0));
+}
+
+fn at(device: &str) -> DeviceRef {
+    serde_json::from_value(serde_json::json!({ "id": device, "name": format!("name of {device}") })).unwrap()
+}
+
+fn ended(state: SessionState) -> SessionEnd {
+    SessionEnd { state, exit_code: Some(0), reason: Some("because".to_string()) }
+}
+
+fn sessions_are_taken_in_the_order_of_asking_one_at_a_time_on_a_device(place: &Place) {
+    let store = place.open();
+    let asked: Vec<_> =
+        ["a", "b", "c"].iter().map(|name| store.add_session(&new_session(name), 10).unwrap()).collect();
+    assert_eq!(
+        asked.iter().map(|s| (s.number, s.position)).collect::<Vec<_>>(),
+        [(1, Some(1)), (2, Some(2)), (3, Some(3))]
+    );
+    assert_eq!(asked[0].state, SessionState::Queued);
+    assert_eq!(store.session(asked[0].id).unwrap().unwrap(), asked[0]);
+    let (first, second) = (at("device-1"), at("device-2"));
+    let one = store.claim_session(&first, &owner(1)).unwrap().unwrap();
+    assert_eq!((one.number, one.state, one.turns), (1, SessionState::Running, 1));
+    assert_eq!(one.measured_by.as_ref().unwrap().id.as_str(), "device-1");
+    assert!(one.started.is_some() && one.position.is_none());
+    // The same call again, as after a lost connection, is the same session; another worker gets none.
+    assert_eq!(store.claim_session(&first, &owner(1)).unwrap().unwrap().id, one.id);
+    assert_eq!(store.claim_session(&first, &owner(2)).unwrap(), None);
+    assert!(store.begin_session(one.id, &owner(1), &owner(11)).unwrap());
+    assert_eq!(store.claim_session(&first, &owner(1)).unwrap(), None, "it has begun");
+    let two = store.claim_session(&second, &owner(3)).unwrap().unwrap();
+    assert_eq!(two.number, 2);
+    assert_eq!(store.session(asked[2].id).unwrap().unwrap().position, Some(1));
+    let runs = [RunId::new(), RunId::new()];
+    store.note_session_runs(one.id, &runs).unwrap();
+    assert!(store.end_session(one.id, &owner(1), &ended(SessionState::Finished)).unwrap());
+    let over = store.session(one.id).unwrap().unwrap();
+    assert_eq!(
+        (over.state, over.exit_code, over.runs.as_slice()),
+        (SessionState::Finished, Some(0), &runs[..])
+    );
+    assert!(over.ended.is_some());
+    assert_eq!(store.claim_session(&first, &owner(1)).unwrap().unwrap().number, 3);
+    assert_eq!(store.claim_session(&first, &owner(2)).unwrap(), None);
+    drop(store);
+    let store = place.open();
+    let states: Vec<_> =
+        store.sessions(&SessionFilter::default()).unwrap().iter().map(|s| (s.number, s.state)).collect();
+    use SessionState::{Finished, Running};
+    assert_eq!(states, [(3, Running), (2, Running), (1, Finished)]);
+    let counts = store.session_counts().unwrap();
+    assert!(counts.contains(&(Running, 2)) && counts.contains(&(SessionState::Queued, 0)), "{counts:?}");
+    let filter = SessionFilter { state: Some(Running), before: Some(3), ..SessionFilter::default() };
+    assert_eq!(store.sessions(&filter).unwrap().iter().map(|s| s.number).collect::<Vec<_>>(), [2]);
+    assert!(store.sessions(&SessionFilter { limit: 1001, ..SessionFilter::default() }).is_err());
+}
+
+fn a_session_for_a_device_is_only_taken_by_it(place: &Place) {
+    let store = place.open();
+    let for_device = |name: &str, device: &str| {
+        let mut new = new_session(name);
+        new.device = Some(device.to_string());
+        store.add_session(&new, 10).unwrap()
+    };
+    for_device("a", "device-2");
+    let named = for_device("b", "name of device-1");
+    let any = store.add_session(&new_session("c"), 10).unwrap();
+    assert_eq!((named.position, any.position), (Some(1), Some(3)));
+    assert_eq!(store.claim_session(&at("device-1"), &owner(1)).unwrap().unwrap().id, named.id);
+    assert_eq!(store.claim_session(&at("device-2"), &owner(1)).unwrap().unwrap().name, "a");
+    assert_eq!(store.claim_session(&at("device-3"), &owner(1)).unwrap().unwrap().name, "c");
+}
+
+fn a_full_queue_takes_no_more(place: &Place) {
+    let store = place.open();
+    let first = store.add_session(&new_session("a"), 2).unwrap();
+    store.add_session(&new_session("b"), 2).unwrap();
+    let error = store.add_session(&new_session("c"), 2).unwrap_err();
+    assert!(matches!(error, Error::QueueFull { waiting: 2, most: 2 }), "{error}");
+    store.cancel_session(first.id, "by a test").unwrap();
+    assert_eq!(store.add_session(&new_session("d"), 2).unwrap().number, 3, "numbers are never given twice");
+}
+
+fn asking_again_with_the_same_id_is_the_same_session(place: &Place) {
+    let store = place.open();
+    let new = new_session("a");
+    let first = store.add_session(&new, 5).unwrap();
+    assert_eq!(store.add_session(&new, 5).unwrap(), first);
+    assert_eq!(store.sessions(&SessionFilter::default()).unwrap().len(), 1);
+}
+
+fn cancelling_removes_who_waits_and_tells_who_runs(place: &Place) {
+    let store = place.open();
+    let runs = store.add_session(&new_session("a"), 5).unwrap();
+    let waits = store.add_session(&new_session("b"), 5).unwrap();
+    store.claim_session(&at("device-1"), &owner(1)).unwrap().unwrap();
+    assert_eq!(store.cancel_session(waits.id, "by a test").unwrap(), Cancelled::Removed);
+    let gone = store.session(waits.id).unwrap().unwrap();
+    assert_eq!((gone.state, gone.position), (SessionState::Cancelled, None));
+    assert!(gone.reason.unwrap().contains("by a test") && gone.ended.is_some());
+    assert_eq!(store.cancel_session(waits.id, "by a test").unwrap(), Cancelled::Over);
+    assert!(!store.is_session_unwanted(runs.id).unwrap());
+    assert_eq!(store.cancel_session(runs.id, "by a test").unwrap(), Cancelled::Told);
+    assert!(store.is_session_unwanted(runs.id).unwrap());
+    assert_eq!(store.session(runs.id).unwrap().unwrap().state, SessionState::Running);
+    let error = store.cancel_session(metier_types::SessionId::new(), "x").unwrap_err();
+    assert!(matches!(error, Error::NoSession { .. }), "{error}");
+    // A worker that goes away with it leaves it cancelled, not waiting.
+    let held = store.held_sessions("device-1").unwrap().remove(0);
+    assert!(store.release_session(&held, false).unwrap());
+    assert_eq!(store.session(runs.id).unwrap().unwrap().state, SessionState::Cancelled);
+}
+
+fn a_session_whose_worker_is_gone_waits_again_once_if_it_had_not_begun(place: &Place) {
+    let store = place.open();
+    let first = store.add_session(&new_session("a"), 5).unwrap();
+    store.add_session(&new_session("b"), 5).unwrap();
+    store.claim_session(&at("device-1"), &owner(1)).unwrap().unwrap();
+    assert!(store.held_sessions("device-2").unwrap().is_empty(), "what another device does, it knows itself");
+    let held = store.held_sessions("device-1").unwrap().remove(0);
+    assert_eq!((held.owner.clone(), held.child.clone()), (Some(owner(1)), None));
+    assert!(store.release_session(&held, false).unwrap());
+    assert!(!store.release_session(&held, false).unwrap(), "once");
+    let again = store.session(first.id).unwrap().unwrap();
+    assert_eq!(
+        (again.state, again.position, again.turns),
+        (SessionState::Queued, Some(1), 1),
+        "in its old place"
+    );
+    assert!(again.started.is_none() && again.reason.is_some());
+    assert_eq!(store.claim_session(&at("device-1"), &owner(2)).unwrap().unwrap().id, first.id);
+    let held = store.held_sessions("device-1").unwrap().remove(0);
+    assert!(store.release_session(&held, false).unwrap());
+    let over = store.session(first.id).unwrap().unwrap();
+    assert_eq!((over.state, over.turns), (SessionState::Interrupted, 2), "not for ever");
+    let next = store.claim_session(&at("device-1"), &owner(3)).unwrap().unwrap();
+    store.begin_session(next.id, &owner(3), &owner(33)).unwrap();
+    let held = store.held_sessions("device-1").unwrap().remove(0);
+    assert_eq!(held.child, Some(owner(33)));
+    store.release_session(&held, true).unwrap();
+    let over = store.session(next.id).unwrap().unwrap();
+    assert_eq!(over.state, SessionState::Interrupted);
+    assert!(over.reason.unwrap().contains("went away") && over.ended.is_some());
+}
+
+fn only_who_works_a_session_ends_it(place: &Place) {
+    let store = place.open();
+    let new = store.add_session(&new_session("a"), 5).unwrap();
+    assert!(!store.end_session(new.id, &owner(1), &ended(SessionState::Finished)).unwrap(), "it waits");
+    store.claim_session(&at("device-1"), &owner(1)).unwrap().unwrap();
+    assert!(!store.begin_session(new.id, &owner(2), &owner(3)).unwrap());
+    assert!(!store.end_session(new.id, &owner(2), &ended(SessionState::Finished)).unwrap());
+    assert!(store.end_session(new.id, &owner(1), &ended(SessionState::Failed)).unwrap());
+    assert!(!store.end_session(new.id, &owner(1), &ended(SessionState::Finished)).unwrap());
+    assert_eq!(store.session(new.id).unwrap().unwrap().state, SessionState::Failed);
+}
+
+fn a_session_is_found_by_what_people_type(place: &Place) {
+    let store = place.open();
+    let one = store.add_session(&new_session("a"), 5).unwrap();
+    let two = store.add_session(&new_session("b"), 5).unwrap();
+    let text = one.id.to_string();
+    for (typed, want) in
+        [(text.as_str(), &one), (&one.id.short(), &one), ("1", &one), ("#2", &two), ("last", &two)]
+    {
+        assert_eq!(store.find_session(typed).unwrap().id, want.id, "{typed}");
+    }
+    assert_eq!(store.session_by_number(2).unwrap().unwrap().id, two.id);
+    assert_eq!(store.session_by_number(u64::MAX).unwrap(), None);
+    for none in ["9", "banana", "", "%", "ffffffff"] {
+        assert!(matches!(store.find_session(none), Err(Error::NoSession { .. })), "{none}");
+    }
+    // Ids of one moment begin alike.
+    let shared: String = text.chars().take(8).collect();
+    if two.id.to_string().starts_with(&shared) {
+        assert!(matches!(store.find_session(&shared), Err(Error::Refused { .. })));
+    }
+}
+
+fn the_log_of_a_session_is_kept_in_order(place: &Place) {
+    let store = place.open();
+    let id = store.add_session(&new_session("a"), 5).unwrap().id;
+    assert_eq!(store.session_log(id, 0).unwrap(), (vec![], 0));
+    for (part, text) in [&b"one\n\xff\0"[..], b"two", b"three"].into_iter().enumerate() {
+        store.append_session_log(id, part as u32, text).unwrap();
+    }
+    store.append_session_log(id, 1, b"the same part again").unwrap();
+    assert_eq!(store.session_log(id, 0).unwrap(), (b"one\n\xff\0twothree".to_vec(), 3));
+    assert_eq!(store.session_log(id, 2).unwrap(), (b"three".to_vec(), 3));
+    assert_eq!(store.session_log(id, 3).unwrap(), (vec![], 3));
+}
+
+fn many_workers_and_askers_at_once_keep_the_order_and_the_device(place: &Place) {
+    place.open();
+    let (askers, each) = (3, 8);
+    let running = std::sync::atomic::AtomicUsize::new(0);
+    let done = std::sync::Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..askers {
+            scope.spawn(|| {
+                let store = place.open();
+                (0..each).for_each(|_| {
+                    store.add_session(&new_session("x"), 1000).unwrap();
+                });
+            });
+        }
+        for worker in 1..=3 {
+            let (running, done) = (&running, &done);
+            scope.spawn(move || {
+                let store = place.open();
+                while done.lock().unwrap().len() < askers * each {
+                    let Some(taken) = store.claim_session(&at("device-1"), &owner(worker)).unwrap() else {
+                        continue;
+                    };
+                    let others = running.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                    assert_eq!(others, 0, "two at once");
+                    done.lock().unwrap().push(taken.number);
+                    running.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                    assert!(
+                        store.end_session(taken.id, &owner(worker), &ended(SessionState::Finished)).unwrap()
+                    );
+                }
+            });
+        }
+    });
+    let mut numbers = done.into_inner().unwrap();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..=(askers * each) as u64).collect::<Vec<_>>(), "each once");
 }

@@ -85,6 +85,11 @@ uuid_id!(
     BatchId,
     "batch"
 );
+uuid_id!(
+    /// A run file that somebody asked for.
+    SessionId,
+    "session"
+);
 
 macro_rules! name_id {
     ($(#[$doc:meta])* $name:ident) => {

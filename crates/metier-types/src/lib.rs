@@ -21,13 +21,14 @@ pub mod quantity;
 pub mod run;
 pub mod schema;
 pub mod series;
+pub mod session;
 pub mod workload;
 
 pub use application::{Intake, Stage, StageKind, StageSource};
 pub use context::{Company, Context, DatasetUse, ImageUse, Method, PageCache, Phase, PodRef, Role, Sampling};
 pub use device::{Cache, Cpu, Device, DeviceClass, DeviceRef};
 pub use host::{HostReading, HostState};
-pub use id::{BatchId, DeviceId, Digest, IdError, RunId, WorkloadId};
+pub use id::{BatchId, DeviceId, Digest, IdError, RunId, SessionId, WorkloadId};
 pub use missing::{Missing, MissingFields};
 pub use prediction::{Interval, Prediction, PredictionError};
 pub use process::{Process, ProcessSource, ProcessTree};
@@ -39,6 +40,7 @@ pub use run::{
 };
 pub use schema::Schema;
 pub use series::{Column, Kind, Series, Unit, Values};
+pub use session::{Asker, Door, Session, SessionState};
 pub use workload::{Workload, WorkloadKind, WorkloadRef};
 
 /// Fields of a JSON object that this version does not know, kept so that a round trip loses nothing.

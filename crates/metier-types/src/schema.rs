@@ -70,5 +70,6 @@ pub fn all() -> Vec<(&'static str, schemars::Schema)> {
         of::<crate::Series>(),
         of::<crate::ProcessTree>(),
         of::<crate::Prediction>(),
+        of::<crate::Session>(),
     ]
 }

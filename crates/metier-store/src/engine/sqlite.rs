@@ -33,7 +33,8 @@ const FREE_PAGES_KEPT: i64 = 512;
 /// How long the answer of an integrity check is good.
 const WALK_KEPT: Duration = Duration::from_secs(600);
 
-const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [include_str!("../migrations/1.sqlite.sql")];
+const MIGRATIONS: [&str; SCHEMA_VERSION as usize] =
+    [include_str!("../migrations/1.sqlite.sql"), include_str!("../migrations/2.sqlite.sql")];
 
 /// An open file.
 pub(crate) struct Sqlite {
@@ -352,7 +353,7 @@ impl Sqlite {
     /// readiness is asked every few seconds.
     fn walk(&mut self) -> Result<Vec<String>, Error> {
         let mut problems = Vec::new();
-        for table in ["run", "tag", "workload", "device"] {
+        for table in ["run", "tag", "workload", "device", "session"] {
             let walk = || {
                 let mut statement = self.connection.prepare(&format!("PRAGMA quick_check('{table}')"))?;
                 let lines = statement.query_map([], |row| row.get::<_, String>(0))?;

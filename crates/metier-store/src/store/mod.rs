@@ -6,6 +6,9 @@ mod memo;
 mod records;
 mod runs;
 mod series;
+mod sessions;
+
+pub use sessions::{Cancelled, HeldSession, NewSession, SessionEnd, SessionFilter};
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests; a skip is said loudly")]
 
-use metier_store::{Location, Owner, Store};
-use metier_types::{BatchId, Column, Device, Kind, Run, RunId, Series, Unit, Values, Workload};
+use metier_store::{Location, NewSession, Owner, Store};
+use metier_types::{BatchId, Column, Device, Kind, Run, RunId, Series, SessionId, Unit, Values, Workload};
 use serde_json::json;
 
 /// A run under way, at a number of seconds since some day.
@@ -46,6 +46,18 @@ pub fn over(run: &Run) -> Run {
 
 pub fn owner(pid: u32) -> Owner {
     Owner { host: "device-1".to_string(), boot: "boot-1".to_string(), pid, started: 77 }
+}
+
+pub fn new_session(name: &str) -> NewSession {
+    NewSession {
+        id: SessionId::new(),
+        name: name.to_string(),
+        asker: serde_json::from_value(json!({ "door": "cli", "user": "größer" })).unwrap(),
+        job: None,
+        device: None,
+        file: json!({ "command": ["true"], "odd": [0.1, null, "\u{0}"] }),
+        folder: None,
+    }
 }
 
 pub fn device(id: &str, name: &str) -> Device {

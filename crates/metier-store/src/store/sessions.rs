@@ -1,0 +1,511 @@
+//! The queue of sessions: asking, taking, cancelling, ending; and what a worker that went away left.
+//!
+//! Who asks and who takes first changes a lane's row, so that both engines let one after the other do it: numbers are
+//! never given twice, and a device never has two sessions at once (an index forbids it besides). Each call may be
+//! repeated after it was committed, as every call of the store may.
+
+use metier_types::schema::Schema;
+use metier_types::{
+    Asker, BatchId, DeviceRef, Extra, RunId, Session as Record, SessionId, SessionState, Timestamp,
+};
+
+use super::{Store, indexed, key, moment};
+use crate::engine::{Row, Session, Value};
+use crate::{Error, Owner};
+
+/// The largest record: a run file is a few kB, and doors take no more than 1 MiB.
+const LARGEST_RECORD: usize = 4 << 20;
+/// Sessions that are over and kept.
+const KEPT: i64 = 10_000;
+/// Runs that a record names.
+const RUNS_NAMED: usize = 1000;
+/// Largest page of a list.
+const PAGE: u32 = 1000;
+/// The lane of those who ask.
+const ASKING: &str = "";
+/// Fewest digits of an id that a person may give.
+const DIGITS: usize = 4;
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub struct NewSession {
+    /// Its identity, drawn by whoever asks: asking again with the same is the same session.
+    pub id: SessionId,
+    /// What people call it.
+    pub name: String,
+    /// Who asks.
+    pub asker: Asker,
+    /// The job it belongs to, where the door has jobs.
+    pub job: Option<String>,
+    /// Id or name of the device that it is for.
+    pub device: Option<String>,
+    /// The run file.
+    pub file: serde_json::Value,
+    /// Where relative paths are meant from.
+    pub folder: Option<String>,
+}
+
+/// Which sessions to list.
+#[derive(Debug, Clone, Default)]
+pub struct SessionFilter {
+    /// Where they stand.
+    pub state: Option<SessionState>,
+    /// Asked for by this job.
+    pub job: Option<String>,
+    /// With a lower number than this.
+    pub before: Option<u64>,
+    /// How many at most; 0 stands for 100.
+    pub limit: u32,
+}
+
+/// A session that runs, and by whom.
+#[derive(Debug, Clone)]
+pub struct HeldSession {
+    /// The session.
+    pub session: Record,
+    /// The process that works it; `None` where that cannot be read, and so never asked.
+    pub owner: Option<Owner>,
+    /// The process that measures it, from when it was started.
+    pub child: Option<Owner>,
+    held_by: String,
+}
+
+/// How a session ended.
+#[derive(Debug, Clone)]
+pub struct SessionEnd {
+    /// Where it stands now.
+    pub state: SessionState,
+    /// Exit code of the measuring process.
+    pub exit_code: Option<i32>,
+    /// Why, in words.
+    pub reason: Option<String>,
+}
+
+/// What came of the wish to cancel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cancelled {
+    /// It waited, and does not any more.
+    Removed,
+    /// It runs; its worker was told.
+    Told,
+    /// It was over before.
+    Over,
+}
+
+impl Store {
+    /// Puts a session at the end of the queue, if fewer than `most` wait.
+    pub fn add_session(&self, new: &NewSession, most: u64) -> Result<Record, Error> {
+        let asked = Timestamp::now();
+        self.write("adding a session", |session| {
+            if let Some(known) = self.one(session, "id = ?1", key(new.id.as_bytes()).into())? {
+                return Ok(known);
+            }
+            enter_lane(session, ASKING)?;
+            let waiting = waiting(session)?;
+            if waiting.len() as u64 >= most {
+                return Err(Error::QueueFull { waiting: waiting.len() as u64, most });
+            }
+            let number = next_number(session)?;
+            let record = Record {
+                schema: Schema::new(),
+                id: new.id,
+                number: number.max(0) as u64,
+                state: SessionState::Queued,
+                position: None,
+                name: new.name.chars().take(200).collect(),
+                asker: new.asker.clone(),
+                job: new.job.clone(),
+                device: new.device.clone(),
+                measured_by: None,
+                file: new.file.clone(),
+                folder: new.folder.clone(),
+                asked,
+                started: None,
+                ended: None,
+                batch: BatchId::new(),
+                runs: Vec::new(),
+                exit_code: None,
+                reason: None,
+                turns: 0,
+                extra: Extra::new(),
+            };
+            let sql = "INSERT INTO session (id, number, state, device, job, cancel, record) \
+                       VALUES (?1, ?2, 'queued', ?3, ?4, 0, ?5)";
+            let values: [Value<'_>; 5] = [
+                key(new.id.as_bytes()).into(),
+                number.into(),
+                new.device.as_deref().map(indexed).into(),
+                new.job.as_deref().map(indexed).into(),
+                storable(&record)?.into(),
+            ];
+            session.run(sql, &values)?;
+            let old = "DELETE FROM session WHERE number <= ?1 AND state NOT IN ('queued', 'running')";
+            session.run(old, &[(number - KEPT).into()])?;
+            self.one(session, "id = ?1", key(new.id.as_bytes()).into())?
+                .ok_or_else(|| self.no_session(&new.id.to_string()))
+        })
+    }
+
+    /// The session of that id.
+    pub fn session(&self, id: SessionId) -> Result<Option<Record>, Error> {
+        self.read("reading a session", |session| self.one(session, "id = ?1", key(id.as_bytes()).into()))
+    }
+
+    /// The session of that number.
+    pub fn session_by_number(&self, number: u64) -> Result<Option<Record>, Error> {
+        let Ok(number) = i64::try_from(number) else { return Ok(None) };
+        self.read("reading a session", |session| self.one(session, "number = ?1", number.into()))
+    }
+
+    /// The session that a person means: its number, its id, the first or last 4 or more digits of that, or `last`.
+    pub fn find_session(&self, text: &str) -> Result<Record, Error> {
+        let text = text.trim();
+        if let Ok(number) = text.trim_start_matches('#').parse::<u64>()
+            && let Some(found) = self.session_by_number(number)?
+        {
+            return Ok(found);
+        }
+        let digits: String = text.chars().filter(|c| *c != '-').collect::<String>().to_ascii_lowercase();
+        let is_digits =
+            digits.chars().all(|c| c.is_ascii_hexdigit()) && (DIGITS..=32).contains(&digits.len());
+        let found = self.read("looking for a session", |session| match text {
+            "last" => session.rows("SELECT id FROM session ORDER BY number DESC LIMIT 1", &[]),
+            _ if is_digits => {
+                let sql =
+                    "SELECT id FROM session WHERE id LIKE ?1 OR id LIKE ?2 ORDER BY number DESC LIMIT 11";
+                session.rows(sql, &[format!("{digits}%").into(), format!("%{digits}").into()])
+            }
+            _ => Ok(Vec::new()),
+        })?;
+        let mut ids: Vec<String> = found.into_iter().map(|mut row| row.text()).collect();
+        match (ids.pop(), ids.is_empty()) {
+            (Some(id), true) => self
+                .read("reading a session", |session| self.one(session, "id = ?1", (&id).into()))?
+                .ok_or_else(|| self.no_session(text)),
+            (Some(id), false) => {
+                ids.push(id);
+                let got = format!("{text:?}, which fits {}", ids.join(", "));
+                Err(Error::Refused { what: "id of a session", got, want: "more of its digits".to_string() })
+            }
+            (None, _) => Err(self.no_session(text)),
+        }
+    }
+
+    /// Sessions that fit a filter, newest first.
+    pub fn sessions(&self, filter: &SessionFilter) -> Result<Vec<Record>, Error> {
+        let limit = match filter.limit {
+            0 => 100,
+            limit if limit <= PAGE => i64::from(limit),
+            limit => {
+                let want = format!("1 to {PAGE}");
+                return Err(Error::Refused { what: "limit", got: limit.to_string(), want });
+            }
+        };
+        let before = filter.before.and_then(|number| i64::try_from(number).ok()).unwrap_or(i64::MAX);
+        let mut sql = "SELECT id, record FROM session WHERE number < ?1".to_string();
+        let mut texts = Vec::new();
+        if let Some(state) = filter.state {
+            texts.push(state.word().to_string());
+            sql.push_str(" AND state = ?2");
+        }
+        if let Some(job) = &filter.job {
+            texts.push(indexed(job));
+            sql.push_str(&format!(" AND job = ?{}", texts.len() + 1));
+        }
+        sql.push_str(&format!(" ORDER BY number DESC LIMIT ?{}", texts.len() + 2));
+        self.read("listing sessions", |session| {
+            let mut values: Vec<Value<'_>> = vec![before.into()];
+            values.extend(texts.iter().map(Value::from));
+            values.push(limit.into());
+            let rows = session.rows(&sql, &values)?;
+            let waiting = waiting(session)?;
+            rows.into_iter().map(|row| self.placed(row, &waiting)).collect()
+        })
+    }
+
+    /// How many there are in each state.
+    pub fn session_counts(&self) -> Result<Vec<(SessionState, u64)>, Error> {
+        let rows = self.read("counting sessions", |session| {
+            session.rows("SELECT state, count(*) FROM session GROUP BY state", &[])
+        })?;
+        let counted: Vec<(String, u64)> =
+            rows.into_iter().map(|mut row| (row.text(), row.int().max(0) as u64)).collect();
+        let of = |state: SessionState| {
+            counted.iter().find(|(word, _)| word == state.word()).map_or(0, |(_, count)| *count)
+        };
+        Ok(SessionState::ALL.into_iter().map(|state| (state, of(state))).collect())
+    }
+
+    /// Takes the session whose turn it is on a device; `None` where none waits, or the device has one already.
+    pub fn claim_session(&self, device: &DeviceRef, owner: &Owner) -> Result<Option<Record>, Error> {
+        let worker = indexed(device.id.as_str());
+        let owner = owner_text(owner)?;
+        let now = Timestamp::now();
+        self.write("taking a session", |session| {
+            enter_lane(session, &worker)?;
+            let held = "SELECT id, record, owner, child FROM session WHERE worker = ?1";
+            if let Some(mut row) = session.row(held, &[(&worker).into()])? {
+                let (id, json, held_by) = (row.text(), row.text(), row.text());
+                // Ours, and not begun: this very call is being repeated.
+                let is_ours = held_by == owner && row.optional_text().is_none();
+                return if is_ours { self.parsed(&id, &json).map(Some) } else { Ok(None) };
+            }
+            let next = "SELECT id, record FROM session WHERE state = 'queued' \
+                        AND (device IS NULL OR device = ?1 OR device = ?2) ORDER BY number LIMIT 1";
+            let Some(mut row) = session.row(next, &[(&worker).into(), indexed(&device.name).into()])? else {
+                return Ok(None);
+            };
+            let mut record = self.parsed(&row.text(), &row.text())?;
+            record.state = SessionState::Running;
+            record.started = Some(now);
+            record.measured_by = Some(device.clone());
+            record.reason = None;
+            record.turns += 1;
+            let sql = "UPDATE session SET state = 'running', worker = ?1, owner = ?2, child = NULL, record = ?3 \
+                       WHERE id = ?4 AND state = 'queued'";
+            let values = [
+                (&worker).into(),
+                (&owner).into(),
+                storable(&record)?.into(),
+                key(record.id.as_bytes()).into(),
+            ];
+            // Somebody may have cancelled it, or another device taken it, meanwhile.
+            Ok((session.run(sql, &values)? == 1).then_some(record))
+        })
+    }
+
+    /// Records which process measures a session that runs.
+    pub fn begin_session(&self, id: SessionId, owner: &Owner, child: &Owner) -> Result<bool, Error> {
+        let (owner, child) = (owner_text(owner)?, owner_text(child)?);
+        self.write("recording the start of a session", |session| {
+            let sql = "UPDATE session SET child = ?1 WHERE id = ?2 AND state = 'running' AND owner = ?3";
+            let changed = session.run(sql, &[(&child).into(), key(id.as_bytes()).into(), (&owner).into()])?;
+            Ok(changed == 1)
+        })
+    }
+
+    /// Whether somebody does not want a session any more.
+    pub fn is_session_unwanted(&self, id: SessionId) -> Result<bool, Error> {
+        let row = self.read("looking whether a session is wanted", |session| {
+            session.row("SELECT cancel FROM session WHERE id = ?1", &[key(id.as_bytes()).into()])
+        })?;
+        Ok(row.is_some_and(|mut row| row.int() != 0))
+    }
+
+    /// Cancels a session: one that waits at once, one that runs by its worker.
+    pub fn cancel_session(&self, id: SessionId, by: &str) -> Result<Cancelled, Error> {
+        let now = Timestamp::now();
+        self.write("cancelling a session", |session| {
+            // The row's own lock: a worker that takes it at this moment goes before or after, not between.
+            let flag = "UPDATE session SET cancel = 1 WHERE id = ?1";
+            if session.run(flag, &[key(id.as_bytes()).into()])? == 0 {
+                return Err(self.no_session(&id.to_string()));
+            }
+            let mut record = self
+                .one(session, "id = ?1", key(id.as_bytes()).into())?
+                .ok_or_else(|| self.no_session(&id.to_string()))?;
+            match record.state {
+                SessionState::Running => return Ok(Cancelled::Told),
+                state if state.is_over() => return Ok(Cancelled::Over),
+                _ => {}
+            }
+            record.state = SessionState::Cancelled;
+            record.ended = Some(now);
+            record.reason = Some(format!("cancelled {by} before its turn came"));
+            put(session, &mut record)?;
+            Ok(Cancelled::Removed)
+        })
+    }
+
+    /// Names the runs that a session has made so far.
+    pub fn note_session_runs(&self, id: SessionId, runs: &[RunId]) -> Result<(), Error> {
+        self.write("recording the runs of a session", |session| {
+            let Some(mut row) =
+                session.row("SELECT record FROM session WHERE id = ?1", &[key(id.as_bytes()).into()])?
+            else {
+                return Ok(());
+            };
+            let mut record = self.parsed(&id.to_string(), &row.text())?;
+            record.runs = runs.iter().copied().take(RUNS_NAMED).collect();
+            let sql = "UPDATE session SET record = ?1 WHERE id = ?2";
+            session.run(sql, &[storable(&record)?.into(), key(id.as_bytes()).into()]).map(|_| ())
+        })
+    }
+
+    /// Ends a session that this owner works. `false` if it does not any more.
+    pub fn end_session(&self, id: SessionId, owner: &Owner, end: &SessionEnd) -> Result<bool, Error> {
+        self.settle(id, &owner_text(owner)?, |record, now| {
+            record.state = end.state;
+            record.ended = Some(now);
+            record.exit_code = end.exit_code;
+            record.reason = end.reason.clone();
+        })
+    }
+
+    /// Sessions that are said to run on a device.
+    pub fn held_sessions(&self, host: &str) -> Result<Vec<HeldSession>, Error> {
+        let rows = self.read("looking for sessions that run", |session| {
+            let sql = "SELECT id, record, owner, child FROM session WHERE worker = ?1";
+            session.rows(sql, &[indexed(host).into()])
+        })?;
+        rows.into_iter()
+            .map(|mut row| {
+                let (id, json, held_by) = (row.text(), row.text(), row.text());
+                let child = row.optional_text().and_then(|text| serde_json::from_str(&text).ok());
+                let session = self.parsed(&id, &json)?;
+                Ok(HeldSession { session, owner: serde_json::from_str(&held_by).ok(), child, held_by })
+            })
+            .collect()
+    }
+
+    /// Settles a session whose worker is gone: back to its place in the queue where its run had not begun and this was
+    /// its first turn, else over. `false` if somebody else did, or it came to its end.
+    pub fn release_session(&self, held: &HeldSession, has_begun: bool) -> Result<bool, Error> {
+        let is_unwanted = self.is_session_unwanted(held.session.id)?;
+        let again = !has_begun && held.session.turns <= 1;
+        self.settle(held.session.id, &held.held_by, |record, now| {
+            if is_unwanted {
+                record.state = SessionState::Cancelled;
+                record.ended = Some(now);
+                record.reason = Some("cancelled, and its worker went away".to_string());
+            } else if again {
+                record.state = SessionState::Queued;
+                record.started = None;
+                record.measured_by = None;
+                record.reason =
+                    Some("its worker went away before the run had begun; it waits again".to_string());
+            } else {
+                record.state = SessionState::Interrupted;
+                record.ended = Some(now);
+                record.reason = Some("its worker went away while it ran".to_string());
+            }
+        })
+    }
+
+    fn settle(
+        &self,
+        id: SessionId,
+        held_by: &str,
+        change: impl Fn(&mut Record, Timestamp),
+    ) -> Result<bool, Error> {
+        let now = Timestamp::now();
+        self.write("recording the end of a session", |session| {
+            let sql = "SELECT record FROM session WHERE id = ?1 AND state = 'running' AND owner = ?2";
+            let Some(mut row) = session.row(sql, &[key(id.as_bytes()).into(), held_by.into()])? else {
+                return Ok(false);
+            };
+            let mut record = self.parsed(&id.to_string(), &row.text())?;
+            change(&mut record, now);
+            put(session, &mut record)?;
+            Ok(true)
+        })
+    }
+
+    /// Keeps a part of what a session prints; `part` ascends.
+    pub fn append_session_log(&self, id: SessionId, part: u32, content: &[u8]) -> Result<(), Error> {
+        self.write("keeping the log of a session", |session| {
+            let sql =
+                "INSERT INTO session_log (session, part, content) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
+            let values = [key(id.as_bytes()).into(), i64::from(part).into(), content.into()];
+            session.run(sql, &values).map(|_| ())
+        })
+    }
+
+    /// What a session has printed, from a part on; and the part to ask for next.
+    pub fn session_log(&self, id: SessionId, from: u32) -> Result<(Vec<u8>, u32), Error> {
+        let rows = self.read("reading the log of a session", |session| {
+            let sql = "SELECT part, content FROM session_log WHERE session = ?1 AND part >= ?2 ORDER BY part";
+            session.rows(sql, &[key(id.as_bytes()).into(), i64::from(from).into()])
+        })?;
+        let (mut text, mut next) = (Vec::new(), from);
+        for mut row in rows {
+            next = u32::try_from(row.int()).unwrap_or(u32::MAX).saturating_add(1);
+            text.extend(row.blob());
+        }
+        Ok((text, next))
+    }
+
+    fn one(
+        &self,
+        session: &mut dyn Session,
+        which: &'static str,
+        value: Value<'_>,
+    ) -> Result<Option<Record>, Error> {
+        let sql = format!("SELECT id, record FROM session WHERE {which}");
+        let Some(row) = session.row(&sql, &[value])? else { return Ok(None) };
+        let waiting = waiting(session)?;
+        self.placed(row, &waiting).map(Some)
+    }
+
+    /// A record with its place among those that wait.
+    fn placed(&self, mut row: Row, waiting: &[(i64, Option<String>)]) -> Result<Record, Error> {
+        let mut record = self.parsed(&row.text(), &row.text())?;
+        record.position = (record.state == SessionState::Queued).then(|| {
+            let own = record.device.as_deref().map(indexed);
+            let before = |(number, device): &&(i64, Option<String>)| {
+                (*number as u64) < record.number && (device.is_none() || own.is_none() || *device == own)
+            };
+            1 + waiting.iter().filter(before).count() as u64
+        });
+        Ok(record)
+    }
+
+    fn parsed(&self, id: &str, json: &str) -> Result<Record, Error> {
+        serde_json::from_str(json).map_err(|error| self.bad_record("session", id, error))
+    }
+
+    fn no_session(&self, text: &str) -> Error {
+        Error::NoSession { store: self.name(), text: text.chars().take(200).collect() }
+    }
+}
+
+/// Waits until this transaction is the only one in that lane.
+fn enter_lane(session: &mut dyn Session, lane: &str) -> Result<(), Error> {
+    let sql = "INSERT INTO session_lane (lane, used, last) VALUES (?1, ?2, 0) \
+               ON CONFLICT (lane) DO UPDATE SET used = excluded.used";
+    session.run(sql, &[lane.into(), moment(Timestamp::now()).into()]).map(|_| ())
+}
+
+/// The next number; whoever asks is in the lane. It is kept apart from the sessions, which may be forgotten.
+fn next_number(session: &mut dyn Session) -> Result<i64, Error> {
+    session.run("UPDATE session_lane SET last = last + 1 WHERE lane = ?1", &[ASKING.into()])?;
+    let row = session.row("SELECT last FROM session_lane WHERE lane = ?1", &[ASKING.into()])?;
+    Ok(row.map_or(1, |mut row| row.int()))
+}
+
+/// Number and device of all that wait; doors keep them few.
+fn waiting(session: &mut dyn Session) -> Result<Vec<(i64, Option<String>)>, Error> {
+    let rows =
+        session.rows("SELECT number, device FROM session WHERE state = 'queued' ORDER BY number", &[])?;
+    Ok(rows.into_iter().map(|mut row| (row.int(), row.optional_text())).collect())
+}
+
+/// Writes a record that nobody works.
+fn put(session: &mut dyn Session, record: &mut Record) -> Result<(), Error> {
+    record.position = None;
+    let sql =
+        "UPDATE session SET state = ?1, record = ?2, worker = NULL, owner = NULL, child = NULL WHERE id = ?3";
+    let values = [record.state.word().into(), storable(record)?.into(), key(record.id.as_bytes()).into()];
+    session.run(sql, &values).map(|_| ())
+}
+
+fn owner_text(owner: &Owner) -> Result<String, Error> {
+    let refused = |error: serde_json::Error| Error::Refused {
+        what: "owner of a session",
+        got: error.to_string(),
+        want: "texts and numbers".to_string(),
+    };
+    serde_json::to_string(owner).map_err(refused)
+}
+
+/// The JSON of a record. What PostgreSQL cannot hold is not in it: JSON writes a NUL as `\u0000`.
+fn storable(record: &Record) -> Result<String, Error> {
+    let refused = |got: String, want: &str| {
+        Err(Error::Refused { what: "record of a session", got, want: want.to_string() })
+    };
+    match serde_json::to_string(record) {
+        Ok(json) if json.len() <= LARGEST_RECORD => Ok(json),
+        Ok(json) => refused(format!("{} bytes", json.len()), "at most 4 MiB"),
+        Err(error) => refused(error.to_string(), "fields that JSON can hold"),
+    }
+}
