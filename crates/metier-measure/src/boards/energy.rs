@@ -1,0 +1,183 @@
+//! Energy from samples of power, with what is known of its error.
+//!
+//! The trapezoid rule on the moments at which samples came. What happens between two samples is not seen, so the
+//! sum has an error that no integrator removes. Three figures say how large it may be:
+//!
+//! - `aliasing_joules`: how far the sum moves when only every second sample is used (the larger of both ways to
+//!   choose them). A signal that the interval follows gives little; one that it cannot follow gives much.
+//! - `bound_joules`: the sum of half of each step times its interval. The error is never larger while power stays
+//!   between its two neighbouring samples; peaks that come and go inside of an interval are beyond any bound.
+//! - `clock_joules`: what the times may be wrong by, where they were not taken on receipt.
+
+use metier_types::{Joules, Seconds, Watts};
+use serde::Serialize;
+
+/// What was integrated.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Energy {
+    /// The integral.
+    #[serde(rename = "energy_joules")]
+    pub joules: Joules,
+    /// Time that it covers; gaps are not in it.
+    #[serde(rename = "covered_seconds")]
+    pub covered: Seconds,
+    /// Samples of power.
+    pub samples: u64,
+    /// Stretches without a break.
+    pub stretches: u64,
+    /// Mean over the samples.
+    pub mean_watts: Watts,
+    /// Largest sample.
+    pub peak_watts: Watts,
+    /// Mean time between samples.
+    pub interval_seconds: Seconds,
+    /// How far the sum moves with every second sample only.
+    pub aliasing_joules: Joules,
+    /// Largest error while power stays between neighbouring samples.
+    pub bound_joules: Joules,
+    /// What the times may be wrong by.
+    pub clock_joules: Joules,
+}
+
+impl Energy {
+    /// The error to state beside the energy: aliasing and clock together.
+    pub fn error(&self) -> Joules {
+        self.aliasing_joules + self.clock_joules
+    }
+}
+
+/// A sample: seconds on any clock that only goes forward, and watts.
+type Point = (f64, f64);
+
+/// Adds up energy sample by sample, in bounded memory.
+#[derive(Debug, Clone, Default)]
+pub struct Integrator {
+    joules: f64,
+    covered: f64,
+    intervals: u64,
+    samples: u64,
+    stretches: u64,
+    sum: f64,
+    peak: Option<f64>,
+    bound: f64,
+    /// Fine minus coarse sums over pairs of intervals, by whether their middle sample has an even number.
+    skipped: [f64; 2],
+    before: [Option<Point>; 2],
+    /// Number of the next sample in its stretch.
+    number: u64,
+}
+
+impl Integrator {
+    /// Takes a sample. One that is not later than the one before, or is no number, is left out and gives `false`.
+    pub fn add(&mut self, at: Seconds, power: Watts) -> bool {
+        let (time, watts) = (at.get(), power.get());
+        let [older, last] = self.before;
+        if !time.is_finite() || !watts.is_finite() || last.is_some_and(|(then, _)| time <= then) {
+            return false;
+        }
+        let now = (time, watts);
+        match last {
+            None => self.stretches += 1,
+            Some(last) => {
+                self.joules += trapezoid(last, now);
+                self.covered += time - last.0;
+                self.intervals += 1;
+                self.bound += (watts - last.1).abs() / 2.0 * (time - last.0);
+                if let Some(older) = older {
+                    let difference = trapezoid(older, last) + trapezoid(last, now) - trapezoid(older, now);
+                    // The middle of the three is the sample before this one.
+                    self.skipped[(self.number % 2) as usize] += difference;
+                }
+            }
+        }
+        self.samples += 1;
+        self.number += 1;
+        self.sum += watts;
+        self.peak = Some(self.peak.map_or(watts, |peak| peak.max(watts)));
+        self.before = [last, Some(now)];
+        true
+    }
+
+    /// Ends a stretch: what comes next does not follow from what came before.
+    pub fn interrupt(&mut self) {
+        self.before = [None, None];
+        self.number = 0;
+    }
+
+    /// What was integrated so far; `None` without a sample.
+    pub fn energy(&self) -> Option<Energy> {
+        let peak = self.peak?;
+        Some(Energy {
+            joules: Joules(self.joules),
+            covered: Seconds(self.covered),
+            samples: self.samples,
+            stretches: self.stretches,
+            mean_watts: Watts(self.sum / self.samples as f64),
+            peak_watts: Watts(peak),
+            interval_seconds: Seconds(self.covered / self.intervals.max(1) as f64),
+            aliasing_joules: Joules(self.skipped[0].abs().max(self.skipped[1].abs())),
+            bound_joules: Joules(self.bound),
+            clock_joules: Joules(0.0),
+        })
+    }
+}
+
+fn trapezoid(a: Point, b: Point) -> f64 {
+    (a.1 + b.1) / 2.0 * (b.0 - a.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(points: &[Point]) -> Energy {
+        let mut integrator = Integrator::default();
+        for (time, watts) in points {
+            integrator.add(Seconds(*time), Watts(*watts));
+        }
+        integrator.energy().unwrap()
+    }
+
+    #[test]
+    fn a_straight_line_has_no_aliasing_and_a_zigzag_has_all_of_it() {
+        let line: Vec<Point> = (0..101).map(|i| (f64::from(i), f64::from(i))).collect();
+        let energy = of(&line);
+        assert_eq!((energy.joules, energy.covered), (Joules(5000.0), Seconds(100.0)));
+        assert!(energy.aliasing_joules.get() < 1e-9);
+        assert_eq!(energy.bound_joules, Joules(50.0));
+        let zigzag: Vec<Point> = (0..101).map(|i| (f64::from(i), f64::from(i % 2) * 10.0)).collect();
+        let energy = of(&zigzag);
+        assert_eq!(energy.joules, Joules(500.0));
+        // Every second sample says 0 W throughout, or 10 W throughout.
+        assert_eq!(energy.aliasing_joules, Joules(500.0));
+    }
+
+    #[test]
+    fn aliasing_is_the_difference_to_every_second_sample_taken_by_itself() {
+        let all: Vec<Point> = (0..41)
+            .map(|i| (f64::from(i) * 1.03 + f64::from(i % 3) * 0.1, f64::from((i * i * 7) % 23)))
+            .collect();
+        let even: Vec<Point> = all.iter().copied().step_by(2).collect();
+        let odd: Vec<Point> = all.iter().copied().skip(1).step_by(2).collect();
+        let middle = &all[1..all.len() - 1];
+        let wanted = (of(&all).joules.get() - of(&even).joules.get())
+            .abs()
+            .max((of(middle).joules.get() - of(&odd).joules.get()).abs());
+        assert!((of(&all).aliasing_joules.get() - wanted).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_gap_is_not_bridged_and_time_never_goes_back() {
+        let mut integrator = Integrator::default();
+        assert!(integrator.add(Seconds(0.0), Watts(2.0)));
+        assert!(integrator.add(Seconds(1.0), Watts(2.0)));
+        assert!(!integrator.add(Seconds(1.0), Watts(9.0)));
+        assert!(!integrator.add(Seconds(f64::NAN), Watts(9.0)));
+        integrator.interrupt();
+        assert!(integrator.add(Seconds(0.5), Watts(4.0)), "another clock may begin after a break");
+        assert!(integrator.add(Seconds(1.5), Watts(4.0)));
+        let energy = integrator.energy().unwrap();
+        assert_eq!((energy.joules, energy.covered, energy.stretches), (Joules(6.0), Seconds(2.0), 2));
+        assert_eq!(Integrator::default().energy(), None);
+    }
+}

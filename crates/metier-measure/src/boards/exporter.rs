@@ -1,0 +1,204 @@
+//! A board under the names of jetson-exporter, so that its dashboards go on working.
+//!
+//! Names, labels and units are that program's, its spelling of `celcius` included, and temperatures have the
+//! digits of a 32-bit float as there. Where it is wrong it is not followed: sizes in kB are kB, load and clock are
+//! given also where only one of them is known, and the two MTS texts are the right way round. What a board does
+//! not show has no series.
+
+use metier_types::Timestamp;
+
+use super::{Engine, Memory, Snapshot};
+
+/// One series with its value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// Name of its family.
+    pub name: &'static str,
+    /// What it is, for `# HELP`.
+    pub help: &'static str,
+    /// Name and value of its label, if it has one.
+    pub label: Option<(&'static str, String)>,
+    /// The value.
+    pub value: f64,
+}
+
+/// All that a board shows, family by family in the order of names; every one is a gauge.
+pub fn series(board: &Snapshot, updated: Timestamp) -> Vec<Series> {
+    let mut list = List::default();
+    for (number, core) in board.cores.iter().enumerate() {
+        let label = || Some(("cpu", (number + 1).to_string()));
+        list.add(
+            "tegra_cpu_frequency_hz",
+            "CPU Clock frequency",
+            label(),
+            core.frequency_hertz.map(|f| f.get()),
+        );
+        let help = "Utilization of CPU in percentage";
+        list.add("tegra_cpu_util_percentage", help, label(), core.load_ratio.map(|load| percent(load.get())));
+    }
+    if let Some(emc) = &board.emc {
+        list.engine(
+            emc,
+            ("tegra_emc_frequency_hz", "External memory controller clock frequency"),
+            ("tegra_emc_util_percentage", "Utilization of external memory controller in percentage"),
+        );
+    }
+    if let Some(gpu) = board.gpus.first() {
+        list.engine(
+            gpu,
+            ("tegra_gpu_frequency_hz", "GPU clock frequency"),
+            ("tegra_gpu_util_percentage", "Utilization of GPU in percentage"),
+        );
+    }
+    let help = "An epoch time of when the stats were collected from the system";
+    list.add("tegra_last_updated_timestamp_epoch", help, None, Some(epoch(updated)));
+    let blocks = board.ram.and_then(|ram| ram.largest_free);
+    let (count, size) = (blocks.and_then(|b| b.count), blocks.map(|b| b.size_bytes.get()));
+    list.add("tegra_lfb_nblock_count", "Count of largest free block", None, count.map(|n| n as f64));
+    list.add("tegra_lfb_size_bytes", "Size of largest free block", None, size.map(|n| n as f64));
+    let background = "Time of the code translator in the background, in percentage";
+    let foreground = "Time of the code translator in the foreground, in percentage";
+    let mts = |share: Option<f64>| share.map(percent);
+    list.add(
+        "tegra_mts_bg_percentage",
+        background,
+        None,
+        mts(board.mts.and_then(|m| m.background).map(|r| r.get())),
+    );
+    list.add("tegra_mts_fg_percentage", foreground, None, mts(board.mts.map(|m| m.foreground.get())));
+    let of =
+        |memory: Option<Memory>, part: fn(Memory) -> Option<u64>| memory.and_then(part).map(|n| n as f64);
+    let (used, total) = (|m: Memory| Some(m.used_bytes.get()), |m: Memory| Some(m.total_bytes.get()));
+    list.add("tegra_ram_total_bytes", "Total memory", None, of(board.ram, total));
+    list.add("tegra_ram_used_bytes", "Current used memory", None, of(board.ram, used));
+    let cached = |m: Memory| m.cached_bytes.map(|bytes| bytes.get());
+    list.add("tegra_swap_cached_bytes", "Current swap cache memory", None, of(board.swap, cached));
+    list.add("tegra_swap_total_bytes", "Total swap memory", None, of(board.swap, total));
+    list.add("tegra_swap_used_bytes", "Current swap used memory", None, of(board.swap, used));
+    for sensor in &board.temperatures {
+        let label = Some(("sensor", sensor.name.to_ascii_lowercase()));
+        let celsius = sensor.celsius.map(|celsius| f64::from(celsius.get() as f32));
+        list.add("tegra_temperature_celcius", "Temperature reading in Celcius", label, celsius);
+    }
+    for rail in &board.rails {
+        let label = || Some(("sensor", rail.name.to_ascii_lowercase()));
+        let mean = rail.mean_milliwatts().map(|value| value as f64);
+        list.add("tegra_wattage_average_milliwatts", "Averaged Watts of the hardware", label(), mean);
+        let now = Some(rail.milliwatts() as f64);
+        list.add("tegra_wattage_current_milliwatts", "Current Watts of the hardware", label(), now);
+    }
+    list.0.sort_by(|a, b| (a.name, key(a)).cmp(&(b.name, key(b))));
+    list.0.dedup_by(|later, earlier| later.name == earlier.name && later.label == earlier.label);
+    list.0
+}
+
+#[derive(Default)]
+struct List(Vec<Series>);
+
+impl List {
+    fn add(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        label: Option<(&'static str, String)>,
+        value: Option<f64>,
+    ) {
+        self.0.extend(value.map(|value| Series { name, help, label, value }));
+    }
+
+    fn engine(
+        &mut self,
+        engine: &Engine,
+        clock: (&'static str, &'static str),
+        load: (&'static str, &'static str),
+    ) {
+        self.add(clock.0, clock.1, None, engine.frequency().map(|f| f.get()));
+        self.add(load.0, load.1, None, engine.load_ratio.map(|ratio| percent(ratio.get())));
+    }
+}
+
+/// Cores by number, sensors by name.
+fn key(series: &Series) -> (usize, &str) {
+    let text = series.label.as_ref().map_or("", |(_, value)| value.as_str());
+    (text.parse().unwrap_or(usize::MAX), text)
+}
+
+/// A share in per cent without the noise of binary fractions.
+fn percent(ratio: f64) -> f64 {
+    (ratio * 1e8).round() / 1e6
+}
+
+fn epoch(time: Timestamp) -> f64 {
+    time.as_millisecond() as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::boards::Line;
+
+    const LINES: &str = include_str!("../../tests/fixtures/boards/lines.tsv");
+    const NX: &str = include_str!("../../tests/fixtures/boards/exporter_s02.prom.txt");
+    const NANO: &str = include_str!("../../tests/fixtures/boards/exporter_s03.prom.txt");
+
+    fn line(id: &str) -> Line {
+        let row = LINES.lines().find(|row| row.starts_with(id)).unwrap();
+        Line::parse(row.rsplit_once('\t').unwrap().1)
+    }
+
+    /// Name with label, and value, of a page in the text format.
+    fn values(page: &str) -> BTreeSet<(String, String)> {
+        let rows = page.lines().filter(|row| !row.starts_with('#'));
+        rows.map(|row| row.rsplit_once(' ').unwrap())
+            .map(|(name, value)| (name.to_string(), format!("{:?}", value.parse::<f64>().unwrap())))
+            .collect()
+    }
+
+    fn helps(page: &str) -> BTreeSet<&str> {
+        page.lines().filter_map(|row| row.strip_prefix("# HELP ")).collect()
+    }
+
+    #[test]
+    fn the_pages_of_jetson_exporter_come_out_value_by_value() {
+        let updated = Timestamp::from_second(1_701_465_532).unwrap();
+        for (id, page) in [("s02", NX), ("s03", NANO)] {
+            let list = series(&line(id).board, updated);
+            let got: BTreeSet<(String, String)> = list
+                .iter()
+                .map(|one| {
+                    let label = one.label.as_ref().map(|(name, value)| format!("{{{name}=\"{value}\"}}"));
+                    (format!("{}{}", one.name, label.unwrap_or_default()), format!("{:?}", one.value))
+                })
+                .collect();
+            assert_eq!(got, values(page), "{id}");
+            let said: Vec<String> = list.iter().map(|one| format!("{} {}", one.name, one.help)).collect();
+            let said: BTreeSet<&str> = said.iter().map(String::as_str).collect();
+            assert_eq!(said, helps(page), "{id}");
+        }
+    }
+
+    #[test]
+    fn what_is_off_or_not_shown_has_no_series() {
+        let get = |line: &Line, name: &str, label: &str| {
+            series(&line.board, Timestamp::UNIX_EPOCH)
+                .into_iter()
+                .find(|one| one.name == name && one.label.as_ref().is_none_or(|(_, value)| value == label))
+                .map(|one| one.value)
+        };
+        let tx2 = line("s05");
+        assert_eq!(get(&tx2, "tegra_cpu_util_percentage", "1"), Some(1.0));
+        assert_eq!(get(&tx2, "tegra_cpu_util_percentage", "2"), None, "off");
+        assert_eq!(get(&tx2, "tegra_cpu_util_percentage", "4"), Some(1.0), "numbers do not move up");
+        let thor = line("s15");
+        assert_eq!(get(&thor, "tegra_gpu_util_percentage", ""), None);
+        assert_eq!(get(&thor, "tegra_gpu_frequency_hz", ""), Some(0.0));
+        let nonroot = line("s09");
+        assert_eq!(get(&nonroot, "tegra_gpu_util_percentage", ""), Some(0.0), "without root as well");
+        assert_eq!(get(&nonroot, "tegra_emc_util_percentage", ""), None);
+        let nx = line("s01");
+        assert_eq!(get(&nx, "tegra_mts_fg_percentage", ""), Some(1.0));
+        assert_eq!(get(&nx, "tegra_mts_bg_percentage", ""), Some(9.0));
+    }
+}

@@ -1,0 +1,64 @@
+//! Which rails make up a whole board.
+//!
+//! Most boards have one rail that carries everything; its parts must not be added to it. AGX boards have none,
+//! and then a fixed set adds up to the board. Rails outside of that set are fed by one inside of it.
+
+use metier_types::Watts;
+
+use super::Snapshot;
+
+/// Rails that carry a whole board: Nano; TX1, TX2, Xavier NX, Orin Nano and NX; Thor.
+const WHOLE: [&str; 3] = ["POM_5V_IN", "VDD_IN", "VIN"];
+
+/// Rails that add up to a board without such a rail: AGX Xavier, AGX Orin, AGX Thor.
+const SETS: [&[&str]; 3] = [
+    &["GPU", "CPU", "SOC", "CV", "VDDRQ", "SYS5V"],
+    &["VDD_GPU_SOC", "VDD_CPU_CV", "VIN_SYS_5V0"],
+    &["VDD_GPU", "VDD_CPU_SOC_MSS", "VIN_SYS_5V0"],
+];
+
+/// The rails out of `names` that make up the whole board; `None` where they cannot be told. A set that is not
+/// complete is none: a part of the power must not pass for all of it.
+pub fn whole<'a>(names: &[&'a str]) -> Option<Vec<&'a str>> {
+    let find = |wanted: &str| names.iter().copied().find(|name| *name == wanted);
+    if let Some(rail) = WHOLE.iter().find_map(|rail| find(rail)) {
+        return Some(vec![rail]);
+    }
+    SETS.iter().find_map(|set| set.iter().map(|rail| find(rail)).collect())
+}
+
+impl Snapshot {
+    /// Power of the whole board now; `None` where its rails do not tell.
+    pub fn power(&self) -> Option<Watts> {
+        // Without collecting names: this is asked for each line of a log.
+        let now = |name: &str| self.rail(name).map(|rail| rail.milliwatts());
+        let sum = |set: &[&str]| set.iter().map(|rail| now(rail)).sum::<Option<i64>>();
+        let whole =
+            WHOLE.iter().find_map(|rail| now(rail)).or_else(|| SETS.iter().find_map(|set| sum(set)))?;
+        Some(Watts(whole as f64 / 1e3))
+    }
+
+    /// Names of the rails behind [`Snapshot::power`].
+    pub fn power_rails(&self) -> Vec<&str> {
+        let names: Vec<&str> = self.rails.iter().map(|rail| rail.name.as_str()).collect();
+        whole(&names).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rail_for_all_stands_alone_and_sets_must_be_complete() {
+        assert_eq!(whole(&["VDD_CPU", "VDD_IN", "VDD_GPU"]), Some(vec!["VDD_IN"]));
+        assert_eq!(whole(&["POM_5V_GPU", "POM_5V_IN"]), Some(vec!["POM_5V_IN"]));
+        assert_eq!(whole(&["VIN_SYS_5V0", "VDD_GPU", "VDD_CPU_SOC_MSS", "VIN"]), Some(vec!["VIN"]));
+        assert_eq!(
+            whole(&["VIN_SYS_5V0", "VDDQ_VDD2_1V8AO", "VDD_GPU_SOC", "VDD_CPU_CV"]),
+            Some(vec!["VDD_GPU_SOC", "VDD_CPU_CV", "VIN_SYS_5V0"])
+        );
+        assert_eq!(whole(&["GPU", "CPU", "SOC", "CV", "VDDRQ"]), None, "SYS5V is not there");
+        assert_eq!(whole(&[]), None);
+    }
+}

@@ -1,0 +1,140 @@
+//! Every value of the recorded lines (`lines`), every shape that releases are known to print (`shapes`), and any bytes.
+
+use metier_types::Bytes;
+use proptest::prelude::*;
+
+use super::*;
+
+mod lines;
+mod shapes;
+
+const LINES: &str = include_str!("../../../../tests/fixtures/boards/lines.tsv");
+
+const LOGS: [&str; 5] = [
+    include_str!("../../../../tests/fixtures/boards/xavier_nx_jp5_burn.log"),
+    include_str!("../../../../tests/fixtures/boards/nano_jp4_inference.log"),
+    include_str!("../../../../tests/fixtures/boards/orin_agx64_jp6.log"),
+    include_str!("../../../../tests/fixtures/boards/tx2_nonroot_restart.log"),
+    include_str!("../../../../tests/fixtures/boards/tx2_root_restart.log"),
+];
+
+fn text(id: &str) -> &'static str {
+    LINES.lines().find(|row| row.starts_with(id)).unwrap().rsplit_once('\t').unwrap().1
+}
+
+fn real_lines() -> Vec<&'static str> {
+    let single = LINES.lines().skip(1).map(|row| row.rsplit_once('\t').unwrap().1);
+    single.chain(LOGS.iter().flat_map(|log| log.lines())).collect()
+}
+
+const MB: u64 = 1 << 20;
+const KB: u64 = 1 << 10;
+
+#[test]
+fn what_is_not_known_is_kept_and_bends_nothing_else() {
+    let plain = Line::parse(text("s06"));
+    let words: Vec<&str> = text("s06").split(' ').collect();
+    // Before any field: names hold on to their value, so only places between fields are tried.
+    for at in [0, words.iter().position(|word| *word == "EMC_FREQ").unwrap(), words.len()] {
+        let mut with = words.clone();
+        with.insert(at, "WARP_CORE stable 9.75 (hot & cold) x@y NEW_UNIT 42 OTHER off");
+        let line = Line::parse(&with.join(" "));
+        assert_eq!(line.board, plain.board);
+        let kept = ["WARP_CORE", "stable", "9.75", "(hot & cold)", "x@y", "NEW_UNIT", "42", "OTHER", "off"];
+        assert_eq!(line.unknown, kept);
+    }
+}
+
+#[test]
+fn a_line_that_was_cut_loses_only_its_end() {
+    for line in real_lines().into_iter().take(20) {
+        let whole = Line::parse(line);
+        for cut in 0..line.len() {
+            let part = Line::parse(&line[..cut]);
+            assert!(
+                part.board.ram.is_none()
+                    || part.board.ram.unwrap().total_bytes == whole.board.ram.unwrap().total_bytes
+            );
+            // A clock behind all cores may be cut; their loads cannot.
+            let loads = |line: &Line| line.board.cores.iter().map(|core| core.load_ratio).collect::<Vec<_>>();
+            assert!(part.board.cores.is_empty() || loads(&part) == loads(&whole), "{:?}", &line[..cut]);
+            let rails = part.board.rails.len();
+            // The last rail's mean may be cut among its digits; nothing else of it can.
+            let (got, want) = (&part.board.rails[..rails.saturating_sub(1)], &whole.board.rails);
+            assert_eq!(got, &want[..got.len()]);
+        }
+    }
+}
+
+#[test]
+fn nonsense_is_kept_and_overflow_is_nonsense() {
+    for token in [
+        "99999999999999999999/1MB",
+        "99999999999999/99999999999999999GB",
+        "1/2/3/4",
+        "1mW/2",
+        "1/2mW",
+        "-",
+        "@",
+        "%",
+        "[]",
+        "[1%@]",
+        "@[",
+        "@[]",
+        "1e3/5",
+        "+1/2",
+        "nan%",
+        "1.%",
+        "inf%@inf",
+        "1%@@2",
+    ] {
+        let line = Line::parse(&format!("RAIL {token}"));
+        assert!(line.board.is_empty(), "{token}: {line:?}");
+        assert_eq!(line.unknown, ["RAIL", token]);
+    }
+    for stamp in ["13-40-2024 10:00:00", "07-09-2024 25:00:00", "7-9-2024 10:00:00", "07-09-2024 10:00"] {
+        let line = Line::parse(stamp);
+        assert!(line.stamp.is_none() && line.unknown.len() == 2, "{line:?}");
+    }
+}
+
+#[test]
+fn a_second_field_of_the_same_kind_does_not_replace_the_first() {
+    let line = Line::parse("RAM 1/2MB CPU [1%@1] RAM 3/4MB CPU [2%@2]");
+    assert_eq!(line.board.ram.unwrap().used_bytes, Bytes(MB));
+    assert_eq!(line.board.cores.len(), 1);
+    assert_eq!(line.unknown, ["RAM", "3/4MB", "CPU", "[2%@2]"]);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_give_a_line(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        let _ = Line::parse_bytes(&bytes);
+    }
+
+    #[test]
+    fn any_mixture_of_the_letters_of_real_lines_gives_a_line(text in "[A-Z0-9a-z@%/,.()\\[\\] \t_-]{0,200}") {
+        let _ = Line::parse(&text);
+    }
+
+    #[test]
+    fn a_mutated_real_line_gives_a_line_and_loses_no_token(
+        number in any::<proptest::sample::Index>(),
+        edits in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>(), 0..3_u8), 0..8),
+    ) {
+        let lines = real_lines();
+        let mut bytes = number.get(&lines).as_bytes().to_vec();
+        for (at, byte, kind) in edits {
+            let at = at.index(bytes.len());
+            match kind {
+                0 => bytes[at] = byte,
+                1 => bytes.insert(at, byte),
+                _ if bytes.len() > 1 => { bytes.remove(at); }
+                _ => {}
+            }
+        }
+        let line = Line::parse_bytes(&bytes);
+        let text = String::from_utf8_lossy(&bytes);
+        prop_assert!(line.unknown.iter().all(|token| text.contains(token.as_str())));
+    }
+}

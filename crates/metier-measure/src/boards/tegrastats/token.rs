@@ -1,0 +1,72 @@
+//! Cuts a line into tokens.
+//!
+//! Blanks separate them. A bracket opens a token of its own even without a blank before it (`252kB(lfb 252kB)`),
+//! and reaches to where it closes; square ones belong to the word around them (`@[305,305]`), blanks inside of
+//! them included. A bracket that is never closed, as in a line that was cut, is an ordinary letter.
+
+/// The tokens of a line.
+pub(super) fn tokens(text: &str) -> Vec<&str> {
+    let mut tokens = Vec::with_capacity(64);
+    let mut rest = text.trim_start_matches(is_blank);
+    while !rest.is_empty() {
+        let length = token(rest);
+        tokens.push(&rest[..length]);
+        rest = rest[length..].trim_start_matches(is_blank);
+    }
+    tokens
+}
+
+fn is_blank(c: char) -> bool {
+    c.is_ascii_whitespace() || c == '\x0b' || c == '\0'
+}
+
+/// Length of the token that a text begins with; at least 1 where the text is not empty.
+fn token(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    if bytes[0] == b'('
+        && let Some(end) = closing(bytes, 1, b'(', b')')
+    {
+        return end + 1;
+    }
+    let mut at = 1;
+    let mut square = bytes[0] == b'[';
+    loop {
+        if square && let Some(end) = closing(bytes, at, b'[', b']') {
+            at = end + 1;
+        }
+        match bytes.get(at) {
+            None => return bytes.len(),
+            Some(b'(') => return at,
+            Some(byte) if is_blank(char::from(*byte)) => return at,
+            Some(byte) => {
+                square = *byte == b'[';
+                at += 1;
+            }
+        }
+    }
+}
+
+/// Where a bracket closes, unless another one opens before.
+fn closing(bytes: &[u8], from: usize, open: u8, close: u8) -> Option<usize> {
+    let at = from + bytes.get(from..)?.iter().position(|byte| *byte == open || *byte == close)?;
+    (bytes[at] == close).then_some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brackets_hold_together_and_stand_apart() {
+        assert_eq!(tokens("IRAM 0/252kB(lfb 252kB) x"), ["IRAM", "0/252kB", "(lfb 252kB)", "x"]);
+        assert_eq!(tokens(" CPU [1%@2, off]@3\tA@[4,5] "), ["CPU", "[1%@2, off]@3", "A@[4,5]"]);
+    }
+
+    #[test]
+    fn a_bracket_without_an_end_takes_nothing_with_it() {
+        assert_eq!(tokens("CPU [1%@2,3 GR3D 0%@[7] ("), ["CPU", "[1%@2,3", "GR3D", "0%@[7]", "("]);
+        assert_eq!(tokens("(lfb 7x4 b(c d)"), ["(lfb", "7x4", "b", "(c d)"]);
+        assert_eq!(tokens("a]b)c [["), ["a]b)c", "[["]);
+        assert!(tokens(" \t ").is_empty());
+    }
+}
