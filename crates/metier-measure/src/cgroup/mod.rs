@@ -1,11 +1,12 @@
 //! A control group of the run's own: the source of truth for what it used.
 //!
 //! [`mounts`] finds where groups live on this host, [`group`] makes one and takes it away again, [`counters`]
-//! reads it, [`scope`] asks systemd for one where an ordinary user may not make any.
+//! reads it, [`scope`] asks systemd for one where an ordinary user may not make any. [`naming`] tells whose any group is.
 
 pub mod counters;
 pub mod group;
 pub mod mounts;
+pub mod naming;
 pub mod scope;
 
 pub use counters::{Meter, Sample, Totals};

@@ -6,6 +6,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+/// Controllers of version 1 that keep accounts of something.
+const CONTROLLERS: [&str; 5] = ["cpu", "cpuacct", "memory", "pids", "blkio"];
+
 /// The group that a process is in, hierarchy by hierarchy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Place {
@@ -47,6 +50,30 @@ impl Place {
                 let has = |m: &&Mount| m.version == 1 && m.controllers.iter().any(|c| c == controller);
                 if let Some(mount) = mounts.iter().find(has) {
                     place.v1.insert(controller.to_string(), mount.folder(path));
+                }
+            }
+        }
+        place
+    }
+
+    /// The top of every hierarchy, of those that are mounted below `sys` if there are any. A container that looks at
+    /// its host has the host's mounts there, and beside them its own.
+    pub fn top(proc: &Path, sys: &Path) -> Self {
+        let text = std::fs::read_to_string(proc.join("self/mountinfo")).unwrap_or_default();
+        let mut mounts: Vec<Mount> = text.lines().filter_map(Mount::parse).collect();
+        if mounts.iter().any(|mount| mount.point.starts_with(sys)) {
+            mounts.retain(|mount| mount.point.starts_with(sys));
+        }
+        let mut place = Self::default();
+        for mount in mounts {
+            if mount.version == 2 {
+                place.v2_mount.get_or_insert_with(|| mount.point.clone());
+                place.v2.get_or_insert(mount.point);
+                continue;
+            }
+            for controller in CONTROLLERS {
+                if mount.controllers.iter().any(|known| known == controller) {
+                    place.v1.entry(controller.to_string()).or_insert_with(|| mount.point.clone());
                 }
             }
         }
@@ -178,6 +205,21 @@ mod tests {
         assert_eq!(outside.v1["memory"], Path::new("/sys/fs/cgroup/memory x"));
         let above = Place::parse("30 21 0:25 / /cg rw - cgroup2 cgroup2 rw\n", "0::/../../x\n");
         assert_eq!(above.v2.as_deref(), Some(Path::new("/cg")));
+    }
+
+    #[test]
+    fn the_top_is_that_of_the_host_if_it_is_mounted_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("self")).unwrap();
+        let own = "30 21 0:25 /kubepods/x /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+        let host = "40 21 0:25 / /host/sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+            41 21 0:26 / /host/sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n";
+        std::fs::write(folder.path().join("self/mountinfo"), format!("{own}{host}")).unwrap();
+        let top = Place::top(folder.path(), Path::new("/host/sys"));
+        assert_eq!(top.v1["memory"], Path::new("/host/sys/fs/cgroup/memory"));
+        assert_eq!(top.v1["cpu"], top.v1["cpuacct"]);
+        let near = Place::top(folder.path(), Path::new("/elsewhere"));
+        assert_eq!(near.v1["memory"], Path::new("/sys/fs/cgroup/memory"));
     }
 
     #[test]
