@@ -17,6 +17,8 @@ fn main() {
     rustc
         .args(["--edition=2024", "--crate-name=metier_launch", "--crate-type=bin"])
         .args(["-Copt-level=s", "-Cpanic=abort", "-Clto=fat", "-Ccodegen-units=1", "-Cstrip=symbols"])
+        // Without shared libraries: it also runs as the first process of containers, which may have none or others.
+        .args(["-Ctarget-feature=+crt-static", "-Crelocation-model=static"])
         .arg(format!("--target={}", env::var("TARGET").expect("set by cargo")))
         .arg("-o")
         .arg(&output)

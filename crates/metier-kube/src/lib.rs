@@ -1,3 +1,25 @@
 //! Kubernetes: a run as a Job on a chosen node; its logs, exit, use and files come back into the run's record.
 //!
 //! Every object that is made carries labels that say whose it is, has an owner that takes it along, and is removed.
+//!
+//! The measuring is that of `metier-measure`: the launcher is the first process of the container, holds the command
+//! back until its control group is found and read, and holds the container until the exact counters have been read
+//! again. So a pod that lives for 0.3 s is counted like any other, and what the container runtime itself spent in
+//! the group is not charged to the run. Where the launcher cannot be put (the image's own entrypoint is not known),
+//! the pod's group is measured from outside, and `quality` says so.
+//!
+//! Where things are: [`cluster`] talks to the API server, [`node`] chooses where, [`job`] is the object,
+//! [`state`] says what a pod's status means, [`follow`] watches a pod and its log, [`leftovers`] removes what a killed
+//! predecessor left, [`run`] puts them together.
+
+pub mod cluster;
+mod error;
+pub mod follow;
+pub mod job;
+pub mod leftovers;
+pub mod node;
+mod run;
+pub mod state;
+
+pub use error::Error;
+pub use run::run;

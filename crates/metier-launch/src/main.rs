@@ -12,6 +12,10 @@
 //! later `I`, `T`, `X` start the ladder at INT, TERM or KILL, `B` bye: clean up and end.
 //! Reports go back as [`Report`].
 //!
+//! As the first process of a container FD is the path of a socket that the measuring program listens at, through a
+//! mount. Then the launcher passes on the signals that the container is sent, and ends with the command's own status,
+//! after its `B`: so the container, its control group and its files stay until they have been read.
+//!
 //! Invariants: it is the child subreaper of everything below, so `ECHILD` means that every descendant is gone;
 //! it never writes to the command's standard streams; it has no dependencies and no Rust runtime (`no_main`),
 //! which keeps it under a megabyte of memory and the signal state untouched.
@@ -56,6 +60,8 @@ struct Launcher {
     orders: Orders,
     main: i32,
     main_ended: bool,
+    /// Wait status of the main process.
+    status: i32,
     rung: Rung,
     next_rung_at: u64,
     killed_at: u64,
@@ -76,19 +82,24 @@ extern "C" fn main(argc: i32, argv: *const *const std::ffi::c_char) -> i32 {
 fn launch(arguments: &[&CStr]) -> i32 {
     let number =
         |i: usize| arguments.get(i).and_then(|a: &&CStr| a.to_str().ok()).and_then(|t| t.parse::<u64>().ok());
-    let (Some(control), Some(grace_ms), Some(mask)) = (number(1), number(2), number(3)) else { return 125 };
+    let (Some(grace_ms), Some(mask)) = (number(2), number(3)) else { return 125 };
     if arguments.len() < 6 || arguments[4] != c"--" {
         return 125;
     }
+    let is_first = number(1).is_none();
+    let Some(control) = number(1).map(|fd| fd as i32).or_else(|| sys::connect(arguments[1])) else {
+        return 125;
+    };
     let command = &arguments[5..];
-    sys::prepare_process(control as i32);
+    sys::prepare_process(control);
     let mut launcher = Launcher {
-        control: control as i32,
+        control,
         alone: false,
         grace_ms,
         orders: Orders::default(),
         main: 0,
         main_ended: false,
+        status: 0,
         rung: Rung::None,
         next_rung_at: u64::MAX,
         killed_at: 0,
@@ -99,7 +110,7 @@ fn launch(arguments: &[&CStr]) -> i32 {
         launcher.clean_up();
         return 125;
     }
-    let signals = sys::Signals::take_over(mask);
+    let signals = sys::Signals::take_over(mask, is_first);
     match sys::start(command, &launcher.orders.join, &signals) {
         Ok((pid, started_ns)) => {
             launcher.main = pid;
@@ -120,7 +131,7 @@ fn launch(arguments: &[&CStr]) -> i32 {
     launcher.watch(&signals);
     launcher.wait_for_bye();
     launcher.clean_up();
-    0
+    if is_first { sys::exit_code(launcher.status) } else { 0 }
 }
 
 impl Launcher {
@@ -170,7 +181,11 @@ impl Launcher {
             };
             let ready = sys::wait(if self.alone { -1 } else { self.control }, signals.descriptor(), wait_ms);
             if ready.signal {
-                signals.drain();
+                for signal in signals.drain() {
+                    if self.main > 0 && !self.main_ended {
+                        sys::kill(self.main, signal);
+                    }
+                }
             }
             if ready.control {
                 self.obey();
@@ -187,6 +202,7 @@ impl Launcher {
                     self.used.add(&usage);
                     if pid == self.main {
                         self.main_ended = true;
+                        self.status = status;
                         self.report(Report {
                             kind: sys::MAIN_ENDED,
                             pid: pid as u64,

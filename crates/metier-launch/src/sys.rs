@@ -27,6 +27,8 @@ const ECHILD: c_int = 10;
 const EINTR: c_int = 4;
 const POLLIN: i16 = 1;
 const POLLHUP: i16 = 16;
+const AF_UNIX: u16 = 1;
+const SOCK_SEQPACKET: c_int = 5;
 const MSG_NOSIGNAL: c_int = 0x4000;
 const CLOCK_MONOTONIC: c_int = 1;
 const CLOCK_PROCESS_CPUTIME_ID: c_int = 2;
@@ -114,6 +116,12 @@ struct PollFd {
     revents: i16,
 }
 
+#[repr(C)]
+struct Address {
+    family: u16,
+    path: [u8; 108],
+}
+
 /// As large as the largest `sigset_t` (1024 bits).
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
@@ -132,6 +140,9 @@ unsafe extern "C" {
     #[link_name = "send"]
     fn c_send(fd: c_int, buffer: *const c_void, length: usize, flags: c_int) -> isize;
     fn recv(fd: c_int, buffer: *mut c_void, length: usize, flags: c_int) -> isize;
+    fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
+    #[link_name = "connect"]
+    fn c_connect(fd: c_int, address: *const Address, length: u32) -> c_int;
     fn pipe2(fds: *mut c_int, flags: c_int) -> c_int;
     fn poll(fds: *mut PollFd, count: c_ulong, timeout: c_int) -> c_int;
     fn signal(signal: c_int, handler: usize) -> usize;
@@ -176,6 +187,33 @@ pub fn kill(pid: i32, signal: c_int) {
     unsafe { c_kill(pid, signal) };
 }
 
+/// Connects to the measuring program's socket.
+pub fn connect(path: &CStr) -> Option<c_int> {
+    let bytes = path.to_bytes_with_nul();
+    let mut address = Address { family: AF_UNIX, path: [0; 108] };
+    address.path.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    // SAFETY: the address is whole and its size is passed; the descriptor is checked before it is used.
+    unsafe {
+        let fd = socket(i32::from(AF_UNIX), SOCK_SEQPACKET | O_CLOEXEC, 0);
+        if fd < 0 {
+            return None;
+        }
+        if c_connect(fd, &address, size_of::<Address>() as u32) == 0 {
+            return Some(fd);
+        }
+        close(fd);
+        None
+    }
+}
+
+/// The exit code by which a container tells a wait status.
+pub fn exit_code(status: c_int) -> c_int {
+    match status & 0x7f {
+        0 => status >> 8 & 0xff,
+        signal => 128 + signal,
+    }
+}
+
 /// Names the process, makes it the one that orphans fall to, and keeps the control socket from the command.
 pub fn prepare_process(control: c_int) {
     // SAFETY: the name is a NUL-terminated string; the other calls pass no memory.
@@ -196,7 +234,9 @@ pub struct Signals {
 impl Signals {
     /// Ignores what a terminal or a service stop sends to the whole group (the command gets it itself, and the
     /// measuring program decides about the rest), and takes SIGCHLD as a descriptor.
-    pub fn take_over(mask: u64) -> Signals {
+    ///
+    /// The first process of a container is the only one that is sent anything, so there they come as a descriptor, too.
+    pub fn take_over(mask: u64, is_first: bool) -> Signals {
         let mut chld = SigSet([0; 16]);
         // SAFETY: both sets are valid and large enough for any libc; handlers are SIG_IGN only.
         unsafe {
@@ -207,6 +247,13 @@ impl Signals {
             let hangup = signal(SIGHUP, SIG_IGN);
             sigemptyset(&mut chld);
             sigaddset(&mut chld, SIGCHLD);
+            if is_first {
+                // The kernel drops what the first process ignores, so these are blocked instead.
+                for number in [SIGINT, SIGQUIT, SIGTERM, SIGHUP] {
+                    signal(number, SIG_DFL);
+                    sigaddset(&mut chld, number);
+                }
+            }
             sigprocmask(SIG_BLOCK, &chld, std::ptr::null_mut());
             let descriptor = signalfd(-1, &chld, O_CLOEXEC);
             let mut words = [0; 16];
@@ -238,10 +285,14 @@ impl Signals {
         self.descriptor
     }
 
-    pub fn drain(&self) {
-        let mut buffer = [0u8; 1024];
+    /// Takes what has come; gives those that are to be passed on.
+    pub fn drain(&self) -> Vec<c_int> {
+        // The kernel's `struct signalfd_siginfo` is 128 bytes and begins with the number of the signal.
+        let mut buffer = [[0u32; 32]; 8];
         // SAFETY: the buffer is ours and its length is passed.
-        unsafe { read(self.descriptor, buffer.as_mut_ptr().cast(), buffer.len()) };
+        let got = unsafe { read(self.descriptor, buffer.as_mut_ptr().cast(), size_of_val(&buffer)) };
+        let came = buffer.iter().take(got.max(0) as usize / 128).map(|info| info[0] as c_int);
+        came.filter(|number| *number != SIGCHLD).collect()
     }
 }
 

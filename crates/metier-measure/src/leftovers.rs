@@ -34,6 +34,11 @@ pub fn owner(roots: &Roots, device: &Device) -> Owner {
     }
 }
 
+/// Whether the process that an owner names is still there, on this host and since this boot.
+pub fn is_there(roots: &Roots, owner: &Owner) -> bool {
+    owner.boot == boot_id(roots) && is_alive(roots, owner.pid, owner.started)
+}
+
 /// The name of a run's group: who owns it, and which run it is.
 pub fn group_name(roots: &Roots, run: RunId) -> String {
     let pid = std::process::id();

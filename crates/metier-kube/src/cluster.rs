@@ -1,0 +1,122 @@
+//! The connection to a cluster: where it is, as whom, in which namespace, and whether we may do what is needed.
+
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{ListParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use metier_measure::spec::PodSpec;
+
+use crate::Error;
+use crate::error::chain;
+
+/// How long the API server may take to answer, unless something is followed.
+const CONNECT_WITHIN: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// What a run needs to be allowed: verb, group, resource, subresource.
+const RIGHTS: [(&str, &str, &str, &str); 6] = [
+    ("create", "batch", "jobs", ""),
+    ("delete", "batch", "jobs", ""),
+    ("list", "batch", "jobs", ""),
+    ("list", "", "pods", ""),
+    ("watch", "", "pods", ""),
+    ("get", "", "pods", "log"),
+];
+
+/// A cluster, in one namespace.
+#[derive(Clone)]
+pub struct Cluster {
+    client: Client,
+    /// The namespace that everything happens in.
+    pub namespace: String,
+}
+
+impl Cluster {
+    /// Connects as the specification says: its file and context, else as `kubectl` would, else as the pod we are in.
+    pub async fn connect(pod: &PodSpec) -> Result<Self, Error> {
+        let mut config = config(pod).await?;
+        config.connect_timeout = Some(CONNECT_WITHIN);
+        // A watch and a log may be silent for as long as the run is.
+        config.read_timeout = None;
+        let namespace = pod.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+        let client = Client::try_from(config).map_err(|error| Error::Cluster { reason: chain(&error) })?;
+        Ok(Self { client, namespace })
+    }
+
+    /// Jobs of the namespace.
+    pub fn jobs(&self) -> Api<Job> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Pods of the namespace.
+    pub fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// All nodes, or `None` where we may not see them.
+    pub async fn nodes(&self) -> Result<Option<Vec<Node>>, Error> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        match nodes.list(&ListParams::default()).await {
+            Ok(list) => Ok(Some(list.items)),
+            Err(kube::Error::Api(status)) if status.code == 403 => Ok(None),
+            Err(error) => Err(Error::api("listing the nodes of the cluster")(error)),
+        }
+    }
+
+    /// One node, or `None` where it is gone. An error where we cannot tell.
+    pub async fn node(&self, name: &str) -> Result<Option<Node>, Error> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        nodes.get_opt(name).await.map_err(Error::api(format!("looking at node {name}")))
+    }
+
+    /// Asks for each right that a run needs; the first that is refused is an error.
+    pub async fn check_rights(&self) -> Result<(), Error> {
+        let reviews: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
+        for (verb, group, resource, subresource) in RIGHTS {
+            let attributes = ResourceAttributes {
+                namespace: Some(self.namespace.clone()),
+                verb: Some(verb.into()),
+                group: Some(group.into()),
+                resource: Some(resource.into()),
+                subresource: (!subresource.is_empty()).then(|| subresource.into()),
+                ..ResourceAttributes::default()
+            };
+            let review = SelfSubjectAccessReview {
+                spec: SelfSubjectAccessReviewSpec {
+                    resource_attributes: Some(attributes),
+                    ..SelfSubjectAccessReviewSpec::default()
+                },
+                ..SelfSubjectAccessReview::default()
+            };
+            let answer = reviews
+                .create(&PostParams::default(), &review)
+                .await
+                .map_err(Error::api("asking the API server what this account may do"))?;
+            if !answer.status.is_some_and(|status| status.allowed) {
+                let resource = if subresource.is_empty() { resource } else { "pods/log" };
+                return Err(Error::Forbidden { verb, resource, namespace: self.namespace.clone() });
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn config(pod: &PodSpec) -> Result<Config, Error> {
+    let options = KubeConfigOptions { context: pod.context.clone(), ..KubeConfigOptions::default() };
+    let wrong = |error: &dyn std::error::Error| Error::Cluster { reason: chain(error) };
+    if let Some(path) = &pod.kubeconfig {
+        let file = Kubeconfig::read_from(path).map_err(|error| Error::Cluster {
+            reason: format!("cannot use kubeconfig {}: {}", path.display(), chain(&error)),
+        })?;
+        return Config::from_custom_kubeconfig(file, &options).await.map_err(|error| wrong(&error));
+    }
+    match Config::from_kubeconfig(&options).await {
+        Ok(config) => Ok(config),
+        // A context that was asked for is not to be replaced by another place.
+        Err(error) if pod.context.is_some() => Err(wrong(&error)),
+        Err(error) => Config::incluster().map_err(|_| wrong(&error)),
+    }
+}

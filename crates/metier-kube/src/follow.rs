@@ -1,0 +1,211 @@
+//! Follows the pod of a run: what its status becomes, and what it writes.
+//!
+//! The pod is listed once and then watched; a watch that ends or fails begins again with a list, so nothing is
+//! missed and nothing is asked for more often than once in [`AGAIN`]. The log is streamed while the container runs. A
+//! stream that breaks is asked for again and what was written already is skipped, so that nothing is lost or doubled.
+//!
+//! Kubernetes hands out one log for both streams of a container; it goes to our standard output, whole, and its first
+//! [`KEPT`] bytes are kept for the record.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::{AsyncReadExt, StreamExt};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, LogParams, WatchEvent, WatchParams};
+use metier_types::RunId;
+use tokio::sync::watch;
+
+use crate::cluster::Cluster;
+use crate::job;
+use crate::state::{self, MAIN, State};
+
+/// How long before something that failed is tried again.
+pub const AGAIN: Duration = Duration::from_millis(250);
+/// How much of the log is kept with the record.
+pub const KEPT: usize = 16 << 20;
+/// How often a broken log is asked for again.
+const LOG_TRIES: u32 = 20;
+
+/// What is known of a run's pod.
+#[derive(Debug, Clone, Default)]
+pub struct Seen {
+    /// The pod as it was last seen.
+    pub pod: Option<Pod>,
+    /// Whether it was there and is not any more.
+    pub is_gone: bool,
+    /// Why the API server could not be asked the last time.
+    pub trouble: Option<String>,
+}
+
+impl Seen {
+    /// What its status means.
+    pub fn state(&self) -> State {
+        match &self.pod {
+            Some(pod) => state::of(pod),
+            None => {
+                let why = self.trouble.clone().unwrap_or_else(|| "the Job has not made its pod yet".into());
+                State::Waiting { why, is_final: false }
+            }
+        }
+    }
+}
+
+/// Watches the first pod of a run until nobody listens.
+pub async fn pod(cluster: Cluster, run: RunId, tell: watch::Sender<Seen>) {
+    let pods = cluster.pods();
+    let labels = job::selector(run);
+    while !tell.is_closed() {
+        let list = match pods.list(&ListParams::default().labels(&labels)).await {
+            Ok(list) => list,
+            Err(error) => {
+                tell.send_modify(|seen| seen.trouble = Some(crate::error::chain(&error)));
+                tokio::time::sleep(AGAIN).await;
+                continue;
+            }
+        };
+        let version = list.metadata.resource_version.clone().unwrap_or_default();
+        tell.send_modify(|seen| {
+            seen.trouble = None;
+            match list.items.into_iter().find(|pod| is_same(seen, pod)) {
+                Some(pod) => seen.pod = Some(pod),
+                None => seen.is_gone = seen.pod.is_some(),
+            }
+        });
+        let parameters = WatchParams::default().labels(&labels).timeout(240).disable_bookmarks();
+        let Ok(stream) = pods.watch(&parameters, &version).await else {
+            tokio::time::sleep(AGAIN).await;
+            continue;
+        };
+        let mut stream = std::pin::pin!(stream);
+        loop {
+            let event = tokio::select! {
+                event = stream.next() => event,
+                () = tell.closed() => return,
+            };
+            match event {
+                Some(Ok(WatchEvent::Added(pod) | WatchEvent::Modified(pod))) => tell.send_modify(|seen| {
+                    if is_same(seen, &pod) {
+                        seen.pod = Some(pod);
+                    }
+                }),
+                Some(Ok(WatchEvent::Deleted(pod))) => tell.send_modify(|seen| {
+                    if is_same(seen, &pod) {
+                        seen.pod = Some(pod);
+                        seen.is_gone = true;
+                    }
+                }),
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => break,
+            }
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// A Job whose pod is removed makes another one, which is not the one that we follow.
+fn is_same(seen: &Seen, pod: &Pod) -> bool {
+    seen.pod.as_ref().is_none_or(|known| known.metadata.uid == pod.metadata.uid)
+}
+
+/// What was written, as far as it is kept.
+#[derive(Debug, Clone, Default)]
+pub struct Log {
+    kept: Arc<Mutex<Kept>>,
+}
+
+/// The beginning of a log.
+#[derive(Debug, Clone, Default)]
+pub struct Kept {
+    /// Its bytes, at most [`KEPT`].
+    pub bytes: Vec<u8>,
+    /// How many there were in all.
+    pub length: u64,
+    /// Why some may be missing.
+    pub trouble: Option<String>,
+}
+
+impl Log {
+    /// What has come so far.
+    pub fn taken(&self) -> Kept {
+        std::mem::take(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut Kept) -> T) -> T {
+        change(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn add(&self, bytes: &[u8]) {
+        self.with(|kept| {
+            kept.length += bytes.len() as u64;
+            let room = KEPT.saturating_sub(kept.bytes.len()).min(bytes.len());
+            kept.bytes.extend_from_slice(&bytes[..room]);
+        });
+    }
+}
+
+/// Copies what the run's container writes to `out`, from its start to its end.
+pub async fn log(
+    cluster: Cluster,
+    mut seen: watch::Receiver<Seen>,
+    kept: Log,
+    out: Arc<Mutex<dyn Write + Send>>,
+) {
+    let started = |seen: &Seen| matches!(seen.state(), State::Running | State::Ended(_)) || seen.is_gone;
+    let Ok(name) = seen.wait_for(started).await.map(|seen| name_of(&seen)) else { return };
+    let pods = cluster.pods();
+    for _ in 0..LOG_TRIES {
+        let parameters = LogParams { container: Some(MAIN.into()), follow: true, ..LogParams::default() };
+        let trouble = match pods.log_stream(&name, &parameters).await {
+            Ok(stream) => copy(stream, &kept, &out).await,
+            Err(error) => Some(crate::error::chain(&error)),
+        };
+        let is_over = {
+            let seen = seen.borrow();
+            matches!(seen.state(), State::Ended(_) | State::Gone { .. }) || seen.is_gone
+        };
+        kept.with(|kept| kept.trouble.clone_from(&trouble));
+        if trouble.is_none() && is_over {
+            return;
+        }
+        if trouble.is_none() {
+            // The stream ended in peace; the status follows, and then the rest, if there is one, is had once more.
+            let ended =
+                |seen: &Seen| !matches!(seen.state(), State::Running | State::Waiting { .. }) || seen.is_gone;
+            let _ = tokio::time::timeout(AGAIN * 8, seen.wait_for(ended)).await;
+        } else {
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+}
+
+/// Copies a stream from where the last one ended. Gives what went wrong.
+async fn copy(
+    stream: impl futures_util::AsyncRead,
+    kept: &Log,
+    out: &Arc<Mutex<dyn Write + Send>>,
+) -> Option<String> {
+    let mut stream = std::pin::pin!(stream);
+    let mut skip = kept.with(|kept| kept.length);
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match stream.read(&mut buffer).await {
+            Ok(0) => return None,
+            Ok(length) => {
+                let known = skip.min(length as u64) as usize;
+                skip -= known as u64;
+                let fresh = &buffer[known..length];
+                kept.add(fresh);
+                let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
+                // A reader that has gone away does not end the run; the log is in the record.
+                let _ = out.write_all(fresh).and_then(|()| out.flush());
+            }
+            Err(error) => return Some(crate::error::chain(&error)),
+        }
+    }
+}
+
+fn name_of(seen: &Seen) -> String {
+    seen.pod.as_ref().and_then(|pod| pod.metadata.name.clone()).unwrap_or_default()
+}

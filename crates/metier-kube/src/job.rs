@@ -1,0 +1,293 @@
+//! The Job that a run becomes.
+//!
+//! One pod, tried once. Labels say that it is ours and which run it is; an annotation says which process measures it,
+//! so that whoever finds it later can tell whether that process is still there. `activeDeadlineSeconds` and
+//! `ttlSecondsAfterFinished` bound its life when nobody is. Values of the user's are passed as they are: what
+//! Kubernetes would expand (`$(NAME)`) is escaped, as nothing expands it for a command or a container either.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use k8s_openapi::api::batch::v1::Job;
+use metier_measure::Spec;
+use metier_measure::spec::{GpuCount, PodSpec, Pull};
+use metier_store::Owner;
+use metier_types::RunId;
+use serde_json::{Value, json};
+
+use crate::Error;
+use crate::state::{BESIDE, MAIN};
+
+/// Says whose objects they are.
+pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "metier");
+/// Says which run they belong to.
+pub const RUN: &str = "metier.run";
+/// Says which process measures the run.
+pub const OWNER: &str = "metier.owner";
+/// Where the run's container sees the launcher and its socket.
+pub const GATE: &str = "/.metier";
+/// How much longer than our own time limit the cluster's own waits.
+const DEADLINE_MARGIN: Duration = Duration::from_secs(300);
+/// How long a finished Job may stay, where nobody removes it.
+const STAYS: Duration = Duration::from_secs(3600);
+
+/// How the run is started and measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Gate<'a> {
+    /// By the launcher, from a folder of this machine.
+    Here(&'a Path),
+    /// By the launcher, from a folder that a container with this image makes and looks after.
+    There(&'a str),
+    /// As the image is.
+    None,
+}
+
+/// The selector for the objects of one run.
+pub fn selector(run: RunId) -> String {
+    format!("{RUN}={run}")
+}
+
+/// The Job's name.
+pub fn name(run: RunId) -> String {
+    format!("metier-{run}")
+}
+
+/// The Job for a run. Errors name the field that a pod cannot have.
+pub fn make(spec: &Spec, pod: &PodSpec, run: RunId, owner: &Owner, gate: &Gate) -> Result<Job, Error> {
+    let labels = json!({MANAGED_BY.0: MANAGED_BY.1, RUN: run.to_string()});
+    let owner = serde_json::to_string(owner).unwrap_or_default();
+    let deadline = spec.timeout.map(|limit| (limit + spec.grace * 2 + DEADLINE_MARGIN).as_secs().max(1));
+    let mut volumes = Vec::new();
+    let mut mounts = Vec::new();
+    for (number, mount) in spec.mounts.iter().enumerate() {
+        let name = format!("mount-{number}");
+        volumes.push(json!({"name": name, "hostPath": {"path": mount.source}}));
+        mounts.push(json!({"name": name, "mountPath": mount.target, "readOnly": mount.read_only}));
+    }
+    let mut beside = Vec::new();
+    let mut before = Vec::new();
+    match gate {
+        Gate::None => {}
+        Gate::Here(folder) => {
+            volumes.push(json!({"name": "metier", "hostPath": {"path": folder, "type": "Directory"}}));
+            mounts.push(json!({"name": "metier", "mountPath": GATE, "readOnly": true}));
+        }
+        Gate::There(image) => {
+            volumes.push(json!({"name": "metier", "emptyDir": {}}));
+            mounts.push(json!({"name": "metier", "mountPath": GATE, "readOnly": true}));
+            for part in ["proc", "sys", "etc"] {
+                let path = format!("/{part}");
+                volumes.push(json!({"name": format!("host-{part}"), "hostPath": {"path": path}}));
+            }
+            before.push(preparer(image));
+            beside.push(watcher(image, spec));
+        }
+    }
+    let (command, args) = command(spec, pod, gate);
+    let main = json!({
+        "name": MAIN,
+        "image": pod.image,
+        "imagePullPolicy": pull(pod.pull),
+        "command": command,
+        "args": args,
+        "workingDir": spec.working_directory,
+        "env": environment(&spec.environment),
+        "volumeMounts": mounts,
+        "resources": {"limits": limits(spec)?},
+    });
+    let mut containers = beside;
+    containers.push(main);
+    let pod_spec = json!({
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": false,
+        "enableServiceLinks": false,
+        "terminationGracePeriodSeconds": (spec.grace.as_secs_f64() * 2.0).ceil() as i64 + 1,
+        "affinity": pod.node.as_deref().map(affinity),
+        "nodeSelector": pod.node_labels,
+        "initContainers": before,
+        "containers": containers,
+        "volumes": volumes,
+    });
+    let job = json!({
+        "metadata": {"name": name(run), "labels": labels, "annotations": {OWNER: owner}},
+        "spec": {
+            "backoffLimit": 0,
+            "completions": 1,
+            "parallelism": 1,
+            "activeDeadlineSeconds": deadline,
+            "ttlSecondsAfterFinished": STAYS.as_secs(),
+            "template": {"metadata": {"labels": labels, "annotations": {OWNER: owner}}, "spec": pod_spec},
+        },
+    });
+    serde_json::from_value(job)
+        .map_err(|error| Error::Api { doing: "making the Job".into(), reason: error.to_string() })
+}
+
+/// Command and arguments of the run's container; `None` leaves the image's own.
+fn command(spec: &Spec, pod: &PodSpec, gate: &Gate) -> (Option<Vec<String>>, Option<Vec<String>>) {
+    let words = |words: &[String]| words.iter().map(|word| literal(word)).collect::<Vec<_>>();
+    let own = pod.entrypoint.as_deref().map(words);
+    let arguments = (!pod.arguments.is_empty()).then(|| words(&pod.arguments));
+    if *gate == Gate::None {
+        return (own, arguments);
+    }
+    let mut all =
+        vec![format!("{GATE}/launch"), format!("{GATE}/socket"), spec.grace.as_millis().to_string()];
+    all.extend(["0".to_string(), "--".to_string()]);
+    all.extend(own.into_iter().flatten().chain(arguments.into_iter().flatten()));
+    (Some(all), None)
+}
+
+/// Puts the launcher where the run's container finds it.
+fn preparer(image: &str) -> Value {
+    json!({
+        "name": "metier-gate",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["metier", "follow-pod", "--prepare", GATE],
+        "volumeMounts": [{"name": "metier", "mountPath": GATE}],
+    })
+}
+
+/// Measures the run from beside it.
+fn watcher(image: &str, spec: &Spec) -> Value {
+    let host = |part: &str| json!({"name": format!("host-{part}"), "mountPath": format!("/host/{part}"), "readOnly": part == "etc"});
+    let mut command: Vec<String> =
+        ["metier", "follow-pod", "--gate", GATE, "--host", "/host"].iter().map(ToString::to_string).collect();
+    command.extend(["--interval-ms".into(), spec.interval.as_millis().to_string()]);
+    command.extend(["--grace-ms".into(), spec.grace.as_millis().to_string()]);
+    command.extend(["--linger-ms".into(), spec.linger.as_millis().to_string()]);
+    if let Some(limit) = spec.timeout {
+        command.extend(["--timeout-ms".into(), limit.as_millis().to_string()]);
+    }
+    for path in &spec.artefacts {
+        command.push(format!("--artefact={}", literal(path)));
+    }
+    json!({
+        "name": BESIDE,
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": command,
+        "securityContext": {"privileged": true},
+        "volumeMounts": [{"name": "metier", "mountPath": GATE}, host("proc"), host("sys"), host("etc")],
+    })
+}
+
+/// The scheduler still decides whether there is room: `nodeName` would pass it by.
+fn affinity(node: &str) -> Value {
+    let field = json!([{"key": "metadata.name", "operator": "In", "values": [node]}]);
+    json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": field}]}}})
+}
+
+fn environment(variables: &[(String, String)]) -> Vec<Value> {
+    variables.iter().map(|(name, value)| json!({"name": name, "value": literal(value)})).collect()
+}
+
+fn limits(spec: &Spec) -> Result<BTreeMap<&'static str, String>, Error> {
+    let mut limits = BTreeMap::new();
+    if let Some(cores) = spec.limits.cpu {
+        limits.insert("cpu", format!("{}m", (cores * 1000.0).round().max(1.0) as u64));
+    }
+    if let Some(memory) = spec.limits.memory {
+        limits.insert("memory", memory.get().to_string());
+    }
+    match spec.limits.gpus {
+        Some(GpuCount::Count(count)) => {
+            limits.insert("nvidia.com/gpu", count.to_string());
+        }
+        Some(GpuCount::All) => {
+            return Err(Error::Spec {
+                field: "gpus",
+                got: "all".into(),
+                want: "a number: a cluster hands out GPUs one by one",
+            });
+        }
+        None => {}
+    }
+    Ok(limits)
+}
+
+fn pull(pull: Pull) -> &'static str {
+    match pull {
+        Pull::Missing => "IfNotPresent",
+        Pull::Always => "Always",
+        Pull::Never => "Never",
+    }
+}
+
+/// A text as it is, where Kubernetes would replace `$(NAME)` in it.
+fn literal(text: &str) -> String {
+    text.replace('$', "$$")
+}
+
+#[cfg(test)]
+mod tests {
+    use metier_measure::spec::{Mount, Target};
+    use metier_types::Bytes;
+
+    use super::*;
+
+    fn made(change: impl FnOnce(&mut Spec, &mut PodSpec), gate: Gate) -> Value {
+        let mut pod = PodSpec { image: "x:1".into(), ..PodSpec::default() };
+        let mut spec = Spec::of(Target::Pod(pod.clone()));
+        change(&mut spec, &mut pod);
+        let owner = Owner { host: "h".into(), boot: "b".into(), pid: 7, started: 8 };
+        serde_json::to_value(make(&spec, &pod, RunId::new(), &owner, &gate).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_job_is_tried_once_and_says_whose_it_is() {
+        let job = made(|spec, _| spec.timeout = Some(Duration::from_secs(60)), Gate::None);
+        assert_eq!(job["spec"]["backoffLimit"], 0);
+        assert_eq!(job["spec"]["template"]["spec"]["restartPolicy"], "Never");
+        assert_eq!(job["metadata"]["labels"]["app.kubernetes.io/managed-by"], "metier");
+        assert_eq!(job["metadata"]["labels"], job["spec"]["template"]["metadata"]["labels"]);
+        assert!(job["spec"]["activeDeadlineSeconds"].as_u64().unwrap() > 60);
+        assert!(job["metadata"]["annotations"][OWNER].as_str().unwrap().contains("\"pid\":7"));
+    }
+
+    #[test]
+    fn without_a_gate_the_image_keeps_what_was_not_replaced() {
+        let job = made(|_, pod| pod.arguments = vec!["a $(B)".into()], Gate::None);
+        let main = &job["spec"]["template"]["spec"]["containers"][0];
+        assert_eq!(main.get("command"), None);
+        assert_eq!(main["args"][0], "a $$(B)", "nothing is expanded");
+    }
+
+    #[test]
+    fn with_a_gate_the_launcher_gets_the_command() {
+        let change = |_: &mut Spec, pod: &mut PodSpec| {
+            pod.entrypoint = Some(vec!["sh".into(), "-c".into()]);
+            pod.arguments = vec!["true".into()];
+        };
+        let job = made(change, Gate::Here(Path::new("/run/x")));
+        let words = job["spec"]["template"]["spec"]["containers"][0]["command"].as_array().unwrap().clone();
+        assert_eq!(words[0], "/.metier/launch");
+        assert_eq!(words[4..], ["--", "sh", "-c", "true"].map(Value::from));
+    }
+
+    #[test]
+    fn place_limits_and_mounts_are_passed_on() {
+        let change = |spec: &mut Spec, pod: &mut PodSpec| {
+            pod.node = Some("n1".into());
+            pod.node_labels.insert("device".into(), "nx".into());
+            spec.limits.cpu = Some(0.5);
+            spec.limits.memory = Some(Bytes(1 << 26));
+            spec.limits.gpus = Some(GpuCount::Count(1));
+            spec.mounts.push(Mount { source: "/a".into(), target: "/b".into(), read_only: true });
+        };
+        let job = made(change, Gate::None);
+        let pod = &job["spec"]["template"]["spec"];
+        let main = &pod["containers"][0];
+        assert_eq!(
+            main["resources"]["limits"],
+            json!({"cpu": "500m", "memory": "67108864", "nvidia.com/gpu": "1"})
+        );
+        assert_eq!(main["volumeMounts"][0]["readOnly"], true);
+        assert_eq!(pod["volumes"][0]["hostPath"]["path"], "/a");
+        assert_eq!(pod["nodeSelector"]["device"], "nx");
+        assert_eq!(pod.get("nodeName"), None, "the scheduler is not passed by");
+        assert!(pod["affinity"].to_string().contains("\"n1\""));
+    }
+}

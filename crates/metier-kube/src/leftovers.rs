@@ -1,0 +1,75 @@
+//! What an earlier measuring program left in the cluster when it was killed, and what a run leaves at its end.
+//!
+//! A Job of ours says which process measures it (its host, boot, process id and start time). One of this host
+//! whose process is gone is removed at the next start; those of other hosts are theirs to judge.
+
+use k8s_openapi::api::batch::v1::Job;
+use kube::api::{DeleteParams, ListParams, PropagationPolicy};
+use metier_measure::Roots;
+use metier_store::Owner;
+use metier_types::RunId;
+
+use crate::cluster::Cluster;
+use crate::follow::AGAIN;
+use crate::{Error, job};
+
+/// How long the pods of a removed Job may take to be gone.
+const GONE_WITHIN: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Removes Jobs of this host whose measuring program is gone; gives their names.
+pub async fn sweep(cluster: &Cluster, roots: &Roots, host: &str) -> Result<Vec<String>, Error> {
+    let labels = format!("{}={}", job::MANAGED_BY.0, job::MANAGED_BY.1);
+    let list = cluster
+        .jobs()
+        .list(&ListParams::default().labels(&labels))
+        .await
+        .map_err(Error::api("looking for Jobs that a killed predecessor left"))?;
+    let mut swept = Vec::new();
+    for one in list.items {
+        let Some(owner) = owner_of(&one) else { continue };
+        let Some(name) = one.metadata.name.clone() else { continue };
+        if owner.host == host && !metier_measure::leftovers::is_there(roots, &owner) {
+            delete(cluster, &name).await?;
+            swept.push(name);
+        }
+    }
+    Ok(swept)
+}
+
+fn owner_of(job: &Job) -> Option<Owner> {
+    serde_json::from_str(job.metadata.annotations.as_ref()?.get(job::OWNER)?).ok()
+}
+
+/// Removes the Job of a run with its pods, and waits until they are gone. The error says what may be left.
+pub async fn remove(cluster: &Cluster, run: RunId) -> Result<(), Error> {
+    let name = job::name(run);
+    delete(cluster, &name).await?;
+    let pods = cluster.pods();
+    let parameters = ListParams::default().labels(&job::selector(run));
+    let gone = async {
+        loop {
+            match pods.list(&parameters).await {
+                Ok(list) if list.items.is_empty() => return,
+                _ => tokio::time::sleep(AGAIN).await,
+            }
+        }
+    };
+    tokio::time::timeout(GONE_WITHIN, gone).await.map_err(|_| Error::Api {
+        doing: format!("removing Job {name}"),
+        reason: format!("its pods were still there after {} s", GONE_WITHIN.as_secs()),
+    })
+}
+
+async fn delete(cluster: &Cluster, name: &str) -> Result<(), Error> {
+    let parameters =
+        DeleteParams { propagation_policy: Some(PropagationPolicy::Background), ..DeleteParams::default() };
+    for attempt in 0.. {
+        match cluster.jobs().delete(name, &parameters).await {
+            Ok(_) => break,
+            Err(kube::Error::Api(status)) if status.code == 404 => break,
+            Err(error) if attempt >= 5 => return Err(Error::api(format!("removing Job {name}"))(error)),
+            Err(_) => tokio::time::sleep(AGAIN * 4).await,
+        }
+    }
+    Ok(())
+}

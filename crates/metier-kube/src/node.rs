@@ -1,0 +1,154 @@
+//! Where a pod may run, and whether that is this machine.
+//!
+//! A node is this machine when its boot is ours: names can be anything, and copied disks share a machine id, but a
+//! boot id is drawn anew at each start.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Node;
+use metier_measure::{Roots, file};
+
+/// Where the pod goes, as far as can be told before the scheduler has spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// Only this machine comes into question.
+    Here,
+    /// Another machine, or it is not known.
+    Elsewhere,
+}
+
+/// Looks for a node to run on. The error says in a sentence why there is none.
+pub fn choose(
+    nodes: &[Node],
+    name: Option<&str>,
+    labels: &BTreeMap<String, String>,
+    boot: &str,
+) -> Result<Whereabouts, String> {
+    let candidates: Vec<&Node> = match name {
+        None => nodes.iter().collect(),
+        Some(name) => match nodes.iter().find(|node| named(node) == name) {
+            Some(node) => vec![node],
+            None => return Err(format!("there is no node `{name}`; there are: {}", list(nodes.iter()))),
+        },
+    };
+    let fitting: Vec<&Node> = candidates.iter().copied().filter(|node| has_labels(node, labels)).collect();
+    if fitting.is_empty() {
+        let wanted: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let whom = match name {
+            Some(name) => format!("node `{name}` does not have"),
+            None => "no node has".to_string(),
+        };
+        return Err(format!("{whom} the labels {}", wanted.join(", ")));
+    }
+    let able: Vec<&Node> = fitting.iter().copied().filter(|node| unable(node).is_none()).collect();
+    if able.is_empty() {
+        let why: Vec<String> = fitting
+            .iter()
+            .take(5)
+            .filter_map(|node| Some(format!("{}: {}", named(node), unable(node)?)))
+            .collect();
+        return Err(format!("no node that fits can take pods ({})", why.join("; ")));
+    }
+    let here = able.iter().all(|node| !boot.is_empty() && boot_of(node) == Some(boot));
+    Ok(if here { Whereabouts::Here } else { Whereabouts::Elsewhere })
+}
+
+/// Why a node takes no pods.
+pub fn unable(node: &Node) -> Option<String> {
+    if node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true)) {
+        return Some("it is cordoned (kubectl uncordon lets it take pods again)".into());
+    }
+    not_ready(node)
+}
+
+/// Why a node is not ready, in the words of the cluster.
+pub fn not_ready(node: &Node) -> Option<String> {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let ready = conditions.into_iter().flatten().find(|condition| condition.type_ == "Ready");
+    match ready {
+        Some(ready) if ready.status == "True" => None,
+        Some(ready) => {
+            let message = ready.message.clone().or_else(|| ready.reason.clone()).unwrap_or_default();
+            Some(format!("it is not ready: {message}"))
+        }
+        None => Some("its state is not known".into()),
+    }
+}
+
+/// The boot of the machine that we run on.
+pub fn own_boot(roots: &Roots) -> String {
+    file::text(roots.proc.join("sys/kernel/random/boot_id")).unwrap_or_default()
+}
+
+fn boot_of(node: &Node) -> Option<&str> {
+    Some(node.status.as_ref()?.node_info.as_ref()?.boot_id.as_str())
+}
+
+fn named(node: &Node) -> &str {
+    node.metadata.name.as_deref().unwrap_or_default()
+}
+
+fn has_labels(node: &Node, wanted: &BTreeMap<String, String>) -> bool {
+    let has = node.metadata.labels.as_ref();
+    wanted.iter().all(|(key, value)| has.and_then(|labels| labels.get(key)) == Some(value))
+}
+
+fn list<'a>(nodes: impl Iterator<Item = &'a Node>) -> String {
+    let names: Vec<&str> = nodes.map(named).take(20).collect();
+    if names.is_empty() { "none".into() } else { names.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn node(name: &str, boot: &str, ready: &str, labels: serde_json::Value) -> Node {
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "labels": labels},
+            "spec": {},
+            "status": {
+                "conditions": [{"type": "Ready", "status": ready, "message": "as it says"}],
+                "nodeInfo": {
+                    "architecture": "", "bootID": boot, "containerRuntimeVersion": "", "kernelVersion": "",
+                    "kubeProxyVersion": "", "kubeletVersion": "", "machineID": "", "operatingSystem": "",
+                    "osImage": "", "systemUUID": ""
+                }
+            }
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_node_is_this_machine_by_its_boot_and_not_by_its_name() {
+        let nodes = [node("a", "boot-1", "True", json!({})), node("b", "boot-2", "True", json!({}))];
+        let none = BTreeMap::new();
+        assert_eq!(choose(&nodes, Some("a"), &none, "boot-1"), Ok(Whereabouts::Here));
+        assert_eq!(choose(&nodes, Some("b"), &none, "boot-1"), Ok(Whereabouts::Elsewhere));
+        assert_eq!(choose(&nodes, None, &none, "boot-1"), Ok(Whereabouts::Elsewhere), "it may become either");
+        assert_eq!(choose(&nodes[..1], None, &none, "boot-1"), Ok(Whereabouts::Here));
+        assert_eq!(choose(&nodes[..1], None, &none, ""), Ok(Whereabouts::Elsewhere), "unknown is not equal");
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_said_in_a_sentence() {
+        let nodes = [node("a", "1", "Unknown", json!({"device": "nx"})), node("b", "2", "True", json!({}))];
+        let none = BTreeMap::new();
+        let device = |value: &str| BTreeMap::from([("device".to_string(), value.to_string())]);
+        assert_eq!(
+            choose(&nodes, Some("c"), &none, "1").unwrap_err(),
+            "there is no node `c`; there are: a, b"
+        );
+        assert_eq!(
+            choose(&nodes, None, &device("orin"), "1").unwrap_err(),
+            "no node has the labels device=orin"
+        );
+        assert_eq!(
+            choose(&nodes, Some("b"), &device("nx"), "1").unwrap_err(),
+            "node `b` does not have the labels device=nx"
+        );
+        let cold = choose(&nodes, None, &device("nx"), "1").unwrap_err();
+        assert!(cold.contains("a: it is not ready: as it says"), "{cold}");
+    }
+}
