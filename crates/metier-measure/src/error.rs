@@ -60,6 +60,22 @@ pub enum Error {
         /// What would be right.
         want: &'static str,
     },
+    /// A limit that was asked for cannot be enforced on this host.
+    #[error("{limit} cannot be enforced here: {reason}; `metier doctor` tells more")]
+    Limit {
+        /// The flag or field.
+        limit: &'static str,
+        /// Why not.
+        reason: String,
+    },
+    /// The run never started. Never seen by callers of a session: it becomes a record with that cause.
+    #[error("it never started: {detail}")]
+    Unstarted {
+        /// Why, in words for people.
+        detail: String,
+        /// What was known of it by then.
+        about: Box<crate::runner::About>,
+    },
     /// The run could not be kept.
     #[error(transparent)]
     Store(#[from] metier_store::Error),

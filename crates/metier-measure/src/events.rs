@@ -13,6 +13,7 @@ use std::io;
 use metier_types::{Bytes, Extra, Missing, Process, Seconds};
 
 use crate::netlink::{Socket, each_attribute, u32_at, u64_at};
+use crate::runner::Root;
 
 const NETLINK_CONNECTOR: libc::c_int = 11;
 const NETLINK_GENERIC: libc::c_int = 16;
@@ -90,7 +91,7 @@ impl Watch {
             connector: Some(connector),
             statistics,
             family,
-            root: 0,
+            root: u32::MAX,
             list: Vec::new(),
             by_pid: HashMap::new(),
             threads: HashMap::new(),
@@ -104,9 +105,45 @@ impl Watch {
         self.statistics.is_some()
     }
 
-    /// Names the launcher: its descendants are the run.
-    pub fn follow(&mut self, launcher: u32) {
-        self.root = launcher;
+    /// Names the run: everybody below a launcher, or processes that are there already and everybody below them.
+    pub fn follow(&mut self, root: &Root) {
+        match root {
+            Root::Below(launcher) => self.root = *launcher,
+            Root::These(pids) => {
+                self.drain();
+                pids.iter().for_each(|pid| self.adopt(*pid));
+            }
+        }
+    }
+
+    fn adopt(&mut self, pid: u32) {
+        let name = crate::file::text(format!("/proc/{pid}/comm")).unwrap_or_default();
+        self.total += 1;
+        self.by_pid.insert(pid, self.list.len());
+        let started_ns = crate::wake::monotonic_ns();
+        self.list.push(Seen { pid, parent: 0, name, started_ns, ..Seen::default() });
+        for entry in std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+            if let Some(task) = entry.file_name().to_str().and_then(|t| t.parse().ok()).filter(|t| *t != pid)
+            {
+                self.threads.insert(task, pid);
+            }
+        }
+    }
+
+    /// The raw wait status of a process that ended.
+    pub fn status_of(&self, pid: u32) -> Option<i32> {
+        self.list.iter().find(|seen| seen.pid == pid)?.status
+    }
+
+    /// Bytes from and to storage over all processes that ended, if each brought its figures.
+    pub fn stored(&self) -> Option<(u64, u64)> {
+        self.sum(|seen| seen.stored)
+    }
+
+    /// Resident high-water mark of the largest process, if each brought its figures.
+    pub fn largest(&self) -> Option<Bytes> {
+        self.sum(|seen| seen.stored)?;
+        self.list.iter().filter_map(|seen| seen.peak_kib).max().map(|kib| Bytes(kib * 1024))
     }
 
     /// Takes in what has happened on the host since the last look, and says how many messages that was. Most of
@@ -155,10 +192,14 @@ impl Watch {
 
     /// Bytes through read and write calls over all processes that ended, if each brought its figures.
     pub fn called(&self) -> Option<(u64, u64)> {
+        self.sum(|seen| seen.called)
+    }
+
+    fn sum(&self, what: impl Fn(&Seen) -> Option<(u64, u64)>) -> Option<(u64, u64)> {
         if self.statistics.is_none() || self.unlisted > 0 || self.lost() > 0 || self.list.is_empty() {
             return None;
         }
-        self.list.iter().map(|seen| seen.called).try_fold((0, 0), |sum, one| {
+        self.list.iter().map(what).try_fold((0, 0), |sum, one| {
             let (read, written) = one?;
             Some((sum.0 + read, sum.1 + written))
         })
@@ -414,7 +455,7 @@ mod tests {
     #[test]
     fn descendants_of_the_launcher_are_kept_and_others_are_not() {
         let mut watch = quiet();
-        watch.follow(10);
+        watch.follow(&Root::Below(10));
         for (parent, child, group) in
             [(10, 11, 11), (11, 12, 12), (7, 8, 8), (8, 9, 9), (12, 13, 12), (12, 14, 14)]
         {
@@ -432,7 +473,7 @@ mod tests {
     #[test]
     fn beyond_the_list_processes_are_counted() {
         let mut watch = quiet();
-        watch.follow(1);
+        watch.follow(&Root::Below(1));
         for pid in 2..=LISTED as u32 + 11 {
             watch.forked(1, pid, pid, 5);
         }
@@ -443,7 +484,7 @@ mod tests {
         #[test]
         fn no_bytes_from_the_kernel_make_us_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
             let mut watch = quiet();
-            watch.follow(1);
+            watch.follow(&Root::Below(1));
             let _ = watch.take(&bytes);
             let _ = acknowledged(&bytes);
             task_ends(&bytes, &mut |pid, raw| watch.book(pid, raw));

@@ -6,62 +6,16 @@ use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Child;
-use std::time::Duration;
 
-use crate::{Command, Error};
+use crate::observer::Provision;
+use crate::runner::{Report, Rung, Stage, Usage};
+use crate::{Command, Error, Spec};
 
 /// The launcher's program file, built by `build.rs`.
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/metier-launch"));
-
-/// Resource use as `wait4` tells it; the layout is that of the launcher's `Usage`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct Usage {
-    pub user_us: u64,
-    pub system_us: u64,
-    pub max_rss_kib: u64,
-    pub minor_faults: u64,
-    pub major_faults: u64,
-    pub blocks_in: u64,
-    pub blocks_out: u64,
-    pub voluntary_switches: u64,
-    pub involuntary_switches: u64,
-}
-
-/// What the launcher reports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Report {
-    /// The command runs; the time is that just before its first instruction.
-    Started { pid: u32, time_ns: u64 },
-    /// The main process ended.
-    MainEnded { status: i32, time_ns: u64 },
-    /// The ladder reached this signal.
-    Rung { signal: i32 },
-    /// No descendant is left, except `stuck` that could not be killed.
-    Gone { stuck: u64, time_ns: u64, own_cpu_ns: u64, used: Usage },
-    /// The command could not be started.
-    Failed { stage: Stage, errno: i32 },
-    /// The launcher itself is gone.
-    Lost,
-}
-
-/// Where a start can fail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
-    Fork,
-    Join,
-    Exec,
-}
-
-/// Rungs at which the ladder can be started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rung {
-    Interrupt,
-    Terminate,
-    Kill,
-}
 
 /// The launcher's program as something that can be executed; made once, used for all repetitions.
 pub struct Program {
@@ -80,8 +34,10 @@ impl Program {
         let fd = unsafe { libc::memfd_create(c"metier-launch".as_ptr(), libc::MFD_CLOEXEC) };
         if fd >= 0 && !memfd_refused() {
             // SAFETY: a descriptor that we just made and nobody else has.
-            let mut file = unsafe { File::from_raw_fd(fd) };
+            let file = unsafe { File::from_raw_fd(fd) };
+            let mut file = File::from(out_of_the_way(&file).map_err(fail)?);
             file.write_all(PROGRAM).map_err(fail)?;
+            let fd = file.as_raw_fd();
             return Ok(Self {
                 path: format!("/proc/self/fd/{fd}").into(),
                 _file: Some(file),
@@ -117,18 +73,36 @@ pub struct Launcher {
 
 impl Launcher {
     /// Starts the launcher; it waits for orders. The command will start with the signals of `mask` blocked.
-    pub fn spawn(program: &Program, command: &Command, grace: Duration, mask: u64) -> Result<Self, Error> {
+    pub fn spawn(
+        program: &Program,
+        command: &Command,
+        spec: &Spec,
+        mask: u64,
+        provision: &Provision,
+    ) -> Result<Self, Error> {
         let fail = |doing| move |reason| Error::Launcher { doing, reason };
+        if let Some(folder) = spec.working_directory.as_deref().filter(|folder| !folder.is_dir()) {
+            let got = folder.display().to_string();
+            return Err(Error::Spec { field: "workdir", got, want: "a folder that exists" });
+        }
         let (ours, theirs) = socket_pair().map_err(fail("making its socket"))?;
-        let child = std::process::Command::new(&program.path)
+        let mut start = std::process::Command::new(&program.path);
+        start
             .arg(theirs.as_raw_fd().to_string())
-            .arg(grace.as_millis().to_string())
+            .arg(spec.grace.as_millis().to_string())
             .arg(mask.to_string())
             .arg("--")
             .arg(&command.program)
             .args(&command.arguments)
-            .spawn()
-            .map_err(fail("starting it"))?;
+            .envs(provision.environment.iter().map(|(name, value)| (name, value)))
+            .envs(spec.environment.iter().map(|(name, value)| (name, value)));
+        if let Some(folder) = &spec.working_directory {
+            start.current_dir(folder);
+        }
+        let copies =
+            hand_down(&mut start, &provision.descriptors).map_err(fail("handing down descriptors"))?;
+        let child = start.spawn().map_err(fail("starting it"))?;
+        drop(copies);
         Ok(Self { child, socket: ours })
     }
 
@@ -204,6 +178,45 @@ impl Launcher {
     }
 }
 
+/// Lets the next program, and nobody else who is started meanwhile, inherit descriptors under the wanted numbers. What
+/// it gives has to live until the start.
+fn hand_down(
+    start: &mut std::process::Command,
+    descriptors: &[(RawFd, OwnedFd)],
+) -> io::Result<Vec<OwnedFd>> {
+    // Copies out of the way of the wanted numbers, so that none overwrites another before its turn.
+    let mut copies = Vec::with_capacity(descriptors.len());
+    for (_, descriptor) in descriptors {
+        copies.push(out_of_the_way(descriptor)?);
+    }
+    if descriptors.is_empty() {
+        return Ok(copies);
+    }
+    let pairs: Vec<(RawFd, RawFd)> =
+        copies.iter().zip(descriptors).map(|(copy, (number, _))| (copy.as_raw_fd(), *number)).collect();
+    let keep = move || {
+        for (copy, number) in &pairs {
+            // SAFETY: dup2 passes no memory and may be called between fork and exec.
+            if unsafe { libc::dup2(*copy, *number) } < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: the closure allocates nothing and takes no locks.
+    unsafe { start.pre_exec(keep) };
+    Ok(copies)
+}
+
+/// A copy of a descriptor with a number that no observer asks for; not inherited.
+fn out_of_the_way(descriptor: &impl AsRawFd) -> io::Result<OwnedFd> {
+    // SAFETY: plain numbers; the new descriptor is checked before it is owned.
+    unsafe {
+        let copy = libc::fcntl(descriptor.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 100);
+        if copy < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(copy)) }
+    }
+}
+
 fn decode(words: &[u64; 14]) -> Report {
     let [kind, pid, status, time_ns, own_cpu_ns, usage @ ..] = *words;
     let used = Usage {
@@ -221,7 +234,7 @@ fn decode(words: &[u64; 14]) -> Report {
         1 => Report::Started { pid: pid as u32, time_ns },
         2 => Report::MainEnded { status: status as i32, time_ns },
         3 => Report::Rung { signal: status as i32 },
-        4 => Report::Gone { stuck: status, time_ns, own_cpu_ns, used },
+        4 => Report::Gone { stuck: status, time_ns, own_cpu_ns, used: Some(used) },
         16 => Report::Failed { stage: Stage::Fork, errno: status as i32 },
         17 => Report::Failed { stage: Stage::Join, errno: status as i32 },
         18 => Report::Failed { stage: Stage::Exec, errno: status as i32 },
@@ -240,9 +253,10 @@ fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
             return Err(io::Error::last_os_error());
         }
         let pair = (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1]));
-        if libc::fcntl(fds[1], libc::F_SETFD, 0) != 0 {
+        let theirs = out_of_the_way(&pair.1)?;
+        if libc::fcntl(theirs.as_raw_fd(), libc::F_SETFD, 0) != 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(pair)
+        Ok((pair.0, theirs))
     }
 }

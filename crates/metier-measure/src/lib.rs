@@ -8,6 +8,7 @@
 //! run used, [`events`] for its processes, [`host`] for what went on around it, [`sensors`] and [`gpu`] for
 //! energy, [`device`] for where it happened. A source that is not there degrades the record, never stops it.
 
+mod artefacts;
 pub mod boards;
 pub mod cgroup;
 mod dbus;
@@ -22,21 +23,27 @@ pub mod host;
 mod launch;
 pub mod leftovers;
 mod netlink;
+pub mod observer;
 mod record;
 pub mod recorder;
+pub mod runner;
 pub mod sensors;
 pub mod session;
 mod signals;
 pub mod spec;
+mod stop;
 mod timeline;
 mod tree;
 mod trust;
 mod verdict;
+pub mod wake;
 
 pub use error::Error;
+pub use observer::{Keep, Observer, Provision};
 pub use recorder::{NoRecorder, Recorder, StoreRecorder};
 pub use session::{Finished, Options, Session, Stop};
 pub use spec::{Command, Spec, Target};
+pub use stop::Stopper;
 pub use verdict::verdict;
 
 use std::path::PathBuf;

@@ -1,5 +1,7 @@
 //! Where a run is kept while it is measured: in a store, or nowhere.
 
+use std::io::Read;
+
 use metier_store::{Owner, Store, Writer};
 use metier_types::schema::Schema;
 use metier_types::{ArtefactRef, Device, Extra, ProcessTree, Run, RunId, Series, Workload, WorkloadKind};
@@ -16,6 +18,16 @@ pub trait Recorder {
     fn samples(&mut self, run: RunId, chunk: Vec<Series>);
     /// The run is over.
     fn finish(&mut self, run: &mut Run, tree: &ProcessTree) -> Result<(), Error>;
+    /// Keeps a file with a run that is not finished yet. `None` where nothing is kept at all.
+    fn artefact(
+        &mut self,
+        _run: RunId,
+        _name: &str,
+        _media_type: &str,
+        _content: &mut dyn Read,
+    ) -> Result<Option<ArtefactRef>, Error> {
+        Ok(None)
+    }
     /// What was kept under a key, for digests that take long to make.
     fn recall(&self, _key: &str) -> Option<String> {
         None
@@ -73,6 +85,19 @@ impl Recorder for StoreRecorder {
         }
     }
 
+    fn artefact(
+        &mut self,
+        run: RunId,
+        name: &str,
+        media_type: &str,
+        content: &mut dyn Read,
+    ) -> Result<Option<ArtefactRef>, Error> {
+        let (digest, size_bytes) = self.store.put_artefact(content)?;
+        let artefact = ArtefactRef::new(name, media_type, digest, size_bytes);
+        self.store.link_artefact(run, &artefact)?;
+        Ok(Some(artefact))
+    }
+
     fn finish(&mut self, run: &mut Run, tree: &ProcessTree) -> Result<(), Error> {
         if let Some(written) = self.writer.take().map(Writer::finish).transpose()?
             && written.dropped > 0
@@ -96,9 +121,15 @@ impl Recorder for StoreRecorder {
             schema: Schema::new(),
             id: run.workload.id.clone(),
             name: run.workload.name.clone(),
-            kind: WorkloadKind::Command,
+            kind: match run.context.image.is_some() {
+                true => WorkloadKind::Image,
+                false => WorkloadKind::Command,
+            },
             command: run.context.command.clone(),
-            digest: run.context.executable_digest,
+            digest: run
+                .context
+                .executable_digest
+                .or_else(|| run.context.image.as_ref().and_then(|image| image.digest)),
             first_seen: run.started,
             extra: Extra::new(),
         })?;

@@ -14,6 +14,7 @@ use metier_types::{Bytes, Extra, Process, ProcessSource, ProcessTree, RunId, Sec
 use crate::cgroup::Group;
 use crate::events::{LISTED, Watch};
 use crate::file::kib_field;
+use crate::runner::Root;
 
 /// Processes looked at in one walk.
 const WALKED: usize = 1024;
@@ -48,7 +49,9 @@ pub struct Walked {
 /// Walks the run's living processes.
 pub struct Walker {
     proc: PathBuf,
-    launcher: u32,
+    root: Root,
+    /// Processes above the run, which are nobody's parent in its tree.
+    above: Vec<u32>,
     tick: f64,
     page: u64,
     next: Instant,
@@ -62,13 +65,19 @@ pub struct Walker {
 }
 
 impl Walker {
-    /// A walker for the descendants of a launcher.
-    pub fn new(proc: &Path, launcher: u32, has_events: bool) -> Self {
+    /// A walker for the processes of a run.
+    pub fn new(proc: &Path, root: &Root, has_events: bool) -> Self {
+        let parent = |pid: &u32| Some(stat_of(proc, *pid)?.parent);
+        let above = match root {
+            Root::Below(launcher) => vec![*launcher],
+            Root::These(pids) => pids.iter().filter_map(parent).collect(),
+        };
         // SAFETY: sysconf takes a number and gives one.
         let (tick, page) = unsafe { (libc::sysconf(libc::_SC_CLK_TCK), libc::sysconf(libc::_SC_PAGESIZE)) };
         Self {
             proc: proc.into(),
-            launcher,
+            root: root.clone(),
+            above,
             tick: if tick > 0 { tick as f64 } else { 100.0 },
             page: if page > 0 { page as u64 } else { 4096 },
             next: Instant::now(),
@@ -82,7 +91,16 @@ impl Walker {
 
     /// Processes of the run that are alive: those in its group, or below the launcher where it has none.
     pub fn living(&self, group: Option<&Group>) -> Vec<u32> {
-        group.map_or_else(|| descendants(&self.proc, self.launcher), Group::members)
+        group.map_or_else(
+            || match &self.root {
+                Root::Below(launcher) => descendants(&self.proc, *launcher),
+                Root::These(pids) => {
+                    let living = pids.iter().filter(|pid| stat_of(&self.proc, **pid).is_some());
+                    living.flat_map(|pid| [vec![*pid], descendants(&self.proc, *pid)].concat()).collect()
+                }
+            },
+            Group::members,
+        )
     }
 
     /// Walks, if it is time to.
@@ -97,9 +115,7 @@ impl Walker {
         for pid in pids.into_iter().take(WALKED) {
             self.look(pid, now, &mut walked);
         }
-        let stored = self.seen.values().filter_map(|s| s.stored);
-        walked.stored =
-            stored.fold(None, |sum, (r, w)| sum.map_or(Some((r, w)), |(x, y)| Some((x + r, y + w))));
+        walked.stored = self.stored();
         self.peak_resident = self.peak_resident.max(Some(walked.resident));
         // Often in the beginning, when short runs would otherwise go unseen, then ever more rarely.
         let pause = (begun.elapsed() * self.share).min(since_start / 2).max(Duration::from_millis(20));
@@ -109,8 +125,7 @@ impl Walker {
 
     fn look(&mut self, pid: u32, now: Seconds, walked: &mut Walked) {
         let folder = self.proc.join(pid.to_string());
-        let Some(stat) = fs::read_to_string(folder.join("stat")).ok().and_then(|text| Stat::parse(&text))
-        else {
+        let Some(stat) = stat_of(&self.proc, pid) else {
             return;
         };
         walked.resident += stat.resident_pages * self.page;
@@ -169,6 +184,12 @@ impl Walker {
         all.fold(None, |sum, (r, w)| sum.map_or(Some((r, w)), |(x, y)| Some((x + r, y + w))))
     }
 
+    /// Bytes from and to storage over all processes as last seen.
+    pub fn stored(&self) -> Option<(u64, u64)> {
+        let all = self.seen.values().filter_map(|s| s.stored);
+        all.fold(None, |sum, (r, w)| sum.map_or(Some((r, w)), |(x, y)| Some((x + r, y + w))))
+    }
+
     /// How many processes walks have seen.
     pub fn count(&self) -> u64 {
         self.seen.len() as u64
@@ -200,7 +221,7 @@ impl Walker {
             return tree;
         }
         tree.processes =
-            self.seen.iter().map(|(pid, sighting)| sighting.to_process(*pid, self.launcher)).collect();
+            self.seen.iter().map(|(pid, sighting)| sighting.to_process(*pid, &self.above)).collect();
         tree.processes.sort_by(|a, b| {
             a.started_seconds.get().total_cmp(&b.started_seconds.get()).then(a.pid.cmp(&b.pid))
         });
@@ -209,10 +230,10 @@ impl Walker {
 }
 
 impl Sighting {
-    fn to_process(&self, pid: u32, launcher: u32) -> Process {
+    fn to_process(&self, pid: u32, above: &[u32]) -> Process {
         Process {
             pid,
-            parent: (self.parent != launcher && self.parent != 0).then_some(self.parent),
+            parent: (!above.contains(&self.parent) && self.parent != 0).then_some(self.parent),
             name: self.name.clone(),
             command: self.command.clone(),
             started_seconds: self.first,
@@ -249,6 +270,21 @@ impl Stat {
             resident_pages: field(24)?,
         })
     }
+}
+
+fn stat_of(proc: &Path, pid: u32) -> Option<Stat> {
+    Stat::parse(&fs::read_to_string(proc.join(pid.to_string()).join("stat")).ok()?)
+}
+
+/// When a process started, by the monotonic clock, to within a clock tick.
+pub(crate) fn started_ns(proc: &Path, pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(proc.join(pid.to_string()).join("stat")).ok()?;
+    let ticks: u64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
+    // SAFETY: sysconf takes a number and gives one.
+    let per_second = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok().filter(|n| *n > 0)?;
+    let since_boot = ticks.checked_mul(1_000_000_000 / per_second)?;
+    let asleep = crate::wake::boottime_ns().saturating_sub(crate::wake::monotonic_ns());
+    Some(since_boot.saturating_sub(asleep))
 }
 
 /// Everyone below a process, by parentage.

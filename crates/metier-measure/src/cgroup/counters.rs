@@ -62,6 +62,8 @@ pub struct Meter {
     kernel: Option<Held>,
     io: Option<Held>,
     is_v1_memory: bool,
+    /// CPU time that the group had used before the run.
+    before_ns: u64,
 }
 
 #[derive(Debug)]
@@ -73,8 +75,8 @@ enum Cpu {
 }
 
 impl Meter {
-    /// Opens what the group has.
-    pub fn open(group: &Group) -> Self {
+    /// Opens what the group has. What it had used before the run is not shown.
+    pub fn open(group: &Group, baseline: &Totals) -> Self {
         let v1 =
             |controller: &str, name: &str| group.v1.get(controller).and_then(|f| Held::open(f.join(name)));
         let v2 = |name: &str| group.v2.as_ref().and_then(|f| Held::open(f.join(name)));
@@ -86,6 +88,7 @@ impl Meter {
             kernel: v1("memory", "memory.kmem.usage_in_bytes"),
             io: v2("io.stat"),
             is_v1_memory,
+            before_ns: baseline.cpu.map_or(0, |cpu| (cpu.get() * 1e9).round() as u64),
         }
     }
 
@@ -100,6 +103,7 @@ impl Meter {
             Cpu::V1(held) => held.number(),
             Cpu::V2(held) => keyed(held.text()?, "usage_usec").map(|micros| micros * 1000),
         });
+        let cpu_ns = cpu_ns.map(|ns| ns.saturating_sub(self.before_ns));
         let mut sample =
             Sample { cpu_ns, memory: self.memory.as_mut().and_then(Held::number), ..Sample::default() };
         if !whole {
@@ -127,6 +131,30 @@ impl Meter {
 }
 
 impl Totals {
+    /// What came on top of an earlier reading. The peak stays what it is.
+    pub fn since(self, baseline: &Self) -> Self {
+        let seconds = |now: Option<Seconds>, then: Option<Seconds>| {
+            now.map(|now| Seconds((now.get() - then.unwrap_or_default().get()).max(0.0)))
+        };
+        let count = |now: Option<u64>, then: Option<u64>| now.map(|n| n.saturating_sub(then.unwrap_or(0)));
+        let bytes =
+            |now: Option<Bytes>, then: Option<Bytes>| count(now.map(|b| b.0), then.map(|b| b.0)).map(Bytes);
+        Self {
+            cpu: seconds(self.cpu, baseline.cpu),
+            user: seconds(self.user, baseline.user),
+            system: seconds(self.system, baseline.system),
+            peak_memory: self.peak_memory,
+            faults: count(self.faults, baseline.faults),
+            major_faults: count(self.major_faults, baseline.major_faults),
+            oom_kills: count(self.oom_kills, baseline.oom_kills),
+            device_read: bytes(self.device_read, baseline.device_read),
+            device_written: bytes(self.device_written, baseline.device_written),
+            cpu_pressure: seconds(self.cpu_pressure, baseline.cpu_pressure),
+            memory_pressure: seconds(self.memory_pressure, baseline.memory_pressure),
+            io_pressure: seconds(self.io_pressure, baseline.io_pressure),
+        }
+    }
+
     /// Reads the exact counters. To be called when every process is gone and the folders are still there.
     pub fn read(group: &Group) -> Self {
         let v1 =
@@ -239,7 +267,7 @@ mod tests {
         assert_eq!((totals.device_read, totals.device_written), (Some(Bytes(11)), Some(Bytes(22))));
         assert_eq!(totals.io_pressure, Some(Seconds(2.5)));
         assert_eq!(totals.cpu_pressure, None);
-        let sample = Meter::open(&group).sample(true);
+        let sample = Meter::open(&group, &Totals::default()).sample(true);
         assert_eq!((sample.anonymous, sample.file, sample.kernel), (Some(5), Some(6), Some(7)));
     }
 
@@ -261,7 +289,7 @@ mod tests {
         assert!((totals.user.unwrap().get() - 1.0).abs() < 1e-6);
         assert_eq!(totals.oom_kills, Some(3));
         assert_eq!(totals.device_written, None, "version 1 block figures mislead");
-        assert_eq!(Meter::open(&group).sample(true).anonymous, Some(11));
+        assert_eq!(Meter::open(&group, &Totals::default()).sample(true).anonymous, Some(11));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use metier_types::{Method, Missing};
 
 use super::Place;
+use crate::runner::foreign::Folders;
 
 /// Version 1 hierarchies in which the run gets a group.
 const V1_ACCOUNTS: [&str; 2] = ["cpuacct", "memory"];
@@ -109,6 +110,31 @@ impl Group {
             }
             Err(error) => Err(reason.unwrap_or_else(|| refused(own, &error))),
         }
+    }
+
+    /// A group that somebody else made: nothing of it is ours to change or to remove.
+    pub fn of(folders: Folders) -> Self {
+        let known = ["cpuacct", "memory", "cpu"];
+        let v1: BTreeMap<&'static str, PathBuf> =
+            known.into_iter().filter_map(|c| Some((c, folders.v1.get(c)?.clone()))).collect();
+        let around = Place { v2: folders.v2.clone(), v2_mount: None, v1: folders.v1 };
+        // Beside version 1 accounts, version 2 often has only the root group for it, which is everybody's.
+        let v2 = folders.v2.filter(|folder| v1.is_empty() || folder.join("cgroup.type").exists());
+        Self { method: Method::Container, v2, v1, remove: Vec::new(), around }
+    }
+
+    /// Makes a folder in one more version 1 hierarchy, beside the others.
+    pub(super) fn add_v1(&mut self, controller: &'static str, name: &str) -> Result<PathBuf, Missing> {
+        let Some(parent) = self.around.v1.get(controller).cloned() else {
+            return Err(Missing::because(format!("no {controller} controller is mounted")));
+        };
+        // Controllers that are mounted together share a folder.
+        let folder = match self.v1.values().find(|folder| folder.parent() == Some(&parent)) {
+            Some(shared) => shared.clone(),
+            None => self.add(&parent, name).map_err(|error| refused(&parent, &error))?,
+        };
+        self.v1.insert(controller, folder.clone());
+        Ok(folder)
     }
 
     /// Makes a folder and checks that a process of ours may enter it.

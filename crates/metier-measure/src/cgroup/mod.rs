@@ -5,6 +5,7 @@
 
 pub mod counters;
 pub mod group;
+pub(crate) mod limit;
 pub mod mounts;
 pub mod naming;
 pub mod scope;

@@ -1,0 +1,71 @@
+//! Limits of CPU time and memory for a group of ours. What the host cannot enforce is refused before the start: a
+//! limit that does not hold would make the figures of a run say something that is not so.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use metier_types::Missing;
+
+use super::{Group, Place};
+use crate::Error;
+use crate::spec::Limits;
+
+/// The period over which a share of the cores is enforced.
+const PERIOD_US: u64 = 100_000;
+
+/// Sets them on a group; gives them as the record shows them.
+pub(crate) fn apply(
+    group: &mut Result<Group, Missing>,
+    limits: &Limits,
+    name: &str,
+) -> Result<BTreeMap<String, String>, Error> {
+    let mut shown = BTreeMap::new();
+    let refuse = |limit: &'static str, reason: String| Error::Limit { limit, reason };
+    let group = match group {
+        Ok(group) => group,
+        Err(missing) => return Err(refuse("--cpus or --memory", missing.to_string())),
+    };
+    if let Some(memory) = limits.memory {
+        let file = match (group.v1.get("memory"), &group.v2) {
+            (Some(folder), _) => folder.join("memory.limit_in_bytes"),
+            (None, Some(folder)) => folder.join("memory.max"),
+            (None, None) => return Err(refuse("--memory", "the run has no group with memory".into())),
+        };
+        write(&file, &memory.0.to_string()).map_err(|reason| refuse("--memory", reason))?;
+        // Without this a run would be slowed down by swapping instead of hitting its limit.
+        if let Some(folder) = group.v1.get("memory") {
+            let _ = fs::write(folder.join("memory.memsw.limit_in_bytes"), memory.0.to_string());
+        } else if let Some(folder) = &group.v2 {
+            let _ = fs::write(folder.join("memory.swap.max"), "0");
+        }
+        shown.insert("memory".to_string(), memory.to_string());
+    }
+    if let Some(cores) = limits.cpu {
+        let quota = ((cores * PERIOD_US as f64).round() as u64).max(1000);
+        if group.v1.is_empty() {
+            let Some(folder) = &group.v2 else { return Err(refuse("--cpus", "the run has no group".into())) };
+            write(&folder.join("cpu.max"), &format!("{quota} {PERIOD_US}"))
+                .map_err(|reason| refuse("--cpus", reason))?;
+            group.around = Place { v2: Some(folder.clone()), ..Place::default() };
+        } else {
+            let folder =
+                group.add_v1("cpu", name).map_err(|missing| refuse("--cpus", missing.to_string()))?;
+            write(&folder.join("cpu.cfs_period_us"), &PERIOD_US.to_string())
+                .and_then(|()| write(&folder.join("cpu.cfs_quota_us"), &quota.to_string()))
+                .map_err(|reason| refuse("--cpus", reason))?;
+            group.around.v1.insert("cpu".to_string(), folder);
+        }
+        shown.insert("cpu".to_string(), format!("{cores} cores"));
+    }
+    Ok(shown)
+}
+
+fn write(file: &Path, text: &str) -> Result<(), String> {
+    fs::write(file, text).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            format!("{} is not there: the controller is not handed down to the run", file.display())
+        }
+        _ => format!("{} does not take {text} ({error})", file.display()),
+    })
+}

@@ -1,0 +1,94 @@
+//! Those who look on at a run beside the session itself: who listens to the application, who samples its stacks,
+//! who waits for its readiness.
+//!
+//! An observer is asked before the start what the run should be given, told when it starts and at each sample,
+//! and writes into the record before that is finished; afterwards a record never changes. Losing an observer's
+//! part degrades the record and never stops the run, so none of its calls can fail: it says in `missing` what it
+//! could not do. Calls come from the thread of the session's loop and must be quick, except for the last two.
+
+use std::io::Read;
+use std::os::fd::{OwnedFd, RawFd};
+use std::time::Duration;
+
+use metier_types::{ArtefactRef, Run, RunId, Warning};
+
+use crate::cgroup::Group;
+use crate::spec::Mount;
+use crate::{Recorder, Spec};
+
+/// What a run is given at its start on behalf of observers.
+#[derive(Debug, Default)]
+pub struct Provision {
+    /// Variables, set beside those of the specification, which win.
+    pub environment: Vec<(String, String)>,
+    /// Descriptors that a command inherits, and the number that each has there: 3 or more, and at most 99; shells take
+    /// only one digit. The launcher holds them, too, until the end of the run: a reader of a pipe sees no end of file
+    /// before that. A container gets none.
+    pub descriptors: Vec<(RawFd, OwnedFd)>,
+    /// What a container sees of this host beyond the mounts of the specification. A command gets none.
+    pub mounts: Vec<Mount>,
+}
+
+/// A run that has just started.
+#[derive(Debug, Clone, Copy)]
+pub struct Started<'a> {
+    /// Which one.
+    pub run: RunId,
+    /// Its first instruction by the monotonic clock.
+    pub started_ns: u64,
+    /// Its control group; its [`Group::members`] are its processes.
+    pub group: Option<&'a Group>,
+    /// Its processes where it has no group, or the first ones where it has.
+    pub pids: &'a [u32],
+}
+
+/// Looks on at a run.
+pub trait Observer {
+    /// Before anything is started.
+    fn prepare(&mut self, _run: RunId, _spec: &Spec, _provision: &mut Provision) {}
+    /// The run has started.
+    fn started(&mut self, _started: Started<'_>) {}
+    /// A sample was taken, this long after the start.
+    fn tick(&mut self, _since_start: Duration, _group: Option<&Group>) {}
+    /// The last process is gone; the group is still there.
+    fn ended(&mut self, _group: Option<&Group>) {}
+    /// The run could not be started: whatever `prepare` made is to be taken away.
+    fn cancelled(&mut self) {}
+    /// The record has every figure of the session itself; what is to be added is added now.
+    fn finish(&mut self, _run: &mut Run, _keep: &mut Keep<'_>) {}
+}
+
+/// Keeps files with a run whose record is being finished.
+pub struct Keep<'a> {
+    recorder: &'a mut dyn Recorder,
+}
+
+impl<'a> Keep<'a> {
+    /// Where the run itself is kept.
+    pub fn new(recorder: &'a mut dyn Recorder) -> Self {
+        Self { recorder }
+    }
+
+    /// Keeps one, under a name that is unique in the run: a later one of the same name replaces it. A file that
+    /// cannot be kept is a warning in the record.
+    pub fn artefact(&mut self, run: &mut Run, name: &str, media_type: &str, content: &mut dyn Read) -> bool {
+        match self.recorder.artefact(run.id, name, media_type, content) {
+            Ok(Some(artefact)) => {
+                add(run, artefact);
+                true
+            }
+            // Nothing is kept at all, as the user wanted.
+            Ok(None) => false,
+            Err(error) => {
+                let text = format!("{name} could not be kept: {error}");
+                run.warnings.push(Warning::new("artefact-lost", text));
+                false
+            }
+        }
+    }
+}
+
+fn add(run: &mut Run, artefact: ArtefactRef) {
+    run.artefacts.retain(|other| other.name != artefact.name);
+    run.artefacts.push(artefact);
+}

@@ -1,0 +1,188 @@
+//! What runs, as the loop that measures it sees it: something that can be let go, that reports its start, the
+//! end of its main process and the end of its last one, and that can be asked to stop.
+//!
+//! [`command`] is a program of this host below our launcher, [`container`] one of an engine, [`foreign`] a
+//! control group that somebody else made and looks after (a kubelet). Adding one is a file here and a line in
+//! [`crate::session`].
+
+pub mod command;
+pub mod foreign;
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::os::fd::RawFd;
+
+use metier_types::{ImageUse, Method, Missing, PodRef};
+
+use crate::Error;
+use crate::cgroup::{Group, Totals};
+
+/// Resource use as `wait4` tells it; the layout is that of the launcher's `Usage`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Usage {
+    /// CPU time in the program, in microseconds.
+    pub user_us: u64,
+    /// CPU time in the kernel, in microseconds.
+    pub system_us: u64,
+    /// Resident high-water mark of the largest process.
+    pub max_rss_kib: u64,
+    /// Page faults served without IO.
+    pub minor_faults: u64,
+    /// Page faults that waited for IO.
+    pub major_faults: u64,
+    /// Blocks of 512 bytes that were read.
+    pub blocks_in: u64,
+    /// Blocks of 512 bytes that were written.
+    pub blocks_out: u64,
+    /// Context switches because a task waited.
+    pub voluntary_switches: u64,
+    /// Context switches because its turn was over.
+    pub involuntary_switches: u64,
+}
+
+/// What happens to a run, in this order; rungs may come in between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Report {
+    /// It runs; the time is that just before its first instruction.
+    Started {
+        /// Its main process.
+        pid: u32,
+        /// By the monotonic clock.
+        time_ns: u64,
+    },
+    /// The main process ended.
+    MainEnded {
+        /// As `wait` gives it: the exit code times 256, or the signal.
+        status: i32,
+        /// By the monotonic clock.
+        time_ns: u64,
+    },
+    /// The ladder reached this signal.
+    Rung {
+        /// Its number.
+        signal: i32,
+    },
+    /// No process of it is left, except `stuck` that could not be killed.
+    Gone {
+        /// Processes that could not be killed.
+        stuck: u64,
+        /// By the monotonic clock.
+        time_ns: u64,
+        /// CPU time that looking after it took beside us.
+        own_cpu_ns: u64,
+        /// What was used, where somebody waited for every process.
+        used: Option<Usage>,
+    },
+    /// It could not be started.
+    Failed {
+        /// Where.
+        stage: Stage,
+        /// The system's reason.
+        errno: i32,
+    },
+    /// Whoever looked after it is gone.
+    Lost,
+}
+
+/// Where a start can fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Making a process.
+    Fork,
+    /// Entering the control group.
+    Join,
+    /// Becoming the program.
+    Exec,
+}
+
+/// Rungs at which the signal ladder can be started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rung {
+    /// SIGINT, then the others.
+    Interrupt,
+    /// SIGTERM, then SIGKILL.
+    Terminate,
+    /// SIGKILL at once.
+    Kill,
+}
+
+/// Which processes are the run, for those who follow processes one by one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Root {
+    /// Everybody below this process, but not the process itself.
+    Below(u32),
+    /// These, and everybody below them.
+    These(Vec<u32>),
+}
+
+/// What is known of a run's surroundings before it starts, beyond its specification.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct About {
+    /// How its use is accounted; else by what its group is.
+    pub method: Option<Method>,
+    /// Program and arguments as they really are; else those of the specification.
+    pub command: Option<Vec<String>>,
+    /// Where it starts; else where we are.
+    pub working_directory: Option<String>,
+    /// Its image.
+    pub image: Option<ImageUse>,
+    /// Its pod.
+    pub pod: Option<PodRef>,
+    /// Limits that apply, by name.
+    pub limits: BTreeMap<String, String>,
+    /// Why figures are less than exact although there is a group: what of them is not the run's own.
+    pub inexact: Option<Missing>,
+}
+
+/// What only the one who ran it knows at the end.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Outcome {
+    /// Whether the kernel killed something of it for want of memory.
+    pub oom: bool,
+    /// Why it ended so, in words for people.
+    pub detail: Option<String>,
+    /// Whether it was lost sight of before its end, for example with its node.
+    pub lost: bool,
+    /// Warnings for the record: code and text.
+    pub warnings: Vec<(String, String)>,
+}
+
+/// Takes one file: its name as the run sees it, and its content. False: no more.
+pub(crate) type Sink<'a> = dyn FnMut(&str, &mut dyn Read) -> bool + 'a;
+
+/// What runs.
+pub(crate) trait Body {
+    /// Lets it start; gives the moment just before its first instruction by the monotonic clock.
+    fn go(&mut self) -> Result<u64, Error>;
+    /// The descriptor that becomes readable when a report is there.
+    fn descriptor(&self) -> RawFd;
+    /// The next report; called when the descriptor is readable.
+    fn report(&mut self) -> Report;
+    /// Starts the signal ladder, or moves up it.
+    fn climb(&mut self, from: Rung);
+    /// What only it knows; asked once, when the last process is gone.
+    fn outcome(&mut self) -> Outcome {
+        Outcome::default()
+    }
+    /// Hands over files that match patterns, where they are not simply files of this host. `None`: they are.
+    fn files(&mut self, _patterns: &[String], _sink: &mut Sink<'_>) -> Option<Result<(), String>> {
+        None
+    }
+    /// Cleans up; nobody will ask anything any more.
+    fn bye(self: Box<Self>);
+}
+
+/// A run that waits to be let go.
+pub(crate) struct Prepared {
+    pub body: Box<dyn Body>,
+    /// Its control group, or why it has none.
+    pub group: Result<Group, Missing>,
+    /// Which processes are the run.
+    pub root: Root,
+    pub about: About,
+    /// What the group had used already, which is not the run's.
+    pub baseline: Option<Totals>,
+    /// Whether the group may vanish at any moment, so that its counters are to be kept at each sample.
+    pub is_fleeting: bool,
+}

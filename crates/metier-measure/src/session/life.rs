@@ -1,0 +1,289 @@
+//! A run between its first instruction and the end of its last process: one thread that waits for reports, signals,
+//! somebody's wish to stop, and the next sample. Nothing is polled faster than the user asked for.
+
+use std::time::Duration;
+
+use metier_types::{Quality, RunId};
+
+use super::facts::{Peaks, Stopped};
+use crate::cgroup::{Group, Meter, Place, Totals};
+use crate::events::Watch;
+use crate::gpu::Gpus;
+use crate::host::HostMeter;
+use crate::observer::Observer;
+use crate::runner::command::lost;
+use crate::runner::{Body, Report, Rung, Usage};
+use crate::sensors::Meters;
+use crate::signals::{Came, Signals};
+use crate::stop::Stopper;
+use crate::timeline::Timeline;
+use crate::tree::Walker;
+use crate::wake::{monotonic_ns, wait};
+use crate::{Error, Recorder, Spec};
+
+/// The host's state is read this often.
+const HOST_EVERY: Duration = Duration::from_secs(1);
+/// Samples are handed to the store this often; what a kill can lose.
+const CHUNK_EVERY: Duration = Duration::from_millis(900);
+/// The parts of memory are read at most this often.
+const PARTS_EVERY: Duration = Duration::from_millis(200);
+/// Process events are collected this often on a quiet host.
+const EVENTS_EVERY: Duration = Duration::from_secs(1);
+
+/// Moments of the next things to do, from the start of the run.
+pub(super) struct Next {
+    sample: Duration,
+    parts: Duration,
+    host: Duration,
+    chunk: Duration,
+    events: Duration,
+}
+
+impl Next {
+    pub(super) fn from(start: Duration) -> Self {
+        Self { sample: start, parts: start, host: start, chunk: start + CHUNK_EVERY, events: start }
+    }
+}
+
+/// A run between its first instruction and the end of its last process.
+pub(super) struct Life<'a, 'b> {
+    pub meter: Option<Meter>,
+    pub group: Option<&'a Group>,
+    pub walker: Walker,
+    pub watch: Option<&'a mut Watch>,
+    pub timeline: Timeline,
+    pub host: &'a mut HostMeter,
+    pub meters: &'a mut Meters,
+    pub gpus: &'a mut Gpus,
+    pub signals: &'a Signals,
+    pub stopper: &'a Stopper,
+    pub body: &'a mut dyn Body,
+    pub observers: &'a mut [&'b mut dyn Observer],
+    pub started_ns: u64,
+    pub next: Next,
+    pub peaks: Peaks,
+    pub late: u64,
+    pub interrupts: Vec<Duration>,
+    pub rungs: Vec<i32>,
+    pub stopped: Stopped,
+    /// Wait status and end of the main process.
+    pub main: Option<(i32, u64)>,
+    pub left_behind: u32,
+    /// Whether the group may vanish, and what it said last.
+    pub is_fleeting: bool,
+    pub last_totals: Totals,
+    pub last_throttling: Option<(u64, u64)>,
+}
+
+/// How a life ended.
+pub(super) struct End {
+    pub gone_ns: u64,
+    pub stuck: u64,
+    pub own_cpu: Duration,
+    pub used: Option<Usage>,
+}
+
+impl Life<'_, '_> {
+    fn elapsed(&self) -> Duration {
+        Duration::from_nanos(monotonic_ns().saturating_sub(self.started_ns))
+    }
+
+    /// Waits until every process is gone.
+    pub(super) fn watch(
+        &mut self,
+        spec: &Spec,
+        id: RunId,
+        recorder: &mut dyn Recorder,
+    ) -> Result<End, Error> {
+        loop {
+            let now = self.elapsed();
+            // On the way of the last sample before it is due, rather than waking up for it.
+            let is_sample = now >= self.next.sample;
+            if now >= self.next.events || (is_sample && now + spec.interval > self.next.events) {
+                let messages: u64 = self.watch.iter_mut().map(|watch| watch.drain()).sum();
+                // The sockets hold some ten thousand messages; a busy host is looked at more often.
+                let hurry = (messages / 100).clamp(1, 10) as u32;
+                self.next.events = now + EVENTS_EVERY / hurry;
+            }
+            if is_sample {
+                self.sample(spec, now);
+                if now >= self.next.chunk {
+                    recorder.samples(id, self.timeline.take());
+                    self.next.chunk = now + CHUNK_EVERY;
+                }
+            }
+            self.enforce(spec, now);
+            let wake = self.wake(spec).saturating_sub(self.elapsed());
+            let descriptors = [self.body.descriptor(), self.signals.descriptor(), self.stopper.descriptor()];
+            let [report, signal, stop] = wait(descriptors, wake);
+            if stop && let Some(signal) = self.stopper.take() {
+                self.obey(Came { signal, from_terminal: false });
+            }
+            if signal {
+                while let Some(came) = self.signals.next() {
+                    self.obey(came);
+                }
+            }
+            if !report {
+                continue;
+            }
+            match self.body.report() {
+                Report::MainEnded { status, time_ns } => {
+                    self.main = Some((status, time_ns));
+                    self.remember();
+                    self.left_behind = self.walker.living(self.group).len() as u32;
+                }
+                Report::Rung { signal } => self.rungs.push(signal),
+                Report::Gone { stuck, time_ns, own_cpu_ns, used } => {
+                    let own_cpu = Duration::from_nanos(own_cpu_ns);
+                    return Ok(End { gone_ns: time_ns, stuck, own_cpu, used });
+                }
+                Report::Lost => return Err(lost("watching the command")),
+                Report::Started { .. } | Report::Failed { .. } => {}
+            }
+        }
+    }
+
+    /// Ends the run when its time is up, or what is left of it when the main process is over.
+    fn enforce(&mut self, spec: &Spec, now: Duration) {
+        if self.stopped != Stopped::No {
+            return;
+        }
+        let main_ended = self.main.map(|(_, ns)| Duration::from_nanos(ns.saturating_sub(self.started_ns)));
+        let reason = match main_ended {
+            Some(ended) if now >= ended + spec.linger => Stopped::Lingering,
+            None if spec.timeout.is_some_and(|limit| now >= limit) => Stopped::Timeout,
+            _ => return,
+        };
+        self.stopped = reason;
+        self.body.climb(Rung::Interrupt);
+    }
+
+    /// When there is something to do next.
+    fn wake(&self, spec: &Spec) -> Duration {
+        let mut wake = self.next.sample;
+        if self.watch.is_some() {
+            wake = wake.min(self.next.events);
+        }
+        if self.stopped == Stopped::No {
+            wake = match self.main {
+                Some((_, ns)) => {
+                    wake.min(Duration::from_nanos(ns.saturating_sub(self.started_ns)) + spec.linger)
+                }
+                None => spec.timeout.map_or(wake, |limit| wake.min(limit)),
+            };
+        }
+        wake
+    }
+
+    /// A terminal's INT or QUIT has reached the command already: it decides, as without us, unless the user
+    /// insists. Anything else was meant for us, and the ladder starts.
+    fn obey(&mut self, came: Came) {
+        let now = self.elapsed();
+        if came.from_terminal && matches!(came.signal, libc::SIGINT | libc::SIGQUIT) {
+            self.interrupts.retain(|then| now.saturating_sub(*then) < Duration::from_secs(2));
+            self.interrupts.push(now);
+            if self.interrupts.len() < 3 {
+                return;
+            }
+        }
+        if self.stopped == Stopped::No {
+            self.stopped = Stopped::Signal(came.signal);
+            self.body.climb(if came.signal == libc::SIGINT { Rung::Interrupt } else { Rung::Terminate });
+        } else {
+            // Asked again: do not wait for the rest of the grace.
+            self.body.climb(Rung::Kill);
+        }
+    }
+
+    fn sample(&mut self, spec: &Spec, now: Duration) {
+        if now > self.next.sample + spec.interval / 2 && self.timeline.samples > 0 {
+            self.late += 1;
+        }
+        let whole = now >= self.next.parts;
+        if whole {
+            self.remember();
+            self.next.parts = now + spec.interval.max(PARTS_EVERY) - spec.interval / 2;
+        }
+        let mut sample = self.meter.as_mut().map(|meter| meter.sample(whole)).unwrap_or_default();
+        let walked = self.walker.walk(self.group, now);
+        if let Some(walked) = &walked {
+            if self.meter.as_ref().is_none_or(|meter| !meter.has_io()) {
+                (sample.read, sample.written) = walked.stored.unzip();
+            }
+            if self.meter.is_none() {
+                sample.memory = Some(walked.resident);
+            }
+        }
+        self.peaks.anonymous = self.peaks.anonymous.max(sample.anonymous);
+        self.peaks.file = self.peaks.file.max(sample.file);
+        self.peaks.kernel = self.peaks.kernel.max(sample.kernel);
+        self.timeline.add_use(now, &sample, walked.map(|w| w.processes));
+        if now >= self.next.host {
+            self.timeline.add_host(now, &self.host.counters(), &self.host.reading());
+            if !self.meters.is_empty() {
+                self.meters.tick();
+                self.timeline.add_energy(now, &self.meters.microjoules());
+            }
+            if !self.gpus.is_empty() {
+                self.gpus.tick(&self.group.map(Group::members).unwrap_or_default());
+            }
+            self.next.host = now + HOST_EVERY.max(spec.interval);
+        }
+        let group = self.group;
+        self.observers.iter_mut().for_each(|observer| observer.tick(now, group));
+        // Ticks stay on their grid; those that were missed are not made up for.
+        let behind =
+            self.elapsed().saturating_sub(self.next.sample).as_nanos() / spec.interval.as_nanos().max(1);
+        self.next.sample += spec.interval * (behind as u32 + 1);
+    }
+
+    /// What was used in all, and how far that can be trusted: as the group says it now, or said it last.
+    pub(super) fn totals(&mut self) -> (Totals, Quality) {
+        let now = self.group.map(Totals::read).unwrap_or_default();
+        match now.cpu.is_none() && self.last_totals.cpu.is_some() {
+            true => (std::mem::take(&mut self.last_totals), Quality::Sampled),
+            false => (now, Quality::Exact),
+        }
+    }
+
+    /// Keeps what a group that may vanish says now.
+    fn remember(&mut self) {
+        let Some(group) = self.group.filter(|_| self.is_fleeting) else { return };
+        let totals = Totals::read(group);
+        if totals.cpu.is_some() || totals.peak_memory.is_some() {
+            self.last_totals = totals;
+        }
+        self.last_throttling = throttling(&group.around).or(self.last_throttling);
+    }
+
+    /// The last rows of the time line, after the last process is gone.
+    pub(super) fn last_look(&mut self, id: RunId, used: Option<&Usage>, recorder: &mut dyn Recorder) {
+        let now = self.elapsed();
+        if let Some(watch) = &mut self.watch {
+            watch.drain();
+        }
+        let mut sample = self.meter.as_mut().map(|meter| meter.sample(true)).unwrap_or_default();
+        if self.meter.as_ref().is_none_or(|meter| !meter.has_io()) {
+            // What walks saw of living processes ends at what wait4 knows of all.
+            sample.read = used.map(|used| used.blocks_in * 512);
+            sample.written = used.map(|used| used.blocks_out * 512);
+        }
+        self.timeline.add_use(now, &sample, Some(0));
+        self.timeline.add_host(now, &self.host.counters(), &self.host.reading());
+        self.meters.tick();
+        self.timeline.add_energy(now, &self.meters.microjoules());
+        self.gpus.tick(&[]);
+        recorder.samples(id, self.timeline.take());
+    }
+}
+
+/// Periods and microseconds in which the group around the run was held back by a CPU limit.
+pub(super) fn throttling(around: &Place) -> Option<(u64, u64)> {
+    let folder = around.v1.get("cpu").or(around.v2.as_ref())?;
+    let text = std::fs::read_to_string(folder.join("cpu.stat")).ok()?;
+    let periods = crate::file::keyed(&text, "nr_throttled")?;
+    let micros = crate::file::keyed(&text, "throttled_usec")
+        .or_else(|| crate::file::keyed(&text, "throttled_time").map(|nanos| nanos / 1000))?;
+    Some((periods, micros))
+}
