@@ -25,7 +25,11 @@ pub fn sweep(roots: &Roots, store: &Store, device: &Device) -> Result<Vec<RunId>
 
 /// This process as the owner of a run.
 pub fn owner(roots: &Roots, device: &Device) -> Owner {
-    let pid = std::process::id();
+    owner_of(roots, device, std::process::id())
+}
+
+/// A process of this device as an owner.
+pub fn owner_of(roots: &Roots, device: &Device, pid: u32) -> Owner {
     Owner {
         host: device.id.as_str().to_string(),
         boot: boot_id(roots),

@@ -2,3 +2,5 @@
 //!
 //! A run file says what is to run and how; everything that starts a run (the command line, the API, the Jenkins-shaped
 //! door) makes one of it, so there is one check and one way to run.
+
+pub mod queue;

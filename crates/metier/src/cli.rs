@@ -26,7 +26,7 @@ const EXAMPLES: &str = "Examples:
 
 /// The commands by what one wants to do.
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("Measure", &["run", "device", "doctor"]),
+    ("Measure", &["run", "session", "device", "doctor"]),
     ("Look", &["runs", "show", "compare", "up"]),
     ("Keep", &["export", "import"]),
     ("Set up", &["config", "completions", "man"]),
@@ -85,6 +85,8 @@ impl Globals {
 pub enum Command {
     /// Measure a command
     Run(command::run::Run),
+    /// Queue runs, to be measured one at a time
+    Session(command::session::Session),
     /// Show this device, or those that the store knows
     Device(command::device::Device),
     /// Check what this host lets us measure

@@ -5,8 +5,9 @@ mod common;
 
 use common::{Place, refusal, stderr, stdout};
 
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "run",
+    "session",
     "runs",
     "show",
     "compare",

@@ -10,6 +10,7 @@ pub mod import;
 pub mod man;
 pub mod run;
 pub mod runs;
+pub mod session;
 pub mod show;
 pub mod up;
 
@@ -37,7 +38,13 @@ impl Room {
     /// The store, to look at; it must be there.
     pub fn store(&self) -> anyhow::Result<Store> {
         let location = self.settings.store()?;
-        let store = Store::open_read_only(&location)?;
+        let store = match Store::open_read_only(&location) {
+            // One of an earlier version is brought up to date where it can be written.
+            Err(error @ metier_store::Error::CannotOpen { .. }) => {
+                Store::open(&location).map_err(|_| error)?
+            }
+            other => other?,
+        };
         let under_way =
             RunFilter { state: Some(RunState::Running), warmup: true, limit: 1, ..RunFilter::default() };
         // What says it is under way may have been killed; whoever looks first finds out. A store that we may
@@ -97,6 +104,7 @@ fn perform(cli: Cli) -> anyhow::Result<Code> {
         Command::Export(export) => export.run(&room),
         Command::Import(import) => import.run(&room),
         Command::Runs(runs) => runs.run(&room),
+        Command::Session(session) => session.run(&room),
         Command::Show(show) => show.run(&room),
         Command::Up(up) => up.run(&room),
         Command::Config(config) => config.run(&room),

@@ -73,6 +73,9 @@ pub struct Run {
     /// Keep nothing in the store
     #[arg(long)]
     no_store: bool,
+    /// The batch of its runs, for whoever has to find them
+    #[arg(long, hide = true, value_name = "ID")]
+    batch: Option<BatchId>,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -112,7 +115,7 @@ impl Run {
         spec.grace = or("run.grace", spec.grace)?;
         spec.linger = or("run.linger", spec.linger)?;
         spec.interval = or("run.interval", spec.interval)?;
-        spec.batch = BatchId::new();
+        spec.batch = self.batch.unwrap_or_else(BatchId::new);
         spec.check().map_err(|error| flagged(room, error))?;
         Ok(spec)
     }

@@ -2,12 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use anyhow::Context as _;
 use clap::Args;
 use metier_measure::Roots;
 use metier_server::{Check, Config, Secret};
 use metier_store::Store;
+use metier_work::queue::{Stop, Until};
 
 use super::Room;
 use crate::config::{Typed, data_folder};
@@ -35,6 +37,9 @@ pub struct Up {
     /// Further name that the Host header may have, for a proxy that passes the outer name on
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
+    /// Do not measure sessions that wait; `metier session work` does that elsewhere
+    #[arg(long)]
+    no_work: bool,
 }
 
 /// Longest token file; a larger one is something else.
@@ -66,24 +71,59 @@ impl Up {
             ..Config::default()
         };
         config.check().map_err(|error| usage(error.to_string()))?;
-        let store = open(room)?;
+        let (store, is_writable) = open(room)?;
         config.doctor = Some(doctor(&store));
         let place = store.location().to_string();
         let console = room.console;
-        metier_server::run(config, store, |address| {
+        let work = match is_writable && !self.no_work {
+            true => Some(Working::start(room, store.clone())?),
+            false => None,
+        };
+        let served = metier_server::run(config, store, |address| {
             console.note(format!("metier: ready at http://{address}/ (store {place}); Ctrl-C ends it"));
-        })?;
+        });
+        if let Some(work) = work {
+            work.end();
+        }
+        served?;
         Ok(Code::OK)
     }
 }
 
-/// The store; where it cannot be written, looking at it is still worth something.
-fn open(room: &Room) -> anyhow::Result<Store> {
+/// The thread that works the queue beside the server.
+struct Working {
+    stop: Stop,
+    thread: JoinHandle<()>,
+}
+
+impl Working {
+    fn start(room: &Room, store: Store) -> anyhow::Result<Self> {
+        let worker = super::session::worker(room, store)?;
+        let stop = Stop::new();
+        let until = stop.clone();
+        let work = move || {
+            if let Err(error) = worker.run(&until, Until::Asked) {
+                tracing::error!(%error, "the queue is not worked any more");
+            }
+        };
+        let thread = std::thread::Builder::new().name("metier-queue".to_string()).spawn(work);
+        Ok(Self { stop, thread: thread.context("cannot start the thread that works the queue")? })
+    }
+
+    /// A session under way is told to end, and its end recorded.
+    fn end(self) {
+        self.stop.ask();
+        let _ = self.thread.join();
+    }
+}
+
+/// The store, and whether it can be written; where not, looking at it is still worth something.
+fn open(room: &Room) -> anyhow::Result<(Store, bool)> {
     let location = room.settings.store()?;
     let store = match Store::open(&location) {
         Err(error @ metier_store::Error::ReadOnly { .. }) => {
             room.console.warn(format!("{error}; it is only read"));
-            return Ok(Store::open_read_only(&location)?);
+            return Ok((Store::open_read_only(&location)?, false));
         }
         other => other?,
     };
@@ -97,7 +137,7 @@ fn open(room: &Room) -> anyhow::Result<Store> {
         }
         Err(error) => tracing::warn!(%error, "runs of programs that are gone could not be marked"),
     }
-    Ok(store)
+    Ok((store, true))
 }
 
 /// The checks of this host, for the page.

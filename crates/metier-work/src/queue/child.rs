@@ -1,0 +1,194 @@
+//! The measuring process of a session.
+//!
+//! It has a process group of its own, so that Ctrl-C at the worker's terminal ends it by way of the worker; it gets TERM when
+//! the worker dies; and on each signal it walks the ladder for what it measures by itself. The ladder here is only for a
+//! measuring process that does not come to its end: it may need twice the grace of the run before it is given up.
+
+use std::fs::OpenOptions;
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use metier_types::Session;
+
+use super::log::Log;
+use super::{Error, Launch, file, system};
+
+/// Between the steps of the ladder.
+const PATIENCE: Duration = Duration::from_secs(45);
+/// How long what it measured may go on writing to its log after it has ended.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// Why a child should end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// Nobody wants its session any more.
+    Cancel,
+    /// Its worker is to end.
+    Stop,
+}
+
+/// A measuring process.
+pub(super) struct Child {
+    process: std::process::Child,
+    log: Arc<Mutex<Log>>,
+    pump: JoinHandle<()>,
+    wish: Option<Wish>,
+    signalled: Option<(Instant, i32)>,
+    #[allow(dead_code, reason = "kept for its drop")]
+    file: SessionFile,
+}
+
+impl Child {
+    /// Starts measuring a session. The thread that calls must live as long as the worker: the kernel takes its end for
+    /// the worker's.
+    pub fn start(launch: &Launch, session: &Session, runtime: &Path) -> Result<Self, Error> {
+        let file = SessionFile::write(runtime, session)?;
+        let (mut reader, writer) = std::io::pipe().map_err(system("making a pipe for the session's log"))?;
+        let also = writer.try_clone().map_err(system("making a pipe for the session's log"))?;
+        let mut command = Command::new(&launch.program);
+        command.args(&launch.flags).args(file::arguments(session, &file.path));
+        command.stdin(Stdio::null()).stdout(also).stderr(writer).process_group(0);
+        for name in &launch.hidden {
+            command.env_remove(name);
+        }
+        if let Some(folder) = &session.folder {
+            command.current_dir(folder);
+        }
+        let worker = std::process::id() as libc::pid_t;
+        // SAFETY: between fork and exec only calls that are allowed there are made.
+        unsafe {
+            command.pre_exec(move || {
+                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) != 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+                // The worker may have gone before the wish was known to the kernel.
+                if libc::getppid() != worker {
+                    return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
+                }
+                Ok(())
+            });
+        }
+        let doing = match &session.folder {
+            Some(folder) => format!("starting {} in {folder}", launch.program.display()),
+            None => format!("starting {}", launch.program.display()),
+        };
+        let process = command.spawn().map_err(system(doing))?;
+        // Our copies of the pipe's end go with the command: its end comes when the others have closed theirs.
+        drop(command);
+        let log = Arc::new(Mutex::new(Log::default()));
+        let into = log.clone();
+        let pump = std::thread::spawn(move || {
+            let mut buffer = vec![0; 64 << 10];
+            while let Ok(length) = reader.read(&mut buffer) {
+                if length == 0 {
+                    return;
+                }
+                lock(&into).push(&buffer[..length]);
+            }
+        });
+        Ok(Self { process, log, pump, wish: None, signalled: None, file })
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// How it ended, once it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        // An error means that it is not ours to wait for: nothing more can be learnt of it.
+        self.process.try_wait().unwrap_or_else(|_| Some(ExitStatus::from_raw(0x7f00)))
+    }
+
+    /// That it should end; the first wish stays.
+    pub fn wish(&mut self, wish: Wish) {
+        self.wish.get_or_insert(wish);
+    }
+
+    /// Why it was asked to end, if it was.
+    pub fn wished(&self) -> Option<Wish> {
+        self.wish
+    }
+
+    /// Goes a step on the ladder where it is time to.
+    pub fn urge(&mut self) {
+        let next = match (self.wish, self.signalled) {
+            (None, _) => return,
+            (Some(Wish::Cancel), None) => libc::SIGINT,
+            (Some(Wish::Stop), None) => libc::SIGTERM,
+            (_, Some((at, _))) if at.elapsed() < PATIENCE => return,
+            (_, Some((_, libc::SIGINT))) => libc::SIGTERM,
+            _ => libc::SIGKILL,
+        };
+        // SAFETY: a signal to a child that has not been waited for, so that its number is its own.
+        unsafe { libc::kill(self.process.id() as libc::pid_t, next) };
+        self.signalled = Some((Instant::now(), next));
+    }
+
+    /// What it printed since the last call.
+    pub fn printed(&self) -> Vec<u8> {
+        lock(&self.log).take()
+    }
+
+    /// The rest of what it printed, and the last that metier said; once it has ended.
+    pub fn last_words(self) -> (Vec<u8>, Option<String>) {
+        let until = Instant::now() + LAST_WORDS;
+        while !self.pump.is_finished() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let mut log = lock(&self.log);
+        (log.finish(), log.last_words())
+    }
+}
+
+fn lock(log: &Mutex<Log>) -> MutexGuard<'_, Log> {
+    log.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The run file as the measuring process reads it; gone with the session.
+struct SessionFile {
+    path: PathBuf,
+}
+
+/// How the name of such a file begins.
+const FILE: &str = "session-";
+
+impl SessionFile {
+    fn write(runtime: &Path, session: &Session) -> Result<Self, Error> {
+        let path = runtime.join(format!("{FILE}{}.json", session.id));
+        let doing = format!("writing {}", path.display());
+        let _ = std::fs::remove_file(&path);
+        let this = Self { path };
+        let text = serde_json::to_vec_pretty(&session.file).unwrap_or_default();
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&this.path)
+            .and_then(|mut file| file.write_all(&text))
+            .map_err(system(doing))?;
+        Ok(this)
+    }
+}
+
+impl Drop for SessionFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Removes files that a killed worker left. The caller has the device's lock: nobody else has one there.
+pub(super) fn remove_left_files(runtime: &Path) {
+    for entry in std::fs::read_dir(runtime).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        if name.to_str().is_some_and(|name| name.starts_with(FILE) && name.ends_with(".json")) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}

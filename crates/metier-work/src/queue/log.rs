@@ -1,0 +1,101 @@
+//! What a session prints: its beginning as it comes, its end when it is over, what is between left out and counted.
+
+use std::collections::VecDeque;
+
+/// Kept from the beginning.
+pub(super) const HEAD: usize = 1 << 20;
+/// Kept of the end, where the beginning is full.
+const TAIL: usize = 64 << 10;
+/// Looked through for the last words.
+const RECENT: usize = 4096;
+
+/// A bounded log.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    fresh: Vec<u8>,
+    taken: usize,
+    tail: VecDeque<u8>,
+    recent: VecDeque<u8>,
+    left_out: u64,
+}
+
+impl Log {
+    /// Takes what was printed.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let room = HEAD - self.taken - self.fresh.len();
+        let (head, rest) = bytes.split_at(room.min(bytes.len()));
+        self.fresh.extend_from_slice(head);
+        self.left_out += keep(&mut self.tail, rest, TAIL);
+        keep(&mut self.recent, bytes, RECENT);
+    }
+
+    /// What came to the beginning since the last call.
+    pub fn take(&mut self) -> Vec<u8> {
+        self.taken += self.fresh.len();
+        std::mem::take(&mut self.fresh)
+    }
+
+    /// What is left to keep when nothing more comes.
+    pub fn finish(&mut self) -> Vec<u8> {
+        let mut last = self.take();
+        if self.left_out > 0 {
+            last.extend_from_slice(
+                format!("\n[metier: {} bytes are left out here]\n", self.left_out).as_bytes(),
+            );
+        }
+        last.extend(self.tail.drain(..));
+        last
+    }
+
+    /// The last line that metier itself said, without its name before it.
+    pub fn last_words(&self) -> Option<String> {
+        let bytes: Vec<u8> = self.recent.iter().copied().collect();
+        let text = String::from_utf8_lossy(&bytes);
+        text.lines().rev().find_map(|line| line.strip_prefix("metier: ")).map(str::to_string)
+    }
+}
+
+/// Appends, keeping the last `most`; gives back how many went.
+fn keep(ring: &mut VecDeque<u8>, bytes: &[u8], most: usize) -> u64 {
+    let newest = &bytes[bytes.len().saturating_sub(most)..];
+    let old = (ring.len() + newest.len()).saturating_sub(most);
+    ring.drain(..old);
+    ring.extend(newest);
+    (old + bytes.len() - newest.len()) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_log_is_whole() {
+        let mut log = Log::default();
+        log.push(b"one\n");
+        assert_eq!(log.take(), b"one\n");
+        log.push(b"metier: why\nok\n");
+        assert_eq!(log.last_words().as_deref(), Some("why"));
+        assert_eq!(log.finish(), b"metier: why\nok\n");
+        assert_eq!(log.finish(), b"");
+    }
+
+    #[test]
+    fn a_long_log_keeps_beginning_and_end_and_says_what_is_missing() {
+        let mut log = Log::default();
+        let mut kept = Vec::new();
+        for number in 0..40_000u32 {
+            log.push(format!("line {number:06} {}\n", "x".repeat(50)).as_bytes());
+            if number % 1000 == 0 {
+                kept.extend(log.take());
+            }
+        }
+        kept.extend(log.finish());
+        let text = String::from_utf8(kept).unwrap();
+        assert!(text.starts_with("line 000000 ") && text.ends_with("x\n"), "beginning");
+        assert!(text.contains("line 039999 "), "end");
+        let whole = 40_000 * 63;
+        let said: usize = text.split("[metier: ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+        assert_eq!(said, whole - HEAD - TAIL);
+        assert!(text.len() < HEAD + TAIL + 100);
+    }
+}
