@@ -8,6 +8,7 @@
 //! run used, [`events`] for its processes, [`host`] for what went on around it, [`sensors`] and [`gpu`] for
 //! energy, [`device`] for where it happened. A source that is not there degrades the record, never stops it.
 
+pub mod app;
 mod artefacts;
 pub mod boards;
 pub mod cgroup;

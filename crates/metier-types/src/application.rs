@@ -49,7 +49,7 @@ pub struct Stage {
     pub source: StageSource,
     /// How many values, or by how much a counter grew.
     pub count: u64,
-    /// `count` over the time between its first and its last value, where there are two.
+    /// What came after the first value, over the time between the first and the last, where there are two.
     pub rate_per_second: Option<f64>,
     /// Their sum.
     pub sum: Option<f64>,

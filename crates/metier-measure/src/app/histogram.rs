@@ -1,0 +1,190 @@
+//! A histogram whose quantiles are within one per cent of the true ones, in bounded memory.
+//!
+//! Bucket `i` holds values in (γⁱ⁻¹, γⁱ] with γ = (1 + α) / (1 − α); its middle is then within α of every value in
+//! it (the argument of DDSketch, Masson et al. 2019). α is a little less than one per cent, so that rounding in
+//! the logarithm cannot break the promise. Only the span between the smallest and the largest bucket in use is kept.
+//! Values nearer to zero than [`SMALLEST`] count as zero, larger ones than [`LARGEST`] fall into the last bucket.
+
+/// The promise: a quantile is within this share of the true one.
+pub const RELATIVE_ERROR: f64 = 0.01;
+const ALPHA: f64 = 0.0098;
+/// Nearer to zero than this is zero.
+pub const SMALLEST: f64 = 1e-12;
+/// Beyond this, buckets end; smallest and largest value are kept exactly beside them.
+pub const LARGEST: f64 = 1e18;
+
+/// Counts of values on one side of zero, by bucket.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Side {
+    /// Index of the first bucket in `counts`.
+    first: i32,
+    counts: Vec<u64>,
+}
+
+impl Side {
+    fn add(&mut self, magnitude: f64, times: u64) {
+        let index = bucket(magnitude);
+        if self.counts.is_empty() {
+            self.first = index;
+        }
+        if index < self.first {
+            let more = (self.first - index) as usize;
+            self.counts.splice(0..0, std::iter::repeat_n(0, more));
+            self.first = index;
+        }
+        let at = (index - self.first) as usize;
+        if at >= self.counts.len() {
+            self.counts.resize(at + 1, 0);
+        }
+        self.counts[at] += times;
+    }
+
+    /// Buckets as (middle, count), from the smallest magnitude on.
+    fn buckets(&self) -> impl DoubleEndedIterator<Item = (f64, u64)> {
+        self.counts.iter().enumerate().map(|(at, count)| (middle(self.first + at as i32), *count))
+    }
+}
+
+fn log_gamma() -> f64 {
+    ((1.0 + ALPHA) / (1.0 - ALPHA)).ln()
+}
+
+fn bucket(magnitude: f64) -> i32 {
+    (magnitude.min(LARGEST).ln() / log_gamma()).ceil() as i32
+}
+
+fn middle(index: i32) -> f64 {
+    let gamma = (1.0 + ALPHA) / (1.0 - ALPHA);
+    2.0 * (f64::from(index) * log_gamma()).exp() / (1.0 + gamma)
+}
+
+/// Counts of values by size.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Histogram {
+    negative: Side,
+    zeros: u64,
+    positive: Side,
+    count: u64,
+    smallest: f64,
+    largest: f64,
+}
+
+impl Histogram {
+    /// Counts a value; what is not a finite number is left out.
+    pub fn add(&mut self, value: f64) {
+        if !value.is_finite() {
+            return;
+        }
+        if self.count == 0 {
+            (self.smallest, self.largest) = (value, value);
+        }
+        self.smallest = self.smallest.min(value);
+        self.largest = self.largest.max(value);
+        self.count += 1;
+        match value {
+            v if v.abs() < SMALLEST => self.zeros += 1,
+            v if v > 0.0 => self.positive.add(v, 1),
+            v => self.negative.add(-v, 1),
+        }
+    }
+
+    /// How many values it holds.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The smallest value, exactly.
+    pub fn smallest(&self) -> Option<f64> {
+        (self.count > 0).then_some(self.smallest)
+    }
+
+    /// The largest value, exactly.
+    pub fn largest(&self) -> Option<f64> {
+        (self.count > 0).then_some(self.largest)
+    }
+
+    /// The value that a share `q` of all values does not exceed (nearest rank), within [`RELATIVE_ERROR`].
+    pub fn quantile(&self, q: f64) -> Option<f64> {
+        if self.count == 0 {
+            return None;
+        }
+        let rank = ((q.clamp(0.0, 1.0) * self.count as f64).ceil() as u64).clamp(1, self.count);
+        // The ends are known exactly.
+        match rank {
+            1 => return Some(self.smallest),
+            rank if rank == self.count => return Some(self.largest),
+            _ => {}
+        }
+        let mut seen = 0;
+        let found = self.ascending().find(|(_, count)| {
+            seen += count;
+            seen >= rank
+        });
+        found.map(|(value, _)| value.clamp(self.smallest, self.largest))
+    }
+
+    /// How many values are at most `bound`; values within [`RELATIVE_ERROR`] of it may fall on either side.
+    pub fn at_most(&self, bound: f64) -> u64 {
+        if self.count > 0 && bound >= self.largest {
+            return self.count;
+        }
+        self.ascending().take_while(|(value, _)| *value <= bound).map(|(_, count)| count).sum()
+    }
+
+    /// Memory that its buckets take.
+    pub fn bytes(&self) -> usize {
+        (self.negative.counts.capacity() + self.positive.counts.capacity()) * size_of::<u64>()
+    }
+
+    fn ascending(&self) -> impl Iterator<Item = (f64, u64)> {
+        let below = self.negative.buckets().rev().map(|(value, count)| (-value, count));
+        below.chain(std::iter::once((0.0, self.zeros))).chain(self.positive.buckets())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn exact(values: &mut [f64], q: f64) -> f64 {
+        values.sort_by(f64::total_cmp);
+        let rank = ((q * values.len() as f64).ceil() as usize).clamp(1, values.len());
+        values[rank - 1]
+    }
+
+    proptest! {
+        #[test]
+        fn quantiles_are_within_one_per_cent_of_the_exact_ones(
+            mut values in prop::collection::vec(
+                prop_oneof![1e-9..1e9f64, -1e6..1e6f64, 1e-3..2e-3f64, Just(0.0)], 1..400),
+            q in 0.0..=1.0f64,
+        ) {
+            let mut histogram = Histogram::default();
+            values.iter().for_each(|value| histogram.add(*value));
+            for q in [q, 0.5, 0.95, 0.99] {
+                let (want, got) = (exact(&mut values, q), histogram.quantile(q).unwrap());
+                prop_assert!((got - want).abs() <= RELATIVE_ERROR * want.abs() + SMALLEST, "{want} {got}");
+            }
+            prop_assert_eq!(histogram.quantile(1.0), histogram.largest());
+        }
+
+        #[test]
+        fn memory_is_bounded_whatever_comes(values in prop::collection::vec(any::<f64>(), 0..2000)) {
+            let mut histogram = Histogram::default();
+            values.iter().for_each(|value| histogram.add(*value));
+            prop_assert!(histogram.bytes() <= 2 * 2 * 3600 * 8, "{}", histogram.bytes());
+            prop_assert_eq!(histogram.count(), values.iter().filter(|v| v.is_finite()).count() as u64);
+        }
+    }
+
+    #[test]
+    fn values_at_most_a_bound_are_counted() {
+        let mut histogram = Histogram::default();
+        (1..=100).for_each(|n| histogram.add(f64::from(n) - 50.5));
+        assert_eq!(histogram.at_most(0.0), 50);
+        assert_eq!(histogram.at_most(1000.0), 100);
+        assert_eq!(histogram.at_most(-1000.0), 0);
+    }
+}

@@ -1,0 +1,161 @@
+//! One thing that an application said: a name, a number, what kind of number it is.
+//!
+//! The Waggle wire does not carry the kind, so it is told from the name where the name is plain about it, and is
+//! `value` otherwise. An application can always say it (`kind` on the socket, the unit on a line).
+
+use std::borrow::Cow;
+
+use metier_types::{StageKind, StageSource};
+
+/// Longest name of a stage, in bytes.
+pub const NAME_BYTES: usize = 200;
+/// Longest labels of a stage as text, in bytes.
+pub const LABEL_BYTES: usize = 400;
+
+/// What the number of a message is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Number {
+    /// One observation: a duration in seconds, a rate, any value.
+    One(f64),
+    /// So many items more.
+    More(f64),
+    /// A counter that stands at this now; only its growth counts.
+    Stands(f64),
+}
+
+/// One thing that an application said.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Message<'a> {
+    /// The stage's name.
+    pub name: Cow<'a, str>,
+    /// Its labels as `key="value",…`, sorted by key.
+    pub labels: Cow<'a, str>,
+    /// What its numbers are.
+    pub kind: StageKind,
+    /// How it came.
+    pub source: StageSource,
+    /// The number.
+    pub number: Number,
+    /// When, in nanoseconds on the clock of its source; only differences are used. `None` where it is not known.
+    pub at_ns: Option<i64>,
+}
+
+/// What is wrong with a name, if anything.
+pub fn name_defect(name: &str) -> Option<&'static str> {
+    if name.is_empty() || name.len() > NAME_BYTES {
+        return Some("a name of 1 to 200 bytes");
+    }
+    name.chars().any(|c| c.is_control() || c.is_whitespace()).then_some("a name without blanks")
+}
+
+/// What a number of a message should be.
+pub const FINITE: &str = "a finite number as value";
+
+/// The kind of a stage by its name alone, and what to multiply its values by to have seconds.
+///
+/// Names that end in a unit of time, or in `duration`, `latency` or `elapsed`, are durations; names that say
+/// `fps`, `rate`, `hz`, `throughput` or `per_second` are rates; anything else is a value. Names that end in `time` are
+/// durations unless they name a moment (`start_time`).
+pub fn kind_of(name: &str) -> (StageKind, f64) {
+    let lower = name.to_ascii_lowercase();
+    let mut words = lower.rsplit(['_', '.', '-', ':', '/']);
+    let last = words.next().unwrap_or_default();
+    let before = words.next().unwrap_or_default();
+    if let Some(seconds) = seconds_in(last).filter(|_| last.len() > 1 || !before.is_empty()) {
+        return match before {
+            "per" => (StageKind::Rate, 1.0),
+            _ => (StageKind::Duration, seconds),
+        };
+    }
+    match (before, last) {
+        (_, "duration" | "latency" | "elapsed" | "timer") => (StageKind::Duration, 1.0),
+        ("start" | "end" | "unix" | "boot" | "last" | "up" | "now" | "", "time") => (StageKind::Value, 1.0),
+        (_, "time") => (StageKind::Duration, 1.0),
+        (_, "fps" | "rate" | "hz" | "throughput") => (StageKind::Rate, 1.0),
+        ("per", "second") => (StageKind::Rate, 1.0),
+        _ if last == "fps" || before == "fps" => (StageKind::Rate, 1.0),
+        _ => (StageKind::Value, 1.0),
+    }
+}
+
+/// How many seconds a unit of time is.
+pub fn seconds_in(unit: &str) -> Option<f64> {
+    Some(match unit {
+        "s" | "sec" | "secs" | "seconds" => 1.0,
+        "ms" | "millis" | "milliseconds" => 1e-3,
+        "us" | "µs" | "μs" | "micros" | "microseconds" => 1e-6,
+        "ns" | "nanos" | "nanoseconds" => 1e-9,
+        _ => return None,
+    })
+}
+
+/// The kind that a word declares, and what to multiply by to have seconds: our words and the Waggle class's.
+pub fn declared(word: &str) -> Option<(StageKind, f64)> {
+    Some(match word {
+        "duration" | "timer" => (StageKind::Duration, 1.0),
+        "rate" | "/s" | "1/s" | "hz" | "Hz" | "fps" => (StageKind::Rate, 1.0),
+        "value" | "number" | "gauge" => (StageKind::Value, 1.0),
+        "count" | "counter" => (StageKind::Counter, 1.0),
+        unit => (StageKind::Duration, seconds_in(unit)?),
+    })
+}
+
+/// Labels as `key="value",…`, sorted by key, with quotes, backslashes and line ends escaped. The error says what
+/// would be right.
+pub fn labels<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<String, &'static str> {
+    let mut pairs: Vec<(&str, &str)> = pairs.into_iter().collect();
+    pairs.sort_unstable();
+    let mut text = String::new();
+    for (key, value) in pairs {
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if key.is_empty() || !key.chars().all(is_word) || key.starts_with(|c: char| c.is_ascii_digit()) {
+            return Err("labels as key=value with a key of letters, digits and _");
+        }
+        if !text.is_empty() {
+            text.push(',');
+        }
+        text.push_str(key);
+        text.push_str("=\"");
+        for c in value.chars() {
+            match c {
+                '\\' => text.push_str("\\\\"),
+                '"' => text.push_str("\\\""),
+                '\n' => text.push_str("\\n"),
+                c if c.is_control() => text.push('\u{fffd}'),
+                c => text.push(c),
+            }
+        }
+        text.push('"');
+    }
+    if text.len() > LABEL_BYTES { Err("labels of at most 400 bytes") } else { Ok(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_name_tells_its_kind_and_any_other_is_a_value() {
+        let kind = |name| kind_of(name);
+        for name in ["inference_seconds", "inference.duration", "latency", "inference_time", "decode_s"] {
+            assert_eq!(kind(name), (StageKind::Duration, 1.0), "{name}");
+        }
+        assert_eq!(kind("decode_ms"), (StageKind::Duration, 1e-3));
+        assert_eq!(kind("plugin.duration.inference_ns"), (StageKind::Duration, 1e-9));
+        for name in ["fps", "FPS", "frame_rate", "frames_per_second", "fps_camera", "frames_per_s"] {
+            assert_eq!(kind(name).0, StageKind::Rate, "{name}");
+        }
+        for name in ["RAM_usage", "people", "start_time", "time", "s", "objects", "class", ""] {
+            assert_eq!(kind(name), (StageKind::Value, 1.0), "{name}");
+        }
+    }
+
+    #[test]
+    fn labels_are_sorted_and_escaped() {
+        assert_eq!(labels([("b", "x\"y"), ("a", "1\\")]).unwrap(), r#"a="1\\",b="x\"y""#);
+        assert!(
+            labels([("", "x")]).is_err() && labels([("1a", "x")]).is_err() && labels([("a b", "x")]).is_err()
+        );
+        assert!(labels([("a", &*"x".repeat(500))]).is_err());
+    }
+}

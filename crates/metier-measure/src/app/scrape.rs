@@ -1,0 +1,305 @@
+//! The application's own metrics page, read once a second.
+//!
+//! Counters count by their growth between the first and the last read, histograms and summaries by that of their counts
+//! (quantiles then come from the page's own buckets), gauges give a value at each read. What client libraries say of
+//! themselves and their runtime (`process_*`, `go_*`, `python_*`, …) is left out. `localhost` means the application's own
+//! network namespace: the reading thread enters it.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::hash::Hash;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use metier_prom::{Family, Format, Kind, Limits, Sample};
+use metier_types::{StageKind, StageSource};
+
+use super::descriptor::{enter_network, now_ns};
+use super::http::{self, Url};
+use super::intake::Intake;
+use super::message::{Message, Number, kind_of, labels};
+use super::tally::Buckets;
+
+/// Time between reads.
+const EVERY: Duration = Duration::from_secs(1);
+/// Time between attempts before the first page has come.
+const FIRST: Duration = Duration::from_millis(100);
+const ACCEPT: &str = "text/plain;version=0.0.4, application/openmetrics-text;version=1.0.0;q=0.5";
+/// Families that client libraries add by themselves.
+const RUNTIME: [&str; 7] = ["process_", "go_", "python_", "promhttp_", "nodejs_", "jvm_", "scrape_"];
+
+/// A distribution as it stood when it was last read, and its buckets when they were first.
+#[derive(Debug, Default, Clone)]
+struct Distribution {
+    count: f64,
+    sum: f64,
+    first: Vec<(f64, f64)>,
+}
+
+/// Turns pages into messages; remembers distributions between them.
+#[derive(Debug, Default)]
+pub struct Reading {
+    before: HashMap<String, Distribution>,
+}
+
+impl Reading {
+    /// Takes a page.
+    pub fn take<K: Eq + Hash + Clone>(
+        &mut self,
+        intake: &mut Intake<K>,
+        who: &K,
+        families: &[Family],
+        at_ns: i64,
+    ) {
+        for family in families.iter().filter(|family| !RUNTIME.iter().any(|r| family.name.starts_with(r))) {
+            match family.kind {
+                Kind::Histogram | Kind::Summary => self.distributions(intake, who, family, at_ns),
+                _ => simple(intake, who, family, at_ns),
+            }
+        }
+    }
+
+    fn distributions<K: Eq + Hash + Clone>(
+        &mut self,
+        intake: &mut Intake<K>,
+        who: &K,
+        family: &Family,
+        at_ns: i64,
+    ) {
+        let mut found: Vec<(String, Distribution)> = Vec::new();
+        for sample in &family.samples {
+            let own = |(key, _): &&(String, String)| key != "le" && key != "quantile";
+            let Some(labels) = text(sample.labels.iter().filter(own)) else { continue };
+            let at = match found.iter().position(|(known, _)| *known == labels) {
+                Some(at) => at,
+                None => {
+                    found.push((labels, Distribution::default()));
+                    found.len() - 1
+                }
+            };
+            let now = &mut found[at].1;
+            match sample.name.strip_prefix(&family.name) {
+                Some("_count") => now.count = sample.value,
+                Some("_sum") => now.sum = sample.value,
+                Some("_bucket") => {
+                    let bound = sample.label("le").and_then(|le| le.parse().ok());
+                    now.first.extend(bound.map(|bound: f64| (bound, sample.value)));
+                }
+                _ => {}
+            }
+        }
+        for (labels, mut now) in found {
+            now.first.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let (kind, scale) = kind_of(&family.name);
+            let message = Message {
+                name: family.name.as_str().into(),
+                labels: labels.as_str().into(),
+                kind,
+                source: StageSource::Scrape,
+                number: Number::More(0.0),
+                at_ns: Some(at_ns),
+            };
+            let key = format!("{}\0{labels}", family.name);
+            let before = self.before.get(&key);
+            let Some(tally) = intake.tally(who, &message) else { continue };
+            // A smaller count than before: the application has started again.
+            let restarted = before.is_some_and(|before| now.count < before.count);
+            let first = match before {
+                Some(before) if !restarted => before.first.clone(),
+                Some(_) => now.first.iter().map(|(bound, _)| (*bound, 0.0)).collect(),
+                None => now.first.clone(),
+            };
+            let (count, sum) = match before {
+                Some(before) if !restarted => (now.count - before.count, now.sum - before.sum),
+                Some(_) => (now.count, now.sum),
+                None => (0.0, 0.0),
+            };
+            if count.is_finite() && sum.is_finite() {
+                let grown = now.first.iter().map(|(bound, count)| {
+                    let base =
+                        first.iter().find(|(known, _)| known == bound).map_or(0.0, |(_, count)| *count);
+                    (*bound * scale, (count - base).max(0.0) as u64)
+                });
+                let buckets = Buckets { cumulative: grown.collect() };
+                tally.take_histogram(count.max(0.0), sum * scale, buckets, at_ns);
+            }
+            self.before.insert(key, Distribution { first, ..now });
+        }
+    }
+}
+
+fn simple<K: Eq + Hash + Clone>(intake: &mut Intake<K>, who: &K, family: &Family, at_ns: i64) {
+    for sample in &family.samples {
+        if sample.name.ends_with("_created") || !sample.value.is_finite() {
+            continue;
+        }
+        let Some(labels) = text(sample.labels.iter()) else { continue };
+        let is_counter = family.kind == Kind::Counter;
+        // A gauge in seconds is not how long one item took: it stays a value.
+        let (kind, number) = match is_counter {
+            true => (StageKind::Counter, Number::Stands(sample.value)),
+            false => (StageKind::Value, Number::One(sample.value)),
+        };
+        let name = sample_name(sample);
+        intake.take(
+            who,
+            &Message {
+                name: name.into(),
+                labels: labels.into(),
+                kind,
+                source: StageSource::Scrape,
+                number,
+                at_ns: Some(at_ns),
+            },
+        );
+    }
+}
+
+fn sample_name(sample: &Sample) -> &str {
+    &sample.name
+}
+
+fn text<'a>(pairs: impl Iterator<Item = &'a (String, String)>) -> Option<String> {
+    labels(pairs.map(|(key, value)| (key.as_str(), value.as_str()))).ok()
+}
+
+/// How reading a page went.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Went {
+    /// Pages that were read.
+    pub pages: u64,
+    /// Why the last attempt that failed did so.
+    pub problem: Option<String>,
+}
+
+/// The thread that reads a page.
+#[derive(Debug)]
+pub struct Scraper {
+    /// The address as it was given.
+    pub address: String,
+    stop: Sender<()>,
+    thread: Option<JoinHandle<Went>>,
+}
+
+impl Scraper {
+    /// Starts to read; `process` is one of the application's, whose network namespace `localhost` means.
+    pub fn start<K: Eq + Hash + Clone + Send + 'static>(
+        address: &str,
+        url: Url,
+        process: Option<u32>,
+        proc: &Path,
+        intake: Arc<Mutex<Intake<K>>>,
+        who: K,
+    ) -> std::io::Result<Self> {
+        let (stop, stopped) = channel();
+        let namespace = process.filter(|_| url.is_local()).map(|pid| {
+            let of = |process: &str| proc.join(process).join("ns/net");
+            let theirs = of(&pid.to_string());
+            let same = std::fs::read_link(&theirs).ok() == std::fs::read_link(of("self")).ok();
+            if same { Ok(None) } else { File::open(theirs).map(Some) }
+        });
+        let thread = std::thread::Builder::new().name("metier-scrape".into()).spawn(move || {
+            let entered = match namespace {
+                Some(Ok(Some(file))) => enter_network(file.as_fd()),
+                Some(Err(error)) => Err(error),
+                _ => Ok(()),
+            };
+            match entered {
+                Ok(()) => read_on(&url, &stopped, &intake, &who),
+                Err(error) => Went {
+                    problem: Some(format!("its network namespace cannot be entered: {error}")),
+                    ..Went::default()
+                },
+            }
+        })?;
+        Ok(Self { address: address.to_string(), stop, thread: Some(thread) })
+    }
+
+    /// Ends it.
+    pub fn finish(mut self) -> Went {
+        let _ = self.stop.send(());
+        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
+    }
+}
+
+fn read_on<K: Eq + Hash + Clone>(
+    url: &Url,
+    stopped: &Receiver<()>,
+    intake: &Mutex<Intake<K>>,
+    who: &K,
+) -> Went {
+    let mut reading = Reading::default();
+    let mut went = Went::default();
+    loop {
+        let page = http::get(url, ACCEPT).and_then(|page| {
+            let format = Format::of_media_type(&page.media_type);
+            let limits = Limits { samples: 20_000, families: 2000, ..Limits::default() };
+            metier_prom::read(&page.body, format, &limits).map_err(|error| error.to_string())
+        });
+        match page {
+            Ok(page) => {
+                went.pages += 1;
+                let mut intake = intake.lock().unwrap_or_else(PoisonError::into_inner);
+                reading.take(&mut intake, who, &page.families, now_ns());
+            }
+            Err(problem) => went.problem = Some(problem),
+        }
+        let pause = if went.pages == 0 { FIRST } else { EVERY };
+        match stopped.recv_timeout(pause) {
+            Err(RecvTimeoutError::Timeout) => {}
+            _ => return went,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::intake::Limits as Most;
+    use super::*;
+
+    #[test]
+    fn counters_and_histograms_count_by_growth_and_gauges_by_value() {
+        let mut intake = Intake::new(Most::default());
+        let mut reading = Reading::default();
+        let page = |frames: u32, slow: u32, fast: u32| {
+            format!(
+                "# TYPE frames_total counter\nframes_total{{camera=\"top\"}} {frames}\n# TYPE queue gauge\nqueue 4\n\
+                 # TYPE go_threads gauge\ngo_threads 9\n# TYPE inference_seconds histogram\n\
+                 inference_seconds_bucket{{le=\"0.1\"}} {fast}\ninference_seconds_bucket{{le=\"0.2\"}} {}\n\
+                 inference_seconds_bucket{{le=\"+Inf\"}} {}\ninference_seconds_count {}\ninference_seconds_sum {}\n",
+                fast + slow,
+                fast + slow,
+                fast + slow,
+                f64::from(fast) * 0.05 + f64::from(slow) * 0.15,
+            )
+        };
+        for (second, (frames, slow, fast)) in
+            [(100, 1, 9), (110, 1, 59), (130, 51, 59)].into_iter().enumerate()
+        {
+            let page =
+                metier_prom::read(page(frames, slow, fast).as_bytes(), Format::Text, &Limits::default())
+                    .unwrap();
+            reading.take(&mut intake, &(), &page.families, second as i64 * 1_000_000_000);
+        }
+        let stages: HashMap<String, metier_types::Stage> = intake
+            .get(&())
+            .unwrap()
+            .stages()
+            .iter()
+            .map(|tally| (tally.name.clone(), tally.stage()))
+            .collect();
+        assert_eq!(stages.len(), 3, "{stages:?}");
+        let frames = &stages["frames_total"];
+        assert_eq!((frames.count, frames.rate_per_second), (30, Some(15.0)));
+        assert_eq!(frames.labels, "camera=\"top\"");
+        assert_eq!(stages["queue"].mean, Some(4.0));
+        let inference = &stages["inference_seconds"];
+        assert_eq!((inference.kind, inference.count), (StageKind::Duration, 100));
+        assert!((inference.mean.unwrap() - 0.1).abs() < 1e-9, "{inference:?}");
+        assert!((inference.p50.unwrap() - 0.1).abs() < 1e-9 && (inference.p95.unwrap() - 0.19).abs() < 1e-9);
+    }
+}
