@@ -27,7 +27,7 @@ const EXAMPLES: &str = "Examples:
 /// The commands by what one wants to do.
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Measure", &["run", "session", "device", "doctor"]),
-    ("Look", &["runs", "show", "compare", "up"]),
+    ("Look", &["runs", "show", "compare", "inspect", "up"]),
     ("Keep", &["export", "import"]),
     ("Set up", &["config", "completions", "man"]),
 ];
@@ -97,6 +97,8 @@ pub enum Command {
     Runs(command::runs::Runs),
     /// Show everything about a run
     Show(command::show::Show),
+    /// Say what an ONNX graph consists of and costs
+    Inspect(command::inspect::Inspect),
     /// Write runs as an archive
     Export(command::export::Export),
     /// Take an archive into the store

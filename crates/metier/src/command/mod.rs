@@ -7,6 +7,7 @@ pub mod device;
 pub mod doctor;
 pub mod export;
 pub mod import;
+pub mod inspect;
 pub mod man;
 pub mod run;
 pub mod runs;
@@ -103,6 +104,7 @@ fn perform(cli: Cli) -> anyhow::Result<Code> {
         Command::Compare(compare) => compare.run(&room),
         Command::Export(export) => export.run(&room),
         Command::Import(import) => import.run(&room),
+        Command::Inspect(inspect) => inspect.run(&room),
         Command::Runs(runs) => runs.run(&room),
         Command::Session(session) => session.run(&room),
         Command::Show(show) => show.run(&room),

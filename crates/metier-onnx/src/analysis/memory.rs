@@ -1,0 +1,81 @@
+//! The moment at which most activations are alive.
+//!
+//! A value lives from the operator that makes it to the last one that takes it; results of the graph live to its end, and what it
+//! is given from its start. Operators that only look at a value in another shape make no copy. Weights do not count.
+
+use std::collections::BTreeMap;
+
+use crate::cost::bytes;
+use crate::graph::{Graph, Node};
+use crate::shape::Fact;
+
+/// Operators whose output is their input in another shape.
+fn is_view(node: &Node) -> bool {
+    matches!(node.kind.as_str(), "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Identity" | "Dropout")
+}
+
+/// Names that a node takes, those that its sub-graphs take from outside included.
+fn taken<'a>(node: &'a Node, names: &mut Vec<&'a str>) {
+    names.extend(node.inputs.iter().map(String::as_str));
+    for graph in node.graphs() {
+        graph.nodes.iter().for_each(|inner| taken(inner, names));
+        names.extend(graph.outputs.iter().map(|output| output.name.as_str()));
+    }
+}
+
+/// Most bytes alive at one moment. `nested` says what the sub-graphs of each operator need beside that.
+pub fn peak(graph: &Graph, facts: &BTreeMap<String, Fact>, nested: &[Option<u64>]) -> Option<u64> {
+    let mut origin: BTreeMap<&str, &str> = BTreeMap::new();
+    for node in graph.nodes.iter().filter(|node| is_view(node)) {
+        if let (Some(from), Some(to)) = (node.inputs.first(), node.outputs.first()) {
+            let from = origin.get(from.as_str()).copied().unwrap_or(from);
+            origin.insert(to, from);
+        }
+    }
+    let root = |name: &'_ str| -> String { origin.get(name).map_or(name, |from| from).to_string() };
+    let mut last: BTreeMap<String, usize> = BTreeMap::new();
+    for (index, node) in graph.nodes.iter().enumerate() {
+        let mut names = Vec::new();
+        taken(node, &mut names);
+        for name in names {
+            last.insert(root(name), index);
+        }
+    }
+    for output in &graph.outputs {
+        last.insert(root(&output.name), graph.nodes.len());
+    }
+    let size = |name: &str| match facts.get(name) {
+        Some(fact) if fact.is_constant => Some(0),
+        fact => bytes(fact),
+    };
+    let mut alive: BTreeMap<String, u64> = BTreeMap::new();
+    for input in &graph.inputs {
+        alive.insert(input.name.clone(), size(&input.name)?);
+    }
+    let mut sum: u64 = alive.values().sum();
+    let mut most = sum;
+    for (index, node) in graph.nodes.iter().enumerate() {
+        for output in
+            node.outputs.iter().filter(|name| !name.is_empty() && !origin.contains_key(name.as_str()))
+        {
+            let bytes = size(output)?;
+            sum = sum.saturating_add(bytes);
+            alive.insert(output.clone(), bytes);
+        }
+        let inside = nested.get(index).copied().unwrap_or(Some(0))?;
+        most = most.max(sum.saturating_add(inside));
+        let mut names = Vec::new();
+        taken(node, &mut names);
+        names.extend(node.outputs.iter().map(String::as_str));
+        for name in names {
+            let name = root(name);
+            // Never taken again, or never taken at all.
+            if last.get(&name).is_none_or(|at| *at <= index)
+                && let Some(bytes) = alive.remove(&name)
+            {
+                sum = sum.saturating_sub(bytes);
+            }
+        }
+    }
+    Some(most)
+}

@@ -1,0 +1,282 @@
+//! Everything that can be said of a graph without running it.
+//!
+//! [`walk`] goes through the operators in their order, sub-graphs included; [`memory`] finds the moment at which most activations are alive.
+//! What had to be assumed (a batch of one, the heavier branch of an `If`, one turn of a loop of unknown length) is
+//! said in `notes`; what could not be known is counted, not guessed.
+
+mod memory;
+mod walk;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use metier_types::Bytes;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::constants::Weights;
+use crate::graph::{DataType, Dim, Model, ValueInfo};
+use crate::shape::Fact;
+use crate::soprano::{self, Characteristics, NetworkType};
+use crate::{Error, Limits};
+
+/// Shapes that the user gives to inputs, and sizes to named dimensions.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Bindings {
+    /// Whole shapes by input.
+    pub shapes: BTreeMap<String, Vec<u64>>,
+    /// Sizes by name of dimension.
+    pub dims: BTreeMap<String, u64>,
+    /// Values of inputs that decide what the graph does, such as a sampling rate.
+    pub values: BTreeMap<String, Vec<i64>>,
+}
+
+/// A value at the edge of a graph or of an operator.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Value {
+    /// Its name.
+    pub name: String,
+    /// Type of its elements.
+    pub data_type: Option<DataType>,
+    /// Its dimensions; `null` where not known.
+    pub shape: Option<Vec<Option<u64>>>,
+    /// Whether it is a weight, or made of weights only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_constant: bool,
+}
+
+impl Value {
+    pub(crate) fn of(name: &str, fact: &Fact) -> Self {
+        Self {
+            name: name.to_string(),
+            data_type: fact.data_type,
+            shape: fact.shape.clone(),
+            is_constant: fact.is_constant,
+        }
+    }
+}
+
+/// One operator and what it has to do, for one turn.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct OperatorCost {
+    /// Its name in the file, often empty.
+    pub name: String,
+    /// Its kind.
+    pub kind: String,
+    /// Whose kind; empty for ONNX's own.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub domain: String,
+    /// The sub-graph that it is in, outermost first; empty in the main graph.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub inside: String,
+    /// What it takes.
+    pub inputs: Vec<Value>,
+    /// What it makes.
+    pub outputs: Vec<Value>,
+    /// Multiply-adds.
+    pub multiply_adds: Option<u64>,
+    /// Elements that it makes.
+    pub elements: Option<u64>,
+    /// Bytes of activations and weights that it reads.
+    pub read_bytes: Option<Bytes>,
+    /// Bytes that it writes.
+    pub written_bytes: Option<Bytes>,
+    /// Bytes of weights among those that it reads.
+    pub weight_bytes: Option<Bytes>,
+    /// How often it runs in one inference.
+    pub turns: u64,
+    /// Whole numbers among its attributes that bear on its speed: `group`, `strides`, `kernel_shape`, …
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attributes: BTreeMap<String, Vec<i64>>,
+}
+
+/// All operators of one kind together.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
+pub struct KindCost {
+    /// How many there are.
+    pub operators: u64,
+    /// Their multiply-adds, all turns.
+    pub multiply_adds: u64,
+    /// Bytes that they write, all turns.
+    pub written_bytes: Bytes,
+}
+
+/// Everything that can be said of a graph without running it.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Analysis {
+    /// `metier.graph/1`.
+    pub schema: String,
+    /// The graph's name in its file.
+    pub name: String,
+    /// Who made the file.
+    pub producer: String,
+    /// Version of ONNX's own operators.
+    pub opset: i64,
+    /// What it is given.
+    pub inputs: Vec<Value>,
+    /// What it gives.
+    pub outputs: Vec<Value>,
+    /// Operators in the file, sub-graphs and constants included.
+    pub operators_in_file: u64,
+    /// Real numbers among its weights, wherever they are kept.
+    pub parameters: u64,
+    /// Bytes of all its constants.
+    pub weight_bytes: Bytes,
+    /// Files beside it that hold weights.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub external_files: BTreeSet<String>,
+    /// Multiply-adds of one inference.
+    pub multiply_adds: u64,
+    /// Operators whose multiply-adds are not in it, because a size or the operator is not known.
+    pub operators_without_cost: u64,
+    /// Most bytes of activations that are alive at one moment; `null` where a size is not known.
+    pub peak_activation_bytes: Option<Bytes>,
+    /// The kinds of operator that run, by name.
+    pub kinds: BTreeMap<String, KindCost>,
+    /// Which kind of network it is, by SOPRANO's rule.
+    pub network_type: NetworkType,
+    /// SOPRANO's characteristics as they should be counted.
+    pub characteristics: Characteristics,
+    /// SOPRANO's characteristics by its own rules, where they differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub characteristics_by_rules: Option<Characteristics>,
+    /// What had to be assumed.
+    pub notes: Vec<String>,
+    /// The operators that run, in their order; those that only make constants are left out.
+    pub operators: Vec<OperatorCost>,
+}
+
+/// Says everything that can be said of a graph whose open dimensions are bound.
+pub fn analyse(model: &Model, bindings: &Bindings, limits: &Limits) -> Result<Analysis, Error> {
+    let graph = &model.graph;
+    let mut notes = Vec::new();
+    let inputs = bound(&graph.inputs, bindings, limits, &mut notes)?;
+    let mut walk = walk::Walk::new(model, limits);
+    let told = walk.main(graph, inputs.clone())?;
+    let mut weights = Weights::default();
+    let mut external_files = BTreeSet::new();
+    crate::constants::each(graph, &mut |tensor| {
+        weights.add(tensor.elements(), tensor.data_type);
+        external_files.extend(tensor.external.clone());
+    });
+    weights.parameters = weights.parameters.saturating_add(walk.made.parameters);
+    weights.bytes = weights.bytes.saturating_add(walk.made.bytes);
+    let mut kinds: BTreeMap<String, KindCost> = BTreeMap::new();
+    for operator in &told.operators {
+        let kind = kinds.entry(operator.kind.clone()).or_default();
+        kind.operators += 1;
+        let turned = |value: u64| value.saturating_mul(operator.turns);
+        kind.multiply_adds = kind.multiply_adds.saturating_add(operator.multiply_adds.map_or(0, turned));
+        let written = operator.written_bytes.map_or(0, |bytes| turned(bytes.0));
+        kind.written_bytes = Bytes(kind.written_bytes.0.saturating_add(written));
+    }
+    let mut characteristics = walk.counts;
+    characteristics.total_parameters = weights.parameters;
+    let by_rules = soprano::by_the_rules(graph);
+    notes.extend(walk.notes);
+    let value =
+        |info: &ValueInfo| Value::of(&info.name, told.facts.get(&info.name).unwrap_or(&Fact::default()));
+    Ok(Analysis {
+        schema: "metier.graph/1".to_string(),
+        name: graph.name.clone(),
+        producer: model.producer.clone(),
+        opset: model.opset(),
+        inputs: inputs.iter().map(|(name, fact)| Value::of(name, fact)).collect(),
+        outputs: graph.outputs.iter().map(value).collect(),
+        operators_in_file: walk.seen,
+        parameters: weights.parameters,
+        weight_bytes: Bytes(weights.bytes),
+        external_files,
+        multiply_adds: kinds.values().fold(0, |sum, kind| sum.saturating_add(kind.multiply_adds)),
+        operators_without_cost: told.operators.iter().filter(|one| one.multiply_adds.is_none()).count()
+            as u64,
+        peak_activation_bytes: told.peak.map(Bytes),
+        kinds,
+        network_type: soprano::network_type(graph),
+        characteristics,
+        characteristics_by_rules: (by_rules != characteristics).then_some(by_rules),
+        notes,
+        operators: told.operators,
+    })
+}
+
+/// The inputs with their open dimensions bound: by the user, else a first dimension is a batch of one.
+fn bound(
+    inputs: &[ValueInfo],
+    bindings: &Bindings,
+    limits: &Limits,
+    notes: &mut Vec<String>,
+) -> Result<Vec<(String, Fact)>, Error> {
+    for name in bindings.shapes.keys().chain(bindings.values.keys()) {
+        if !inputs.iter().any(|input| input.name == *name) {
+            let known: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
+            let want = format!("one of the inputs {}", known.join(", "));
+            return Err(Error::Shape { input: name.clone(), got: "given".to_string(), want });
+        }
+    }
+    inputs.iter().map(|input| Ok((input.name.clone(), bind(input, bindings, limits, notes)?))).collect()
+}
+
+fn bind(
+    input: &ValueInfo,
+    bindings: &Bindings,
+    limits: &Limits,
+    notes: &mut Vec<String>,
+) -> Result<Fact, Error> {
+    let said = |shape: &[Dim]| shape.iter().map(ToString::to_string).collect::<Vec<_>>().join("x");
+    let shape = match (bindings.shapes.get(&input.name), &input.shape) {
+        (Some(given), Some(shape)) => {
+            let fits = given.len() == shape.len()
+                && given
+                    .iter()
+                    .zip(shape)
+                    .all(|(size, dim)| !matches!(dim, Dim::Known(known) if known != size));
+            if !fits {
+                let got = given.iter().map(ToString::to_string).collect::<Vec<_>>().join("x");
+                return Err(Error::Shape { input: input.name.clone(), got, want: said(shape) });
+            }
+            Some(given.iter().map(|size| Some(*size)).collect())
+        }
+        (Some(given), None) => Some(given.iter().map(|size| Some(*size)).collect()),
+        (None, None) => {
+            notes.push(format!("input {:?} has no shape in the file; give one", input.name));
+            None
+        }
+        (None, Some(shape)) => {
+            let mut sizes: Vec<Option<u64>> = Vec::with_capacity(shape.len());
+            for (axis, dim) in shape.iter().enumerate() {
+                sizes.push(match dim {
+                    Dim::Known(size) => Some(*size),
+                    Dim::Named(name) if bindings.dims.contains_key(name) => bindings.dims.get(name).copied(),
+                    _ if axis == 0 && shape.len() > 1 => {
+                        notes.push(format!("input {:?}: a batch of 1 is assumed for {dim}", input.name));
+                        Some(1)
+                    }
+                    _ => None,
+                });
+            }
+            if sizes.contains(&None) {
+                let shape = said(shape);
+                notes.push(format!(
+                    "input {:?} is {shape}: without sizes for all of it costs are partial",
+                    input.name
+                ));
+            }
+            Some(sizes)
+        }
+    };
+    let mut fact = Fact::new(input.data_type, shape);
+    if let Some(values) = bindings.values.get(&input.name) {
+        let count = fact.elements().unwrap_or(values.len() as u64);
+        if count != values.len() as u64 {
+            let got = format!("given {} values", values.len());
+            return Err(Error::Shape { input: input.name.clone(), got, want: format!("{count} of them") });
+        }
+        fact.small = Some(crate::graph::Small::Integers(values.clone()));
+    }
+    if fact.dims().is_some() && fact.elements().is_none_or(|count| count > limits.elements) {
+        let got = format!("{:?}", fact.dims().unwrap_or_default());
+        let want = format!("at most {} elements", limits.elements);
+        return Err(Error::Shape { input: input.name.clone(), got, want });
+    }
+    Ok(fact)
+}

@@ -1,0 +1,36 @@
+//! Counts what a graph has learned, wherever its file keeps it.
+
+use crate::graph::{Attribute, Graph, Tensor};
+
+/// What a file holds of weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Weights {
+    /// Real numbers among the constants.
+    pub parameters: u64,
+    /// Bytes of all constants, whole numbers too.
+    pub bytes: u64,
+}
+
+impl Weights {
+    /// Adds so many elements of a type.
+    pub fn add(&mut self, elements: u64, data_type: crate::DataType) {
+        if data_type.is_float() {
+            self.parameters = self.parameters.saturating_add(elements);
+        }
+        let bits = elements.saturating_mul(data_type.bits().unwrap_or(0));
+        self.bytes = self.bytes.saturating_add(bits.div_ceil(8));
+    }
+}
+
+/// Every constant that stands in the file: initializers and `Constant` operators, in sub-graphs too.
+pub fn each<'a>(graph: &'a Graph, visit: &mut dyn FnMut(&'a Tensor)) {
+    graph.initializers.iter().for_each(&mut *visit);
+    for node in &graph.nodes {
+        if node.kind == "Constant"
+            && let Some(Attribute::Tensor(tensor)) = node.attributes.get("value")
+        {
+            visit(tensor);
+        }
+        node.graphs().for_each(|inner| each(inner, visit));
+    }
+}

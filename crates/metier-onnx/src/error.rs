@@ -1,0 +1,65 @@
+//! Why a file is not a graph that we can speak of.
+
+/// What is wrong with a file or a request.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The bytes end inside a field, or are no protocol buffer at all.
+    #[error("not an ONNX file: {what} at byte {at}")]
+    Bytes {
+        /// Where.
+        at: usize,
+        /// What was found there.
+        what: &'static str,
+    },
+    /// It can be read, and is no network.
+    #[error("not an ONNX graph: {what}")]
+    NoGraph {
+        /// What is missing.
+        what: String,
+    },
+    /// It asks for more than is allowed.
+    #[error("{what} is {got}; at most {most} are read")]
+    TooMuch {
+        /// Of what.
+        what: &'static str,
+        /// How much it asks for.
+        got: u64,
+        /// How much is allowed.
+        most: u64,
+    },
+    /// Its operators do not come in an order in which they can run.
+    #[error("operator {node} needs {value:?} before anything has made it: the graph has a cycle or a gap")]
+    Order {
+        /// The operator's name, or its kind and number.
+        node: String,
+        /// The value.
+        value: String,
+    },
+    /// Two operators make the same value.
+    #[error("{value:?} is made twice, the second time by operator {node}")]
+    Twice {
+        /// The second operator.
+        node: String,
+        /// The value.
+        value: String,
+    },
+    /// What an operator is given does not fit.
+    #[error("operator {node}: {why}")]
+    Misfit {
+        /// The operator's name, or its kind and number.
+        node: String,
+        /// What does not fit.
+        why: String,
+    },
+    /// A shape that the user gave does not fit the graph.
+    #[error("shape of input {input:?} is {got}; want {want}")]
+    Shape {
+        /// The input.
+        input: String,
+        /// What was given.
+        got: String,
+        /// What would be right.
+        want: String,
+    },
+}

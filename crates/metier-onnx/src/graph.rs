@@ -1,0 +1,293 @@
+//! A graph as its file says it, before anything is concluded from it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The type of a tensor's elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum DataType {
+    Float,
+    Uint8,
+    Int8,
+    Uint16,
+    Int16,
+    Int32,
+    Int64,
+    String,
+    Bool,
+    Float16,
+    Double,
+    Uint32,
+    Uint64,
+    Complex64,
+    Complex128,
+    Bfloat16,
+    Float8,
+    Uint4,
+    Int4,
+    Float4,
+    /// A later version's.
+    Other,
+}
+
+impl DataType {
+    /// By the number that stands for it in files.
+    pub fn of(number: u64) -> Self {
+        match number {
+            1 => Self::Float,
+            2 => Self::Uint8,
+            3 => Self::Int8,
+            4 => Self::Uint16,
+            5 => Self::Int16,
+            6 => Self::Int32,
+            7 => Self::Int64,
+            8 => Self::String,
+            9 => Self::Bool,
+            10 => Self::Float16,
+            11 => Self::Double,
+            12 => Self::Uint32,
+            13 => Self::Uint64,
+            14 => Self::Complex64,
+            15 => Self::Complex128,
+            16 => Self::Bfloat16,
+            17..=20 | 24 => Self::Float8,
+            21 => Self::Uint4,
+            22 => Self::Int4,
+            23 => Self::Float4,
+            _ => Self::Other,
+        }
+    }
+
+    /// Bits of one element; `None` where elements have no fixed size.
+    pub fn bits(self) -> Option<u64> {
+        Some(match self {
+            Self::Uint4 | Self::Int4 | Self::Float4 => 4,
+            Self::Uint8 | Self::Int8 | Self::Bool | Self::Float8 => 8,
+            Self::Uint16 | Self::Int16 | Self::Float16 | Self::Bfloat16 => 16,
+            Self::Float | Self::Int32 | Self::Uint32 => 32,
+            Self::Int64 | Self::Double | Self::Uint64 | Self::Complex64 => 64,
+            Self::Complex128 => 128,
+            Self::String | Self::Other => return None,
+        })
+    }
+
+    /// Whether it stands for real numbers: what weights are made of.
+    pub fn is_float(self) -> bool {
+        matches!(
+            self,
+            Self::Float | Self::Float16 | Self::Double | Self::Bfloat16 | Self::Float8 | Self::Float4
+        )
+    }
+}
+
+/// One dimension of a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Dim {
+    /// So many.
+    Known(u64),
+    /// As many as whoever runs it says; equal names, equal numbers.
+    Named(String),
+    /// Not said.
+    Unknown,
+}
+
+impl fmt::Display for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Known(size) => write!(f, "{size}"),
+            Self::Named(name) => f.write_str(name),
+            Self::Unknown => f.write_str("?"),
+        }
+    }
+}
+
+/// What a file says of a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValueInfo {
+    /// Its name.
+    pub name: String,
+    /// Type of its elements.
+    pub data_type: Option<DataType>,
+    /// Its dimensions, where the file says so.
+    pub shape: Option<Vec<Dim>>,
+}
+
+/// Elements of a small tensor, kept because shapes are computed from them.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Small {
+    /// Whole numbers and truth values.
+    Integers(Vec<i64>),
+    /// Other numbers.
+    Floats(Vec<f64>),
+}
+
+/// A constant.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tensor {
+    /// Its name; empty for the value of an attribute.
+    pub name: String,
+    /// Type of its elements.
+    pub data_type: DataType,
+    /// Its dimensions.
+    pub dims: Vec<u64>,
+    /// Its elements, where they are few.
+    pub small: Option<Small>,
+    /// The file that holds its elements, where they are outside.
+    pub external: Option<String>,
+    /// Where it stands in the file.
+    pub span: Range<usize>,
+}
+
+impl Tensor {
+    /// How many elements it has; dimensions were bounded when it was read.
+    pub fn elements(&self) -> u64 {
+        self.dims.iter().product()
+    }
+}
+
+/// The value of an attribute.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Attribute {
+    /// A whole number.
+    Integer(i64),
+    /// Another number.
+    Float(f64),
+    /// A text.
+    Text(String),
+    /// Whole numbers.
+    Integers(Vec<i64>),
+    /// Other numbers.
+    Floats(Vec<f64>),
+    /// Texts.
+    Texts(Vec<String>),
+    /// A constant.
+    Tensor(Box<Tensor>),
+    /// A sub-graph.
+    Graph(Box<Graph>),
+    /// Several sub-graphs.
+    Graphs(Vec<Graph>),
+    /// What we have no use for.
+    Other,
+}
+
+/// One operator.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Node {
+    /// Its name; often empty.
+    pub name: String,
+    /// Its kind, for example `Conv`.
+    pub kind: String,
+    /// Whose kind: empty for ONNX's own.
+    pub domain: String,
+    /// Names of what it takes; empty where an optional one is left out.
+    pub inputs: Vec<String>,
+    /// Names of what it makes; empty where an optional one is left out.
+    pub outputs: Vec<String>,
+    /// Its attributes.
+    pub attributes: BTreeMap<String, Attribute>,
+    /// Where it stands in the file.
+    pub span: Range<usize>,
+}
+
+impl Node {
+    /// Whether it is one of ONNX's own kinds.
+    pub fn is_standard(&self) -> bool {
+        matches!(self.domain.as_str(), "" | "ai.onnx")
+    }
+
+    /// A whole number among its attributes.
+    pub fn integer(&self, name: &str) -> Option<i64> {
+        match self.attributes.get(name) {
+            Some(Attribute::Integer(value)) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// Whole numbers among its attributes.
+    pub fn integers(&self, name: &str) -> Option<&[i64]> {
+        match self.attributes.get(name) {
+            Some(Attribute::Integers(values)) => Some(values),
+            _ => None,
+        }
+    }
+
+    /// A text among its attributes.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        match self.attributes.get(name) {
+            Some(Attribute::Text(value)) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// A sub-graph among its attributes.
+    pub fn graph(&self, name: &str) -> Option<&Graph> {
+        match self.attributes.get(name) {
+            Some(Attribute::Graph(graph)) => Some(graph),
+            _ => None,
+        }
+    }
+
+    /// All sub-graphs.
+    pub fn graphs(&self) -> impl Iterator<Item = &Graph> {
+        self.attributes.values().flat_map(|attribute| match attribute {
+            Attribute::Graph(graph) => std::slice::from_ref(graph.as_ref()),
+            Attribute::Graphs(graphs) => graphs.as_slice(),
+            _ => &[],
+        })
+    }
+
+    /// Its name, or its kind and number, for people.
+    pub fn called(&self, number: usize) -> String {
+        if self.name.is_empty() {
+            format!("{} #{number}", self.kind)
+        } else {
+            format!("{:?} ({})", self.name, self.kind)
+        }
+    }
+}
+
+/// Operators and what flows between them.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Graph {
+    /// Its name.
+    pub name: String,
+    /// Its operators, in an order in which they can run.
+    pub nodes: Vec<Node>,
+    /// Its constants.
+    pub initializers: Vec<Tensor>,
+    /// What it is given, constants that are listed there left out.
+    pub inputs: Vec<ValueInfo>,
+    /// What it gives.
+    pub outputs: Vec<ValueInfo>,
+    /// What the file says of values inside.
+    pub values: Vec<ValueInfo>,
+}
+
+/// A whole file.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Model {
+    /// Version of the file format.
+    pub ir_version: i64,
+    /// Who made it.
+    pub producer: String,
+    /// Version of each domain's operators.
+    pub opsets: BTreeMap<String, i64>,
+    /// The main graph.
+    pub graph: Graph,
+    /// Operators that the file defines itself, by domain and name.
+    pub functions: Vec<String>,
+}
+
+impl Model {
+    /// Version of ONNX's own operators.
+    pub fn opset(&self) -> i64 {
+        self.opsets.get("").or_else(|| self.opsets.get("ai.onnx")).copied().unwrap_or(1)
+    }
+}

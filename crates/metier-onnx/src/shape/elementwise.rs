@@ -1,0 +1,211 @@
+//! Operators that work element by element, with or without broadcasting.
+
+use super::{Fact, Given, Made};
+use crate::Error;
+use crate::graph::{DataType, Small};
+
+/// The output is like the first input; the elements of `Identity` too.
+pub fn same(given: &Given) -> Made {
+    let mut fact = given.input(0).cloned().unwrap_or_default();
+    fact.is_constant = false;
+    match given.node.kind.as_str() {
+        "Identity" => {}
+        "Not" => map(&mut fact, |value| i64::from(value == 0)),
+        "Neg" => map(&mut fact, i64::wrapping_neg),
+        "Abs" => map(&mut fact, i64::wrapping_abs),
+        "Ceil" => real(&mut fact, f64::ceil),
+        "Floor" => real(&mut fact, f64::floor),
+        "Sqrt" => real(&mut fact, f64::sqrt),
+        _ => fact.small = None,
+    }
+    Ok(vec![fact])
+}
+
+fn map(fact: &mut Fact, of: impl Fn(i64) -> i64) {
+    fact.small = fact.whole().map(|values| Small::Integers(values.iter().map(|value| of(*value)).collect()));
+}
+
+fn real(fact: &mut Fact, of: impl Fn(f64) -> f64) {
+    fact.small = match &fact.small {
+        Some(Small::Floats(values)) => Some(Small::Floats(values.iter().map(|value| of(*value)).collect())),
+        _ => None,
+    };
+}
+
+/// The first output is like the first input, and so is the mask of `Dropout`; statistics beside it are not told.
+pub fn normalise(given: &Given) -> Made {
+    let mut fact = given.input(0).cloned().unwrap_or_default();
+    fact.small = None;
+    fact.is_constant = false;
+    let mask = Fact { data_type: Some(DataType::Bool), ..fact.clone() };
+    Ok(if given.node.kind == "Dropout" { vec![fact, mask] } else { vec![fact] })
+}
+
+/// The shape of several values together, by numpy's rule.
+pub fn broadcast(
+    given: &Given,
+    shapes: &[Option<&[Option<u64>]>],
+) -> Result<Option<Vec<Option<u64>>>, Error> {
+    let Some(shapes) = shapes.iter().copied().collect::<Option<Vec<_>>>() else { return Ok(None) };
+    let rank = shapes.iter().map(|shape| shape.len()).max().unwrap_or(0);
+    let mut out = Vec::with_capacity(rank);
+    for position in 0..rank {
+        let mut size = Some(1);
+        for shape in &shapes {
+            let Some(index) = (position + shape.len()).checked_sub(rank) else { continue };
+            size = match (size, shape[index]) {
+                (Some(1), other) => other,
+                (other, Some(1)) => other,
+                (Some(a), Some(b)) if a != b => {
+                    return Err(given.misfit(format!("sizes {a} and {b} do not go together")));
+                }
+                // A known size above 1 settles an unknown one.
+                (Some(a), _) => Some(a),
+                (None, other) => other,
+            };
+        }
+        out.push(size);
+    }
+    Ok(Some(out))
+}
+
+fn together(given: &Given, inputs: std::ops::Range<usize>) -> Result<Option<Vec<Option<u64>>>, Error> {
+    let shapes: Vec<_> = inputs.map(|index| given.shape(index)).collect();
+    broadcast(given, &shapes)
+}
+
+/// Two or more values, one result of their type.
+pub fn arithmetic(given: &Given) -> Made {
+    let shape = together(given, 0..given.inputs.len())?;
+    let mut fact = Fact::new(given.data_type(0), shape);
+    let of: Option<fn(i64, i64) -> Option<i64>> = match given.node.kind.as_str() {
+        "Add" | "Sum" => Some(i64::checked_add),
+        "Sub" => Some(i64::checked_sub),
+        "Mul" => Some(i64::checked_mul),
+        "Div" => Some(i64::checked_div),
+        "Mod" => Some(i64::checked_rem_euclid),
+        "Max" => Some(|a, b| Some(a.max(b))),
+        "Min" => Some(|a, b| Some(a.min(b))),
+        _ => None,
+    };
+    fact.small = of
+        .and_then(|of| fold(given, of))
+        .map(Small::Integers)
+        .or_else(|| fold_real(given).map(Small::Floats));
+    Ok(vec![fact])
+}
+
+/// Element by element, where all inputs have the same number of elements or one.
+fn fold(given: &Given, of: fn(i64, i64) -> Option<i64>) -> Option<Vec<i64>> {
+    let mut inputs = given.inputs.iter().map(|input| input.and_then(|fact| fact.whole()));
+    let mut result = inputs.next()??.to_vec();
+    for input in inputs {
+        result = pairs(&result, input?)?.into_iter().map(|(a, b)| of(a, b)).collect::<Option<_>>()?;
+    }
+    Some(result)
+}
+
+fn fold_real(given: &Given) -> Option<Vec<f64>> {
+    let [a, b] = given.inputs[..] else { return None };
+    let (a, b) = (a?.real()?, b?.real()?);
+    let of: fn(f64, f64) -> f64 = match given.node.kind.as_str() {
+        "Add" => |a, b| a + b,
+        "Sub" => |a, b| a - b,
+        "Mul" => |a, b| a * b,
+        "Div" => |a, b| a / b,
+        _ => return None,
+    };
+    Some(pairs(&a, &b)?.into_iter().map(|(a, b)| of(a, b)).collect())
+}
+
+fn pairs<T: Copy>(a: &[T], b: &[T]) -> Option<Vec<(T, T)>> {
+    match (a, b) {
+        ([a], b) => Some(b.iter().map(|b| (*a, *b)).collect()),
+        (a, [b]) => Some(a.iter().map(|a| (*a, *b)).collect()),
+        (a, b) if a.len() == b.len() => Some(a.iter().copied().zip(b.iter().copied()).collect()),
+        _ => None,
+    }
+}
+
+/// Two values, a truth.
+pub fn compare(given: &Given) -> Made {
+    let mut fact = Fact::new(Some(DataType::Bool), together(given, 0..2)?);
+    let of: fn(f64, f64) -> bool = match given.node.kind.as_str() {
+        "Equal" => |a, b| a == b,
+        "Less" => |a, b| a < b,
+        "LessOrEqual" => |a, b| a <= b,
+        "Greater" => |a, b| a > b,
+        "GreaterOrEqual" => |a, b| a >= b,
+        "And" => |a, b| a != 0.0 && b != 0.0,
+        "Or" => |a, b| a != 0.0 || b != 0.0,
+        _ => |a, b| (a != 0.0) != (b != 0.0),
+    };
+    // Sizes and counters are far below 2^53: as real numbers they compare as they are.
+    let both = || {
+        let (a, b) = (given.input(0)?.real()?, given.input(1)?.real()?);
+        Some(pairs(&a, &b)?.into_iter().map(|(a, b)| i64::from(of(a, b))).collect())
+    };
+    fact.small = both().map(Small::Integers);
+    Ok(vec![fact])
+}
+
+/// One value, a truth for each element.
+pub fn truth(given: &Given) -> Made {
+    Ok(vec![Fact::new(Some(DataType::Bool), given.shape(0).map(<[_]>::to_vec))])
+}
+
+/// `Where`.
+pub fn choose(given: &Given) -> Made {
+    let mut fact = Fact::new(given.data_type(1), together(given, 0..3)?);
+    let chosen = || {
+        let (which, yes, no) = (given.input(0)?.whole()?, given.input(1)?.whole()?, given.input(2)?.whole()?);
+        let count = which.len().max(yes.len()).max(no.len());
+        let at =
+            |values: &[i64], index: usize| values.get(if values.len() == 1 { 0 } else { index }).copied();
+        (0..count)
+            .map(|i| if at(which, i)? != 0 { at(yes, i) } else { at(no, i) })
+            .collect::<Option<Vec<_>>>()
+    };
+    fact.small = chosen().map(Small::Integers);
+    Ok(vec![fact])
+}
+
+/// `Cast`: whole numbers stay what they are.
+pub fn cast(given: &Given) -> Made {
+    let to = given.node.integer("to").map(|number| DataType::of(number as u64));
+    let mut fact = Fact::new(to, given.shape(0).map(<[_]>::to_vec));
+    fact.small = given.input(0).and_then(|input| match (&input.small, to?.is_float()) {
+        (Some(Small::Floats(values)), false) => {
+            Some(Small::Integers(values.iter().map(|value| *value as i64).collect()))
+        }
+        (Some(Small::Integers(values)), true) => {
+            Some(Small::Floats(values.iter().map(|value| *value as f64).collect()))
+        }
+        (small, _) => small.clone(),
+    });
+    if to == Some(DataType::Bool) {
+        map(&mut fact, |value| i64::from(value != 0));
+    }
+    Ok(vec![fact])
+}
+
+/// `QuantizeLinear`: the type is that of the zero point.
+pub fn quantise(given: &Given) -> Made {
+    let to = given.data_type(2).or(Some(DataType::Uint8));
+    Ok(vec![Fact::new(to, given.shape(0).map(<[_]>::to_vec))])
+}
+
+/// `DequantizeLinear`: the type is that of the scale.
+pub fn dequantise(given: &Given) -> Made {
+    Ok(vec![Fact::new(given.data_type(1), given.shape(0).map(<[_]>::to_vec))])
+}
+
+/// `DynamicQuantizeLinear`: the value, its scale, its zero point.
+pub fn dynamic_quantise(given: &Given) -> Made {
+    let byte = Some(DataType::Uint8);
+    Ok(vec![
+        Fact::new(byte, given.shape(0).map(<[_]>::to_vec)),
+        Fact::new(Some(DataType::Float), Some(Vec::new())),
+        Fact::new(byte, Some(Vec::new())),
+    ])
+}

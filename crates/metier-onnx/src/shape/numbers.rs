@@ -1,0 +1,134 @@
+//! Operators that make values out of shapes, attributes or chance.
+
+use super::{FOLLOWED, Fact, Given, Made};
+use crate::graph::{Attribute, DataType, Small};
+
+/// `Shape`, with the bounds that version 15 brought.
+pub fn shape(given: &Given) -> Made {
+    let Some(shape) = given.shape(0) else {
+        return Ok(vec![Fact::new(Some(DataType::Int64), Some(vec![None]))]);
+    };
+    let rank = shape.len() as i64;
+    let place = |name, otherwise: i64| {
+        let at = given.node.integer(name).unwrap_or(otherwise);
+        (if at < 0 { at + rank } else { at }).clamp(0, rank) as usize
+    };
+    let (start, end) = (place("start", 0), place("end", rank));
+    let part = shape.get(start..end).unwrap_or_default();
+    let mut fact = Fact::new(Some(DataType::Int64), Some(vec![Some(part.len() as u64)]));
+    let sizes: Option<Vec<i64>> = part.iter().map(|size| size.map(|size| size as i64)).collect();
+    fact.small = sizes.map(Small::Integers);
+    Ok(vec![fact])
+}
+
+/// `Size`.
+pub fn size(given: &Given) -> Made {
+    let mut fact = Fact::new(Some(DataType::Int64), Some(Vec::new()));
+    fact.small = given.input(0).and_then(Fact::elements).map(|count| Small::Integers(vec![count as i64]));
+    Ok(vec![fact])
+}
+
+/// `Constant`.
+pub fn constant(given: &Given) -> Made {
+    let node = given.node;
+    let list = |count: usize| Some(vec![Some(count as u64)]);
+    let fact =
+        match node.attributes.iter().find(|(name, _)| name.starts_with("value") || *name == "sparse_value") {
+            Some((_, Attribute::Tensor(tensor))) => Fact::of_tensor(tensor),
+            Some((_, Attribute::Integer(value))) => Fact::integers(DataType::Int64, Vec::new(), vec![*value]),
+            Some((_, Attribute::Integers(values))) => {
+                Fact::integers(DataType::Int64, vec![Some(values.len() as u64)], values.clone())
+            }
+            Some((_, Attribute::Float(value))) => Fact {
+                small: Some(Small::Floats(vec![*value])),
+                ..Fact::new(Some(DataType::Float), Some(Vec::new()))
+            },
+            Some((_, Attribute::Floats(values))) => {
+                let small = Some(Small::Floats(values.clone()));
+                Fact { small, ..Fact::new(Some(DataType::Float), list(values.len())) }
+            }
+            Some((_, Attribute::Text(_))) => Fact::new(Some(DataType::String), Some(Vec::new())),
+            Some((_, Attribute::Texts(values))) => Fact::new(Some(DataType::String), list(values.len())),
+            _ => Fact::default(),
+        };
+    Ok(vec![Fact { is_constant: true, ..fact }])
+}
+
+/// `ConstantOfShape`.
+pub fn constant_of_shape(given: &Given) -> Made {
+    let value = match given.node.attributes.get("value") {
+        Some(Attribute::Tensor(tensor)) => Some(tensor),
+        _ => None,
+    };
+    let data_type = value.map_or(DataType::Float, |tensor| tensor.data_type);
+    let Some(sizes) = given.input(0).and_then(Fact::whole) else {
+        let rank = given.shape(0).and_then(|shape| shape.first().copied().flatten());
+        let shape =
+            rank.filter(|rank| *rank <= given.limits.rank as u64).map(|rank| vec![None; rank as usize]);
+        return Ok(vec![Fact::new(Some(data_type), shape)]);
+    };
+    let shape =
+        sizes.iter().map(|size| given.size(i128::from(*size)).map(Some)).collect::<Result<Vec<_>, _>>()?;
+    let mut fact = Fact::new(Some(data_type), Some(shape));
+    if let Some(count) = fact.elements().filter(|count| *count <= FOLLOWED as u64) {
+        let count = count as usize;
+        fact.small = match value.and_then(|tensor| tensor.small.as_ref()) {
+            Some(Small::Integers(values)) => values.first().map(|value| Small::Integers(vec![*value; count])),
+            Some(Small::Floats(values)) => values.first().map(|value| Small::Floats(vec![*value; count])),
+            None => value.is_none().then(|| Small::Floats(vec![0.0; count])),
+        };
+    }
+    Ok(vec![fact])
+}
+
+/// `Range`.
+pub fn range(given: &Given) -> Made {
+    let single =
+        |index: usize| given.input(index).and_then(Fact::real).and_then(|values| values.first().copied());
+    let mut fact = Fact::new(given.data_type(0), Some(vec![None]));
+    if let (Some(start), Some(limit), Some(step)) = (single(0), single(1), single(2)) {
+        let count = ((limit - start) / step).ceil().max(0.0);
+        if !count.is_finite() || count > given.limits.elements as f64 {
+            return Err(given.misfit(format!("a range from {start} to {limit} in steps of {step}")));
+        }
+        fact.shape = Some(vec![Some(count as u64)]);
+        if count <= FOLLOWED as f64 && given.data_type(0).is_some_and(|kind| !kind.is_float()) {
+            let values = (0..count as i64).map(|turn| start as i64 + turn * step as i64);
+            fact.small = Some(Small::Integers(values.collect()));
+        }
+    }
+    Ok(vec![fact])
+}
+
+/// `NonZero`: how many there are, only a run can tell.
+pub fn non_zero(given: &Given) -> Made {
+    let rank = given.input(0).and_then(Fact::rank).map(|rank| rank as u64);
+    Ok(vec![Fact::new(Some(DataType::Int64), Some(vec![rank, None]))])
+}
+
+/// `OneHot`.
+pub fn one_hot(given: &Given) -> Made {
+    let Some(shape) = given.shape(0) else { return Ok(vec![Fact::new(given.data_type(2), None)]) };
+    let depth = given.input(1).and_then(Fact::whole).and_then(|values| values.first().copied());
+    let depth = depth.map(|depth| given.size(i128::from(depth))).transpose()?;
+    let axis = given.axis(given.node.integer("axis").unwrap_or(-1), shape.len() + 1)?;
+    let mut shape = shape.to_vec();
+    shape.insert(axis, depth);
+    Ok(vec![Fact::new(given.data_type(2), Some(shape))])
+}
+
+/// `RandomNormal`, `RandomUniform`.
+pub fn random(given: &Given) -> Made {
+    let shape = given.node.integers("shape").unwrap_or_default().iter();
+    let shape = shape.map(|size| given.size(i128::from(*size)).map(Some)).collect::<Result<Vec<_>, _>>()?;
+    Ok(vec![Fact::new(Some(kind_of(given).unwrap_or(DataType::Float)), Some(shape))])
+}
+
+/// The same, like another value.
+pub fn random_like(given: &Given) -> Made {
+    Ok(vec![Fact::new(kind_of(given).or(given.data_type(0)), given.shape(0).map(<[_]>::to_vec))])
+}
+
+fn kind_of(given: &Given) -> Option<DataType> {
+    given.node.integer("dtype").map(|number| DataType::of(number as u64))
+}

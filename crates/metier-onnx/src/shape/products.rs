@@ -1,0 +1,154 @@
+//! Matrix products and what is made of them.
+
+use std::collections::BTreeMap;
+
+use super::elementwise::broadcast;
+use super::{Fact, Given, Made};
+use crate::Error;
+use crate::graph::DataType;
+
+/// `Gemm`.
+pub fn gemm(given: &Given) -> Made {
+    let data_type = given.data_type(0);
+    let (Some(a), Some(b)) = (given.shape(0), given.shape(1)) else {
+        return Ok(vec![Fact::new(data_type, None)]);
+    };
+    let (&[a0, a1], &[b0, b1]) = (a, b) else {
+        return Err(given.misfit(format!("matrices of {} and {} dimensions; want 2", a.len(), b.len())));
+    };
+    let is_set = |name| given.node.integer(name).unwrap_or(0) != 0;
+    let (rows, inner) = if is_set("transA") { (a1, a0) } else { (a0, a1) };
+    let (other, columns) = if is_set("transB") { (b1, b0) } else { (b0, b1) };
+    fits(given, inner, other)?;
+    Ok(vec![Fact::new(data_type, Some(vec![rows, columns]))])
+}
+
+fn fits(given: &Given, a: Option<u64>, b: Option<u64>) -> Result<(), Error> {
+    match (a, b) {
+        (Some(a), Some(b)) if a != b => Err(given.misfit(format!("a product of {a} columns and {b} rows"))),
+        _ => Ok(()),
+    }
+}
+
+/// `MatMul`, `MatMulInteger` and the fused one, by numpy's rule.
+pub fn matmul(given: &Given) -> Made {
+    let data_type = match given.node.kind.as_str() {
+        "MatMulInteger" => Some(DataType::Int32),
+        _ => given.data_type(0),
+    };
+    product(given, data_type, given.shape(0), given.shape(1))
+}
+
+/// `QLinearMatMul`.
+pub fn quantised_matmul(given: &Given) -> Made {
+    product(given, given.data_type(7), given.shape(0), given.shape(3))
+}
+
+fn product(
+    given: &Given,
+    data_type: Option<DataType>,
+    a: Option<&[Option<u64>]>,
+    b: Option<&[Option<u64>]>,
+) -> Made {
+    let (Some(a), Some(b)) = (a, b) else { return Ok(vec![Fact::new(data_type, None)]) };
+    let (mut a, mut b) = (a.to_vec(), b.to_vec());
+    for name in ["transA", "transB"] {
+        let side = if name == "transA" { &mut a } else { &mut b };
+        if given.node.integer(name).unwrap_or(0) != 0 && side.len() >= 2 {
+            let last = side.len() - 1;
+            side.swap(last, last - 1);
+        }
+    }
+    if a.is_empty() || b.is_empty() {
+        return Err(given.misfit("a product with a single number"));
+    }
+    // A list stands for one row on the left, and for one column on the right; that dimension is gone afterwards.
+    let (is_row, is_column) = (a.len() == 1, b.len() == 1);
+    if is_row {
+        a.insert(0, Some(1));
+    }
+    if is_column {
+        b.push(Some(1));
+    }
+    fits(given, a[a.len() - 1], b[b.len() - 2])?;
+    let batches = broadcast(given, &[Some(&a[..a.len() - 2]), Some(&b[..b.len() - 2])])?;
+    let mut shape = batches.unwrap_or_default();
+    if !is_row {
+        shape.push(a[a.len() - 2]);
+    }
+    if !is_column {
+        shape.push(b[b.len() - 1]);
+    }
+    Ok(vec![Fact::new(data_type, Some(shape))])
+}
+
+/// The letters of each input and of the output of an `Einsum`; `None` with dots, which we do not follow.
+pub fn equation(text: &str) -> Option<(Vec<Vec<char>>, Vec<char>)> {
+    let text: String = text.chars().filter(|letter| !letter.is_whitespace()).collect();
+    if text.contains('.') {
+        return None;
+    }
+    let (left, right) = match text.split_once("->") {
+        Some((left, right)) => (left, Some(right)),
+        None => (text.as_str(), None),
+    };
+    let inputs: Vec<Vec<char>> = left.split(',').map(|part| part.chars().collect()).collect();
+    let output = right.map(|right| right.chars().collect()).unwrap_or_else(|| {
+        let mut counts = BTreeMap::new();
+        inputs.iter().flatten().for_each(|letter| *counts.entry(*letter).or_insert(0) += 1);
+        counts.into_iter().filter(|(_, count)| *count == 1).map(|(letter, _)| letter).collect()
+    });
+    Some((inputs, output))
+}
+
+/// The size of each letter of an `Einsum`, and the letters of its output.
+type Letters = (BTreeMap<char, u64>, Vec<char>);
+
+/// The letters of an `Einsum` with their sizes; `None` where one is not known.
+pub fn letters(given: &Given) -> Result<Option<Letters>, Error> {
+    let Some((inputs, output)) = given.node.text("equation").and_then(equation) else { return Ok(None) };
+    let mut sizes: BTreeMap<char, u64> = BTreeMap::new();
+    for (index, letters) in inputs.iter().enumerate() {
+        let Some(dims) = given.input(index).and_then(Fact::dims) else { return Ok(None) };
+        if dims.len() != letters.len() {
+            return Err(given.misfit(format!("{} letters for {} dimensions", letters.len(), dims.len())));
+        }
+        for (letter, size) in letters.iter().zip(dims) {
+            match sizes.insert(*letter, size) {
+                Some(before) if before != size && before != 1 && size != 1 => {
+                    return Err(given.misfit(format!("{letter} is {before} and {size}")));
+                }
+                Some(before) => {
+                    sizes.insert(*letter, before.max(size));
+                }
+                None => {}
+            }
+        }
+    }
+    Ok(Some((sizes, output)))
+}
+
+/// `Einsum`.
+pub fn einsum(given: &Given) -> Made {
+    let shape = letters(given)?
+        .map(|(sizes, output)| output.iter().map(|letter| sizes.get(letter).copied()).collect::<Vec<_>>());
+    Ok(vec![Fact::new(given.data_type(0), shape)])
+}
+
+/// `Attention` of ONNX (queries, keys, values) and of ONNX Runtime (one input, one matrix for all three): the first
+/// output is like the queries, as wide as the values.
+pub fn attention(given: &Given) -> Made {
+    let data_type = given.data_type(0);
+    let Some(queries) = given.shape(0) else { return Ok(vec![Fact::new(data_type, None)]) };
+    let mut shape = queries.to_vec();
+    let width = if given.node.is_standard() {
+        given.shape(2).and_then(|values| values.last().copied().flatten())
+    } else {
+        // The matrix holds queries, keys and values side by side.
+        given.shape(1).and_then(|weights| weights.last().copied().flatten()).map(|width| width / 3)
+    };
+    if let (Some(last), Some(width)) = (shape.last_mut(), width) {
+        *last = Some(width);
+    }
+    Ok(vec![Fact::new(data_type, Some(shape))])
+}

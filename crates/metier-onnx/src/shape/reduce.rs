@@ -1,0 +1,80 @@
+//! Operators that take dimensions away.
+
+use super::{Fact, Given, Made};
+use crate::Error;
+use crate::graph::{DataType, Small};
+
+/// `ReduceMean` and its kin: axes as an attribute, from version 13 (sum) or 18 (all) as an input.
+pub fn reduce(given: &Given) -> Made {
+    let keep = given.node.integer("keepdims").unwrap_or(1) != 0;
+    let Some(shape) = given.shape(0) else { return Ok(vec![Fact::new(given.data_type(0), None)]) };
+    let Some(axes) = given.listed(1, "axes") else {
+        let shape = keep.then(|| vec![None; shape.len()]);
+        return Ok(vec![Fact::new(given.data_type(0), shape)]);
+    };
+    let axes = axes.filter(|axes| !axes.is_empty());
+    if axes.is_none() && given.node.integer("noop_with_empty_axes").unwrap_or(0) != 0 {
+        return Ok(vec![Fact::new(given.data_type(0), Some(shape.to_vec()))]);
+    }
+    let mut gone = vec![axes.is_none(); shape.len()];
+    for axis in axes.iter().flatten() {
+        let axis = given.axis(*axis, shape.len())?;
+        if let Some(gone) = gone.get_mut(axis) {
+            *gone = true;
+        }
+    }
+    let mut fact = Fact::new(given.data_type(0), Some(left(shape, &gone, keep)));
+    fact.small = folded(given).map(|value| Small::Integers(vec![value]));
+    Ok(vec![fact])
+}
+
+/// All elements of a short list of whole numbers, as shapes are computed.
+fn folded(given: &Given) -> Option<i64> {
+    let values = given.input(0)?.whole()?;
+    if given.input(0)?.rank()? > 1 {
+        return None;
+    }
+    match given.node.kind.as_str() {
+        "ReduceProd" => values.iter().try_fold(1i64, |product, value| product.checked_mul(*value)),
+        "ReduceSum" => values.iter().try_fold(0i64, |sum, value| sum.checked_add(*value)),
+        "ReduceMax" => values.iter().copied().max(),
+        "ReduceMin" => values.iter().copied().min(),
+        _ => None,
+    }
+}
+
+fn left(shape: &[Option<u64>], gone: &[bool], keep: bool) -> Vec<Option<u64>> {
+    let sizes = shape.iter().zip(gone);
+    sizes
+        .filter(|(_, gone)| keep || !**gone)
+        .map(|(size, gone)| if *gone { Some(1) } else { *size })
+        .collect()
+}
+
+/// `ArgMax`, `ArgMin`.
+pub fn arg(given: &Given) -> Made {
+    let Some(shape) = given.shape(0) else { return Ok(vec![Fact::new(Some(DataType::Int64), None)]) };
+    let axis = given.axis(given.node.integer("axis").unwrap_or(0), shape.len())?;
+    let mut gone = vec![false; shape.len()];
+    if let Some(gone) = gone.get_mut(axis) {
+        *gone = true;
+    }
+    let keep = given.node.integer("keepdims").unwrap_or(1) != 0;
+    Ok(vec![Fact::new(Some(DataType::Int64), Some(left(shape, &gone, keep)))])
+}
+
+/// `TopK`: values and places.
+pub fn top_k(given: &Given) -> Made {
+    let shape = given.shape(0).map(<[_]>::to_vec).map(|mut shape| -> Result<_, Error> {
+        let axis = given.axis(given.node.integer("axis").unwrap_or(-1), shape.len())?;
+        let count = given.input(1).and_then(Fact::whole).and_then(|values| values.first().copied());
+        let count =
+            count.or(given.node.integer("k")).map(|count| given.size(i128::from(count))).transpose()?;
+        if let Some(size) = shape.get_mut(axis) {
+            *size = count;
+        }
+        Ok(shape)
+    });
+    let shape = shape.transpose()?;
+    Ok(vec![Fact::new(given.data_type(0), shape.clone()), Fact::new(Some(DataType::Int64), shape)])
+}

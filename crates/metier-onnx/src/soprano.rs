@@ -1,0 +1,114 @@
+//! The characteristics that the SOPRANO profiler describes a graph by: counted by its own rules, and as they should be.
+//!
+//! Its rules look at the main graph only, and only at weights that are initializers. So a graph whose weights stand in
+//! `Constant` operators or inside an `If` has no layers and no parameters for it. Predictors that were learned from such counts need
+//! them as they were; everybody else wants the corrected ones.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::graph::{Graph, Node};
+
+/// The counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
+pub struct Characteristics {
+    /// Convolutions.
+    pub conv_layers: u64,
+    /// Pools.
+    pub pool_layers: u64,
+    /// Fully connected layers.
+    pub fc_layers: u64,
+    /// Output channels of all convolutions together.
+    pub filter_details: u64,
+    /// Weights.
+    pub total_parameters: u64,
+}
+
+/// Which kind of network it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub enum NetworkType {
+    /// Has a convolution.
+    #[serde(rename = "CNN")]
+    Cnn,
+    /// Has LSTM, GRU or RNN.
+    #[serde(rename = "RNN")]
+    Rnn,
+    /// Nothing but Gemm.
+    #[serde(rename = "MLP")]
+    Mlp,
+    /// Has an operator for attention.
+    Transformer,
+    /// None of these.
+    #[serde(rename = "unknown")]
+    Unknown,
+}
+
+/// By the original's rules, its blind spots included.
+pub fn by_the_rules(graph: &Graph) -> Characteristics {
+    let weight = |name: Option<&String>| graph.initializers.iter().find(|tensor| Some(&tensor.name) == name);
+    let maker = |name: Option<&String>| {
+        graph
+            .nodes
+            .iter()
+            .find(|node| name.is_some_and(|name| !name.is_empty() && node.outputs.contains(name)))
+    };
+    let mut counts = Characteristics {
+        total_parameters: graph.initializers.iter().map(|tensor| tensor.elements()).sum(),
+        ..Characteristics::default()
+    };
+    for node in &graph.nodes {
+        match node.kind.as_str() {
+            "Conv" => {
+                let Some(weights) = weight(node.inputs.get(1)) else { continue };
+                counts.conv_layers += 1;
+                counts.filter_details += weights.dims.first().copied().unwrap_or(0);
+                if maker(node.inputs.first()).is_some_and(|before| before.kind == "GlobalAveragePool") {
+                    counts.fc_layers += 1;
+                }
+            }
+            "Gemm" => counts.fc_layers += 1,
+            "MatMul" => {
+                let is_flattened = maker(node.inputs.first()).is_some_and(|before| before.kind == "Flatten");
+                counts.fc_layers += u64::from(is_flattened || weight(node.inputs.get(1)).is_some());
+            }
+            "MaxPool" | "AveragePool" | "GlobalAveragePool" => counts.pool_layers += 1,
+            _ => {}
+        }
+    }
+    counts
+}
+
+/// Adds one operator to the corrected counts; its weights were found wherever they are.
+pub fn count(counts: &mut Characteristics, node: &Node, has_constant_weights: bool, channels: u64) {
+    match node.kind.as_str() {
+        "Conv" | "ConvInteger" | "QLinearConv" | "ConvTranspose" if has_constant_weights => {
+            counts.conv_layers += 1;
+            counts.filter_details += channels;
+        }
+        "Gemm" | "MatMul" | "MatMulInteger" | "QLinearMatMul" | "FusedMatMul" if has_constant_weights => {
+            counts.fc_layers += 1;
+        }
+        "MaxPool" | "AveragePool" | "LpPool" | "GlobalAveragePool" | "GlobalMaxPool" | "GlobalLpPool" => {
+            counts.pool_layers += 1;
+        }
+        _ => {}
+    }
+}
+
+/// By the original's rule, sub-graphs included.
+pub fn network_type(graph: &Graph) -> NetworkType {
+    fn any(graph: &Graph, is: &dyn Fn(&Node) -> bool) -> bool {
+        graph.nodes.iter().any(|node| is(node) || node.graphs().any(|inner| any(inner, is)))
+    }
+    if any(graph, &|node| node.kind.contains("Conv")) {
+        NetworkType::Cnn
+    } else if any(graph, &|node| matches!(node.kind.as_str(), "LSTM" | "GRU" | "RNN")) {
+        NetworkType::Rnn
+    } else if any(graph, &|node| node.kind.contains("Attention")) {
+        NetworkType::Transformer
+    } else if graph.nodes.iter().all(|node| node.kind == "Gemm") {
+        NetworkType::Mlp
+    } else {
+        NetworkType::Unknown
+    }
+}

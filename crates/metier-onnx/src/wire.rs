@@ -1,0 +1,162 @@
+//! Takes protocol buffer bytes apart, without copying them.
+//!
+//! Only what the format itself says is known here: fields with a number and one of four kinds of content. Groups (kinds
+//! 3 and 4) have been out of use since before ONNX and are refused.
+
+use crate::Error;
+
+/// One field of a message.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Field<'a> {
+    /// A whole number; negative ones as two's complement.
+    Number(u64),
+    /// Eight bytes.
+    Fixed64([u8; 8]),
+    /// Four bytes.
+    Fixed32([u8; 4]),
+    /// Text, bytes, a message or many packed numbers.
+    Bytes(Slice<'a>),
+}
+
+/// A piece of the file that knows where it stands in it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Slice<'a> {
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// Where they start in the file.
+    pub start: usize,
+}
+
+impl<'a> Slice<'a> {
+    /// The whole file.
+    pub fn whole(bytes: &'a [u8]) -> Self {
+        Self { bytes, start: 0 }
+    }
+
+    /// The fields, in their order.
+    pub fn fields(self) -> Fields<'a> {
+        Fields { rest: self.bytes, end: self.start + self.bytes.len() }
+    }
+
+    /// As text; bytes that are not UTF-8 become replacement characters.
+    pub fn text(self) -> String {
+        String::from_utf8_lossy(self.bytes).into_owned()
+    }
+
+    /// The packed numbers inside.
+    pub fn numbers(self) -> Numbers<'a> {
+        Numbers(self.fields())
+    }
+}
+
+/// Goes through the fields of a message.
+pub struct Fields<'a> {
+    rest: &'a [u8],
+    end: usize,
+}
+
+impl<'a> Fields<'a> {
+    fn at(&self) -> usize {
+        self.end - self.rest.len()
+    }
+
+    fn broken(&self, what: &'static str) -> Error {
+        Error::Bytes { at: self.at(), what }
+    }
+
+    fn take(&mut self, count: usize) -> Result<&'a [u8], Error> {
+        if count > self.rest.len() {
+            return Err(self.broken("a field that is longer than what is left"));
+        }
+        let (taken, rest) = self.rest.split_at(count);
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn varint(&mut self) -> Result<u64, Error> {
+        let mut value = 0u64;
+        for shift in (0..70).step_by(7) {
+            let [byte] = *self.take(1)? else { return Err(self.broken("a number without an end")) };
+            value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(self.broken("a number of more than ten bytes"))
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N)?);
+        Ok(array)
+    }
+
+    /// Number and content of the next field; `None` at the end.
+    pub fn next(&mut self) -> Result<Option<(u64, Field<'a>)>, Error> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let tag = self.varint()?;
+        let field = match tag & 7 {
+            0 => Field::Number(self.varint()?),
+            1 => Field::Fixed64(self.array()?),
+            2 => {
+                let length =
+                    usize::try_from(self.varint()?).map_err(|_| self.broken("a length beyond all files"))?;
+                let start = self.at();
+                Field::Bytes(Slice { bytes: self.take(length)?, start })
+            }
+            5 => Field::Fixed32(self.array()?),
+            _ => return Err(self.broken("a kind of field that does not exist")),
+        };
+        if tag >> 3 == 0 {
+            return Err(self.broken("a field without a number"));
+        }
+        Ok(Some((tag >> 3, field)))
+    }
+}
+
+/// Goes through packed whole numbers.
+pub struct Numbers<'a>(Fields<'a>);
+
+impl Numbers<'_> {
+    /// The next number; `None` at the end.
+    pub fn next(&mut self) -> Result<Option<u64>, Error> {
+        if self.0.rest.is_empty() { Ok(None) } else { self.0.varint().map(Some) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn fields_come_with_their_place_in_the_file() {
+        let bytes = [0x08, 0x96, 0x01, 0x12, 0x02, b'h', b'i', 0x1d, 0, 0, 0x80, 0x3f];
+        let mut fields = Slice::whole(&bytes).fields();
+        assert_eq!(fields.next().unwrap(), Some((1, Field::Number(150))));
+        let Some((2, Field::Bytes(text))) = fields.next().unwrap() else { panic!("want a text") };
+        assert_eq!((text.text().as_str(), text.start), ("hi", 5));
+        assert_eq!(fields.next().unwrap(), Some((3, Field::Fixed32(1f32.to_le_bytes()))));
+        assert_eq!(fields.next().unwrap(), None);
+    }
+
+    #[test]
+    fn a_cut_is_an_error_that_says_where() {
+        let error = Slice::whole(&[0x12, 0x05, b'h']).fields().next().unwrap_err();
+        assert_eq!(error.to_string(), "not an ONNX file: a field that is longer than what is left at byte 2");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_end_in_fields_or_an_error(bytes: Vec<u8>) {
+            let mut fields = Slice::whole(&bytes).fields();
+            let mut count = 0;
+            while let Ok(Some(_)) = fields.next() {
+                count += 1;
+                prop_assert!(count <= bytes.len());
+            }
+        }
+    }
+}
