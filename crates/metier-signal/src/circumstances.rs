@@ -1,8 +1,8 @@
 //! What else differs between two groups of runs, said before anyone trusts the numbers.
 //!
 //! Codes: `host-differs`, `kernel-differs`, `input-differs`, `environment-differs`, `limits-differ`,
-//! `method-differs`, `governor-differs`, `version-differs`, `load-differs`, `steal-differs`, `others-differ`;
-//! `executable-differs` and `command-differs`, which are information: usually they are what is compared;
+//! `method-differs`, `dataset-differs`, `page-cache-differs`, `company-differs`, `governor-differs`, `version-differs`, `load-differs`, `steal-differs`, `others-differ`;
+//! `executable-differs`, `image-differs` and `command-differs`, which are information: usually they are what is compared;
 //! `left-out` and `too-few-repeats`.
 
 use std::collections::BTreeSet;
@@ -55,14 +55,18 @@ pub fn too_few(a: &Group, b: &Group, metrics: &[Metric]) -> Option<Warning> {
 }
 
 /// One thing that should be the same everywhere.
-struct Trait {
-    code: &'static str,
-    what: &'static str,
+pub struct Trait {
+    /// Stable word of its difference.
+    pub code: &'static str,
+    /// What it is.
+    pub what: &'static str,
     advice: &'static str,
-    of: fn(&Run) -> Option<String>,
+    /// What a run has of it.
+    pub of: fn(&Run) -> Option<String>,
 }
 
-const TRAITS: [Trait; 10] = [
+/// What is looked at.
+pub const TRAITS: [Trait; 14] = [
     Trait {
         code: "host-differs",
         what: "the device",
@@ -119,6 +123,47 @@ const TRAITS: [Trait; 10] = [
         what: "the executable's content",
         advice: "for information: usually this is what is compared",
         of: |run| run.context.executable_digest.map(|digest| digest.short()),
+    },
+    Trait {
+        code: "image-differs",
+        what: "the image",
+        advice: "for information: usually this is what is compared",
+        of: |run| {
+            let none = || "none".to_string();
+            let name = |image: &metier_types::ImageUse| match image.digest {
+                Some(digest) => format!("{} ({})", image.reference, digest.short()),
+                None => image.reference.clone(),
+            };
+            Some(run.context.image.as_ref().map_or_else(none, name))
+        },
+    },
+    Trait {
+        code: "dataset-differs",
+        what: "the dataset's content",
+        advice: "measure both on the same dataset",
+        of: |run| {
+            Some(run.context.dataset.as_ref().map_or_else(|| "none".into(), |dataset| dataset.digest.short()))
+        },
+    },
+    Trait {
+        code: "page-cache-differs",
+        what: "the state of the page cache",
+        advice: "measure both with the same state of the cache",
+        of: |run| {
+            let word =
+                |dataset: &metier_types::DatasetUse| format!("{:?}", dataset.page_cache).to_lowercase();
+            Some(run.context.dataset.as_ref().map_or_else(|| "none".into(), word))
+        },
+    },
+    Trait {
+        code: "company-differs",
+        what: "what ran beside it",
+        advice: "measure both with the same companions and neighbours",
+        of: |run| {
+            let mut names: Vec<&str> = run.context.company.iter().map(|other| other.name.as_str()).collect();
+            names.sort_unstable();
+            Some(if names.is_empty() { "nothing".into() } else { names.join(", ") })
+        },
     },
     Trait {
         code: "command-differs",

@@ -1,0 +1,90 @@
+//! How often values without a change, in random order, look as cut as these do.
+//!
+//! The order as it was counts as one of the shuffled ones, so the chance is never 0 and the level is kept exactly,
+//! ties included (Phipson and Smyth, 2010).
+
+use super::ChangeOptions;
+use super::segment::{MOST_CUTS, SHORTEST, Solver, best_single};
+use crate::random::Random;
+
+/// Steps of the solver that one search may take; long histories get fewer shuffles.
+const BUDGET: f64 = 5e8;
+/// Fewest shuffles, whatever the length.
+const FEWEST_SHUFFLES: f64 = 199.0;
+/// Sums of the same values in another order differ in their last digits.
+const ROUNDING: f64 = 1.0 - 1e-9;
+
+/// What chance says of a stretch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Verdict {
+    /// Shuffled values often look so.
+    Likely,
+    /// They seldom do; this penalty for each cut is exceeded as seldom.
+    Unlikely {
+        /// The penalty.
+        penalty: f64,
+    },
+}
+
+/// Whether there is any change, at a level.
+pub fn of_any_change(values: &[f64], level: f64, options: &ChangeOptions) -> Verdict {
+    let n = values.len();
+    let mut solver = Solver::new(n);
+    solver.solve(values);
+    let seen = solver.breaking_penalty();
+    if seen <= 0.0 {
+        return Verdict::Likely;
+    }
+    let steps = MOST_CUTS as f64 * (n * n) as f64 / 2.0;
+    let affordable = (BUDGET / steps).max(FEWEST_SHUFFLES);
+    // With fewer than that no chance could be found small enough.
+    let shuffles = f64::from(options.resamples).min(affordable).max((4.0 / level).ceil()) as usize;
+    // So many orders may look as cut, this one included.
+    let allowed = (level * (shuffles + 1) as f64).floor() as usize;
+    let mut random = Random::new(options.seed);
+    let mut order = values.to_vec();
+    let mut found = Vec::with_capacity(shuffles);
+    let mut as_cut = 1;
+    for _ in 0..shuffles {
+        shuffle(&mut order, &mut random);
+        solver.solve(&order);
+        let penalty = solver.breaking_penalty();
+        if penalty >= seen * ROUNDING {
+            as_cut += 1;
+            // It is settled; most histories have no change, and end here early.
+            if as_cut > allowed {
+                return Verdict::Likely;
+            }
+        }
+        found.push(penalty);
+    }
+    found.sort_unstable_by(f64::total_cmp);
+    // The largest of those that are common; `seen` is above it, because at most `allowed` orders reach it.
+    let penalty = found.get(found.len() - allowed).copied().unwrap_or(0.0).min(seen * ROUNDING);
+    Verdict::Unlikely { penalty }
+}
+
+/// The chance that a stretch without a change can be cut somewhere as clearly as here.
+pub fn of_this_cut(values: &[f64], at: usize, options: &ChangeOptions) -> f64 {
+    let seen = best_single(values, at..=at);
+    if seen <= 0.0 {
+        return 1.0;
+    }
+    let anywhere = SHORTEST..=values.len() - SHORTEST;
+    let mut random = Random::new(options.seed ^ 0x5eed);
+    let mut order = values.to_vec();
+    let as_clear = (0..options.resamples)
+        .filter(|_| {
+            shuffle(&mut order, &mut random);
+            best_single(&order, anywhere.clone()) >= seen * ROUNDING
+        })
+        .count();
+    (as_clear + 1) as f64 / (f64::from(options.resamples) + 1.0)
+}
+
+/// Fisher and Yates.
+fn shuffle(values: &mut [f64], random: &mut Random) {
+    for last in (1..values.len()).rev() {
+        values.swap(last, random.below(last + 1));
+    }
+}

@@ -1,0 +1,69 @@
+//! Whether a straight line tells a history better than steps.
+//!
+//! Only asked where steps were found, so that it adds no false alarm of its own. The line is that of Theil and Sen
+//! (the median of all slopes), on the logarithm where all values are above 0; both are judged by their mean
+//! distance from the values, where the line has the handicap of fewer numbers to fit with.
+
+use metier_types::{Extra, Ratio};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{ChangeOptions, Step};
+use crate::bootstrap::median;
+
+/// A steady drift.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Drift {
+    /// From the first to the last value of the line, as a share of the first.
+    pub change_ratio: Ratio,
+    /// From one run to the next, as a share.
+    pub per_run_ratio: Ratio,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// The drift that the steps really are; `None` where the steps fit better.
+pub fn instead_of(values: &[f64], steps: &[Step], options: &ChangeOptions) -> Option<Drift> {
+    if steps.is_empty() || values.iter().any(|x| *x <= 0.0) {
+        return None;
+    }
+    let logs: Vec<f64> = values.iter().map(|x| x.ln()).collect();
+    let (slope, start) = line(&logs)?;
+    let of_line: f64 = logs.iter().enumerate().map(|(at, y)| (y - start - slope * at as f64).abs()).sum();
+    let edges: Vec<usize> =
+        std::iter::once(0).chain(steps.iter().map(|step| step.at)).chain([values.len()]).collect();
+    let of_steps: f64 = edges
+        .windows(2)
+        .map(|part| {
+            let stretch = &logs[part[0]..part[1]];
+            let middle = middle(stretch);
+            stretch.iter().map(|y| (y - middle).abs()).sum::<f64>()
+        })
+        .sum();
+    let whole = (slope * (values.len() - 1) as f64).exp() - 1.0;
+    let is_drift = of_line < of_steps && whole.abs() >= options.at_least.get();
+    is_drift.then(|| Drift {
+        change_ratio: Ratio(whole),
+        per_run_ratio: Ratio(slope.exp() - 1.0),
+        extra: Extra::new(),
+    })
+}
+
+fn middle(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    median(&sorted).unwrap_or_default()
+}
+
+/// Slope and start of the line through the middle of the values.
+fn line(values: &[f64]) -> Option<(f64, f64)> {
+    let mut slopes: Vec<f64> = (0..values.len())
+        .flat_map(|i| (i + 1..values.len()).map(move |j| (i, j)))
+        .map(|(i, j)| (values[j] - values[i]) / (j - i) as f64)
+        .collect();
+    slopes.sort_unstable_by(f64::total_cmp);
+    let slope = median(&slopes)?;
+    let rest: Vec<f64> = values.iter().enumerate().map(|(at, y)| y - slope * at as f64).collect();
+    Some((slope, middle(&rest)))
+}

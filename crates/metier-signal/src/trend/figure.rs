@@ -1,0 +1,165 @@
+//! The figure whose history is looked at: a field of the summary, or a statistic of an application's stage.
+
+use std::fmt;
+use std::str::FromStr;
+
+use metier_types::{Run, StageKind, Unit};
+
+use crate::{Error, Field};
+
+/// A statistic of a stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Statistic {
+    /// How many values.
+    Count,
+    /// Values per second.
+    Rate,
+    /// Their mean.
+    Mean,
+    /// The smallest.
+    Min,
+    /// The middle one.
+    P50,
+    /// 95 of 100 are at most this.
+    P95,
+    /// 99 of 100 are at most this.
+    P99,
+    /// The largest.
+    Max,
+}
+
+impl Statistic {
+    const ALL: [(&'static str, Self); 8] = [
+        ("p50", Self::P50),
+        ("p95", Self::P95),
+        ("p99", Self::P99),
+        ("mean", Self::Mean),
+        ("min", Self::Min),
+        ("max", Self::Max),
+        ("rate", Self::Rate),
+        ("count", Self::Count),
+    ];
+}
+
+impl fmt::Display for Statistic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = Self::ALL.iter().find(|(_, known)| known == self).map_or("", |(word, _)| word);
+        f.pad(word)
+    }
+}
+
+/// A figure of a run, written `wall`, `cpu`, … or `stage:NAME:p95`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Figure {
+    /// A field of the summary.
+    Field(Field),
+    /// A statistic of a stage.
+    Stage {
+        /// What the application calls the stage.
+        name: String,
+        /// Which statistic.
+        statistic: Statistic,
+    },
+}
+
+impl Figure {
+    /// Its unit; a stage's values are taken as seconds, which they are where its kind is `duration`.
+    pub fn unit(&self) -> Unit {
+        match self {
+            Self::Field(field) => field.unit(),
+            Self::Stage { statistic: Statistic::Count, .. } => Unit::Count,
+            Self::Stage { statistic: Statistic::Rate, .. } => Unit::Hertz,
+            Self::Stage { .. } => Unit::Seconds,
+        }
+    }
+
+    /// Whether less of it is better.
+    pub fn is_cost(&self) -> bool {
+        !matches!(self, Self::Stage { statistic: Statistic::Rate | Statistic::Count, .. })
+    }
+
+    /// Its dotted path in a run, where it has one of its own.
+    pub(crate) fn path(&self) -> Option<String> {
+        match self {
+            Self::Field(field) => Some(field.path()),
+            Self::Stage { .. } => None,
+        }
+    }
+
+    /// Its value in a run; `None` where it was not measured.
+    pub fn value(&self, run: &Run) -> Result<Option<f64>, Error> {
+        match self {
+            Self::Field(field) => field.value(run),
+            Self::Stage { name, statistic } => {
+                let durations = |stage: &&metier_types::Stage| stage.kind == StageKind::Duration;
+                let named = || run.stages.iter().filter(|stage| stage.name == *name);
+                // A stage may be there as durations and as a rate; percentiles of durations are what is meant.
+                let stage = named().find(durations).or_else(|| named().next());
+                let value = stage.and_then(|stage| match statistic {
+                    Statistic::Count => Some(stage.count as f64),
+                    Statistic::Rate => stage.rate_per_second,
+                    Statistic::Mean => stage.mean,
+                    Statistic::Min => stage.min,
+                    Statistic::P50 => stage.p50,
+                    Statistic::P95 => stage.p95,
+                    Statistic::P99 => stage.p99,
+                    Statistic::Max => stage.max,
+                });
+                // An application may say anything; what is no number to compare counts as not said.
+                Ok(value.filter(|x| x.abs() < 1e100))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Field(field) => f.pad(field.word()),
+            Self::Stage { name, statistic } => write!(f, "stage:{name}:{statistic}"),
+        }
+    }
+}
+
+impl FromStr for Figure {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let Some(rest) = text.strip_prefix("stage:") else {
+            return text.parse().map(Self::Field).map_err(|error| match error {
+                Error::WrongField { got, want } => {
+                    Error::WrongField { got, want: format!("{want}, stage:NAME:p95") }
+                }
+                other => other,
+            });
+        };
+        let words = || Statistic::ALL.map(|(word, _)| word).join(", ");
+        let wrong = || Error::WrongField {
+            got: text.chars().take(80).collect(),
+            want: format!("stage:NAME:STATISTIC with a statistic of {}", words()),
+        };
+        let (name, word) = rest.rsplit_once(':').ok_or_else(wrong)?;
+        let statistic = Statistic::ALL.iter().find(|(known, _)| *known == word).ok_or_else(wrong)?.1;
+        if name.is_empty() {
+            return Err(wrong());
+        }
+        Ok(Self::Stage { name: name.to_string(), statistic })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_read_back_as_they_are_written_and_wrong_ones_say_what_is_right() {
+        for text in ["wall", "cpu", "memory", "energy", "stage:infer:p95", "stage:a:b:rate"] {
+            assert_eq!(text.parse::<Figure>().map(|figure| figure.to_string()), Ok(text.to_string()));
+        }
+        for text in ["", "time", "stage:", "stage:infer", "stage:infer:p80", "stage::p95"] {
+            let error = text.parse::<Figure>().unwrap_err().to_string();
+            assert!(error.contains("p95"), "{error}");
+        }
+    }
+}

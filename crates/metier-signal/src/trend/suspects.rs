@@ -1,0 +1,27 @@
+//! What else changed where the level did.
+
+use metier_types::Run;
+
+use super::Suspect;
+use crate::circumstances::TRAITS;
+
+/// What is different in the first run after a change, the clearest first: what changed there once and for all.
+pub fn between(before: &[&Run], after: &[&Run]) -> Vec<Suspect> {
+    let (Some(last), Some(first)) = (before.last(), after.first()) else { return Vec::new() };
+    let mut found: Vec<Suspect> = TRAITS
+        .iter()
+        .filter_map(|it| {
+            let of = |run: &Run| (it.of)(run).unwrap_or_else(|| "unknown".into());
+            let (was, is) = (of(last), of(first));
+            (was != is).then(|| Suspect {
+                code: it.code.to_string(),
+                what: it.what.to_string(),
+                is_clean: before.iter().all(|run| of(run) == was) && after.iter().all(|run| of(run) == is),
+                before: was,
+                after: is,
+            })
+        })
+        .collect();
+    found.sort_by_key(|suspect| !suspect.is_clean);
+    found
+}
