@@ -13,7 +13,7 @@ use axum::routing::get;
 use schemars::SchemaGenerator;
 use serde::Serialize;
 
-use crate::api::{compare, devices, doctor, processes, runs, series};
+use crate::api::{compare, devices, doctor, processes, runs, series, trend};
 use crate::front::{self, Peer, Trusted};
 use crate::parameter::{Arguments, Form, Parameter};
 use crate::problem::Problem;
@@ -162,6 +162,15 @@ pub const ROUTES: &[Route] = &[
         answer: json_of!(metier_signal::Comparison),
         also: &[404, 422, 503],
         work: Work::Blocking(Lane::Store, compare::compare),
+    },
+    Route {
+        path: "/api/v1/trend",
+        operation: "trend",
+        summary: "The history of each workload on each device, and where its level changed.",
+        parameters: trend::PARAMETERS,
+        answer: json_of!(metier_signal::Trends),
+        also: &[503],
+        work: Work::Blocking(Lane::Store, trend::trend),
     },
     Route {
         path: "/api/v1/devices",

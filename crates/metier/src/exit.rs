@@ -6,7 +6,7 @@ pub const TABLE: &[(&str, &str)] = &[
     ("1", "it failed"),
     ("2", "usage: a flag, argument, environment variable or settings file is wrong"),
     ("4", "partial: done as far as this host allows"),
-    ("5", "compare --fail-above found a regression"),
+    ("5", "compare --fail-above or runs --trend --fail-on-change found a regression"),
     ("124", "run: the time limit ended the command"),
     ("125", "run: metier itself failed"),
     ("126", "run: the command cannot be executed"),

@@ -101,7 +101,7 @@ impl Solver {
         for cuts in 1..self.gains.len() {
             let (before, rest) = self.gains.split_at_mut(cuts);
             let (before, now) = (&before[cuts - 1], &mut rest[0]);
-            for end in SHORTEST * (cuts + 1)..=n {
+            for (end, now) in now.iter_mut().enumerate().skip(SHORTEST * (cuts + 1)) {
                 let (mut most, mut place) = (f64::NEG_INFINITY, 0);
                 for (at, gain) in before.iter().enumerate().take(end - SHORTEST + 1).skip(SHORTEST * cuts) {
                     let sum = self.sums[end] - self.sums[at];
@@ -110,7 +110,7 @@ impl Solver {
                         (most, place) = (gain, at);
                     }
                 }
-                (now[end], self.from[cuts][end]) = (most, place as u32);
+                (*now, self.from[cuts][end]) = (most, place as u32);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Finding runs: lists with filters and pages, and the one that a person means.
 
-use metier_types::{RunId, Timestamp};
+use metier_types::{Run, RunId, Timestamp};
 
 use super::runs::{cause_word, state_word};
 use super::{Store, indexed, key, moment};
@@ -70,6 +70,23 @@ impl Store {
             .filter(|_| has_more)
             .map(|last| Cursor { started: moment(last.started), id: key(last.id.as_bytes()) }.to_string());
         Ok(RunPage { runs, next, total: total.max(0) as u64 })
+    }
+
+    /// The whole records of the latest runs that fit a filter, newest first, at most so many.
+    pub fn latest(&self, filter: &RunFilter, most: usize) -> Result<Vec<Run>, Error> {
+        let mut runs = Vec::new();
+        let mut page = RunFilter { limit: most.clamp(1, 1000) as u32, ..filter.clone() };
+        loop {
+            let found = self.runs(&page)?;
+            for row in found.runs.iter().take(most - runs.len()) {
+                // A run that was removed in between is not there.
+                runs.extend(self.run(row.id)?);
+            }
+            match found.next {
+                Some(next) if runs.len() < most => page.after = Some(next),
+                _ => return Ok(runs),
+            }
+        }
     }
 
     /// The run that a person means: a full id, the first or last 4 or more digits of one, `last`, `last~2` (the

@@ -44,7 +44,8 @@ pub struct Compare {
     keep_failed: bool,
 }
 
-fn percent(text: &str) -> Result<Ratio, String> {
+/// Reads a percentage.
+pub fn percent(text: &str) -> Result<Ratio, String> {
     let number = text.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
     match number {
         Some(number) if (0.0..=10_000.0).contains(&number) => Ok(Ratio(number / 100.0)),
@@ -226,7 +227,7 @@ fn label(text: &str) -> String {
 }
 
 /// A change with its sign.
-fn signed(change: Ratio) -> String {
+pub fn signed(change: Ratio) -> String {
     let sign = if change.get() < 0.0 { "−" } else { "+" };
     format!("{sign}{}", Ratio(change.get().abs()))
 }

@@ -2,6 +2,7 @@
 
 mod remove;
 mod rows;
+mod trend;
 
 use clap::{Args, Subcommand, ValueEnum};
 use metier_store::{RunFilter, RunRow};
@@ -19,8 +20,12 @@ const EXAMPLES: &str = "Examples:
   metier runs --cause timeout --all          all that ran out of time
   metier runs train                          those whose name or command has \"train\" in it
   metier runs --all -o csv > runs.csv        the whole table for a spreadsheet
+  metier runs --trend --workload sort        its history, and where it became slower
+  metier runs --trend --fail-on-change       for CI: exit code 5 if something got worse lately
   metier runs rm 3a5c7e9d                    forget one";
 
+/// Runs that are listed unless another number is asked for.
+const LIMIT: u32 = 20;
 /// Most runs on a page of the store.
 const PAGE: u32 = 1000;
 
@@ -57,15 +62,17 @@ pub struct Runs {
     /// Started before this moment
     #[arg(long, value_name = "WHEN")]
     until: Option<String>,
-    /// How many at most
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    limit: u32,
+    /// How many at most [default: 20; with --trend 10000]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    limit: Option<u32>,
     /// All of them
     #[arg(long, conflicts_with = "limit")]
     all: bool,
     /// Warm-up runs too
     #[arg(long)]
     warmup: bool,
+    #[command(flatten)]
+    history: trend::TrendFlags,
 }
 
 #[derive(Debug, Subcommand)]
@@ -133,6 +140,9 @@ impl Runs {
             return remove.run(room);
         }
         let filter = self.filter(Timestamp::now())?;
+        if self.history.trend {
+            return self.history.run(room, filter, self.limit);
+        }
         let store = match room.store() {
             // Nothing measured yet is an empty list, not a failure; a store that was named is expected to be there.
             Err(error) if is_absent(&error) && is_default(room) => {
@@ -141,7 +151,7 @@ impl Runs {
             }
             other => other?,
         };
-        let wanted = if self.all { u32::MAX } else { self.limit };
+        let wanted = if self.all { u32::MAX } else { self.limit.unwrap_or(LIMIT) };
         let (mut rows, mut after, mut total) = (Vec::new(), None, 0);
         loop {
             let left = wanted - rows.len() as u32;

@@ -17,7 +17,7 @@ use serde::Serialize;
 pub use file::Destination;
 pub use paint::{Paint, When};
 pub use steps::Steps;
-pub use table::{Cell, Table};
+pub use table::{Cell, Table, printable};
 
 /// The form of data on stdout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
