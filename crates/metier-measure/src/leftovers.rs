@@ -68,6 +68,11 @@ fn is_alive(roots: &Roots, pid: u32, started: u64) -> bool {
     start_time(roots, pid) == Some(started)
 }
 
+/// Whether a name is one of ours ([`group_name`]) and its owner is gone.
+pub(crate) fn is_ownerless(roots: &Roots, name: &str) -> bool {
+    owner_in(name).is_some_and(|(pid, started)| !is_alive(roots, pid, started))
+}
+
 /// Ends everything in a run's group and removes it.
 pub(crate) fn end_group(group: &Group) {
     group.remove.iter().for_each(|folder| remove(folder));

@@ -10,7 +10,7 @@ use std::io::Read;
 use std::os::fd::{OwnedFd, RawFd};
 use std::time::Duration;
 
-use metier_types::{ArtefactRef, Run, RunId, Warning};
+use metier_types::{ArtefactRef, Run, RunId, Series, Warning};
 
 use crate::cgroup::Group;
 use crate::spec::Mount;
@@ -50,6 +50,10 @@ pub trait Observer {
     fn started(&mut self, _started: Started<'_>) {}
     /// A sample was taken, this long after the start.
     fn tick(&mut self, _since_start: Duration, _group: Option<&Group>) {}
+    /// Rows of time lines since the last call; asked once a second or so, and once more after [`Observer::ended`].
+    fn series(&mut self) -> Vec<Series> {
+        Vec::new()
+    }
     /// The last process is gone; the group is still there.
     fn ended(&mut self, _group: Option<&Group>) {}
     /// The run could not be started: whatever `prepare` made is to be taken away.

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use metier_types::{Device, Digest, ProcessTree, Run, RunId, RunState, Timestamp};
 
+use crate::app::Ears;
 use crate::cgroup::{Meter, Totals};
 use crate::events::Watch;
 use crate::gpu::Gpus;
@@ -104,8 +105,23 @@ impl Session {
         self.run_with(spec, recorder, &mut [])
     }
 
-    /// The same, with observers.
+    /// The same, with observers beside those that the specification asks for.
     pub fn run_with(
+        &mut self,
+        spec: &Spec,
+        recorder: &mut dyn Recorder,
+        observers: &mut [&mut dyn Observer],
+    ) -> Result<Finished, Error> {
+        if spec.listen.is_empty() {
+            return self.run_observed(spec, recorder, observers);
+        }
+        let mut ears = Ears::new(&spec.listen, &self.options);
+        let mut all: Vec<&mut dyn Observer> = vec![&mut ears];
+        all.extend(observers.iter_mut().map(|observer| &mut **observer as &mut dyn Observer));
+        self.run_observed(spec, recorder, &mut all)
+    }
+
+    fn run_observed(
         &mut self,
         spec: &Spec,
         recorder: &mut dyn Recorder,
@@ -292,6 +308,10 @@ impl Session {
         let Life { walker, timeline, peaks, late, rungs, stopped, left_behind, last_throttling, .. } = life;
         let around_after = around().or(last_throttling);
         observers.iter_mut().for_each(|observer| observer.ended(group.as_ref().ok()));
+        let rows: Vec<_> = observers.iter_mut().flat_map(|observer| observer.series()).collect();
+        if !rows.is_empty() {
+            recorder.samples(id, rows);
+        }
         let host_after = (self.host.reading(), self.host.counters());
         let own_cpu = own_cpu().saturating_sub(own_before);
         let outcome = body.outcome();

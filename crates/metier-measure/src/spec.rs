@@ -9,6 +9,7 @@ use std::time::Duration;
 use metier_types::{BatchId, Bytes, Company, DatasetUse, RunId, WorkloadId};
 
 use crate::Error;
+use crate::app::Ways;
 pub use target::{Command, ContainerSpec, PodSpec, Pull, Target};
 
 /// Shortest and longest time between samples.
@@ -106,6 +107,8 @@ pub struct Spec {
     pub ready: Option<Ready>,
     /// Files that are kept with the run, as the run sees them: paths, in which `*`, `?` and `**` match.
     pub artefacts: Vec<String>,
+    /// How to listen to what the application says of itself.
+    pub listen: Ways,
     /// Time between samples.
     pub interval: Duration,
     /// Longest time that it may take.
@@ -148,6 +151,7 @@ impl Spec {
             dataset: None,
             ready: None,
             artefacts: Vec::new(),
+            listen: Ways::default(),
             interval: Duration::from_millis(100),
             timeout: None,
             grace: Duration::from_secs(5),
@@ -224,6 +228,9 @@ impl Spec {
         if self.limits.memory.is_some_and(|bytes| bytes.0 < 1 << 20) {
             let got = self.limits.memory.map(|bytes| bytes.to_string()).unwrap_or_default();
             return wrong("memory", got, "at least 1 MiB");
+        }
+        if let Some((field, got, want)) = self.listen.defect() {
+            return wrong(field, got, want);
         }
         if self.artefacts.iter().any(|path| path.is_empty() || path.contains('\0')) {
             return wrong("artefact", "an empty path".into(), "a path, in which * and ? may stand");

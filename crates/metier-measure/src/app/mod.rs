@@ -3,8 +3,8 @@
 //! Each way to say it is one file, and [`SOURCES`] is the list: the Waggle live [`socket`], [`pywaggle`]'s log folder, plain
 //! [`lines`], the application's own metrics page ([`scrape`]). What arrives is cut into messages ([`frame`]) by a
 //! thread that does nothing else ([`pump`]), waits in a bounded [`queue`], is understood, and ends in the [`intake`]: counts, sums
-//! and a [`histogram`] for each stage of each speaker. [`listening`] is all of it for one run; live watching uses pump and
-//! intake with a speaker for each container or process.
+//! and a [`histogram`] for each stage of each speaker. [`listening`] is all of it for one run, and [`ears`] makes an observer
+//! of it; live watching uses pump and intake with a speaker for each container or process.
 //!
 //! - An application never waits for us: what comes too fast is dropped as whole messages, counted and shown.
 //! - Who speaks is told by the kernel's credentials ([`member`]), never by order of arrival.
@@ -12,6 +12,7 @@
 //! - Memory is bounded, whatever is sent: messages in the queue, stages, speakers, connections, buckets.
 
 pub mod descriptor;
+pub mod ears;
 pub mod follow;
 pub mod frame;
 pub mod heard;
@@ -32,6 +33,7 @@ pub mod tally;
 #[cfg(test)]
 mod tests;
 
+pub use ears::Ears;
 pub use heard::Heard;
 pub use histogram::Histogram;
 pub use intake::{Intake, Limits, Speaker};

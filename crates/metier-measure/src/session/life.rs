@@ -108,7 +108,9 @@ impl Life<'_, '_> {
             if is_sample {
                 self.sample(spec, now);
                 if now >= self.next.chunk {
-                    recorder.samples(id, self.timeline.take());
+                    let mut chunk = self.timeline.take();
+                    chunk.extend(self.observers.iter_mut().flat_map(|observer| observer.series()));
+                    recorder.samples(id, chunk);
                     self.next.chunk = now + CHUNK_EVERY;
                 }
             }
