@@ -4,6 +4,7 @@ pub mod figures;
 mod file;
 mod paint;
 pub mod sparkline;
+pub mod stages;
 mod steps;
 mod table;
 

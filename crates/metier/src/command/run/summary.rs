@@ -3,7 +3,10 @@
 use metier_signal::{Field, batch_spread};
 use metier_types::Run;
 
-use crate::output::{Cell, Paint, Table, figures};
+use crate::output::{Cell, Paint, Table, figures, stages};
+
+/// Stages of the application that are listed.
+const STAGES: usize = 8;
 
 /// One run.
 pub fn single(run: &Run, kept: bool, paint: Paint) -> String {
@@ -18,6 +21,7 @@ pub fn single(run: &Run, kept: bool, paint: Paint) -> String {
         ]);
     }
     text.push_str(&table.render(paint));
+    text.push_str(&stages::table(run, STAGES, paint));
     for warning in &run.warnings {
         text.push_str(&format!("  {} {}\n", paint.yellow("warning"), warning.text));
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use metier_types::{Process, ProcessSource, ProcessTree, Run, Series, Unit};
 
-use crate::output::{Cell, Paint, Table, figures, plain, sparkline};
+use crate::output::{Cell, Paint, Table, figures, plain, printable, sparkline, stages};
 use crate::time;
 
 /// Processes that the summary of a run lists.
@@ -34,6 +34,7 @@ pub fn whole(run: &Run, line: Option<&Series>, tree: Option<&ProcessTree>, paint
         }
     }
     text.push_str(&gpus(run, paint));
+    text.push_str(&application(run, paint));
     if let Some(drawn) = line.map(|line| pictures(line, paint)).filter(|drawn| !drawn.is_empty()) {
         text.push_str(&format!("\n{}\n{drawn}", paint.bold("Time line")));
     }
@@ -148,6 +149,17 @@ fn gpus(run: &Run, paint: Paint) -> String {
         ]);
     }
     format!("\n{}\n{}", paint.bold("GPU: busy, peak memory, energy"), table.render(paint))
+}
+
+/// What the application said of itself, and how listening went.
+fn application(run: &Run, paint: Paint) -> String {
+    let Some(went) = stages::intake(run) else { return String::new() };
+    let table = stages::table(run, usize::MAX, paint);
+    let examples = run.intake.iter().flat_map(|intake| &intake.examples);
+    let examples: String = examples
+        .map(|example| format!("  {} {}\n", paint.dim("not understood:"), printable(example)))
+        .collect();
+    format!("\n{}\n{table}  {}\n{examples}", paint.bold("Stages of the application"), paint.dim(&went))
 }
 
 /// CPU and memory over time.

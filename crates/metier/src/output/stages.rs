@@ -1,0 +1,110 @@
+//! What an application said of itself, as a table: stage, count, rate, quantiles, cost per item.
+
+use metier_types::{Run, Seconds, Stage, StageKind};
+
+use super::{Cell, Paint, Table};
+
+/// The stages of a run, at most so many, and what was not taken. Empty where nobody listened or nothing was said.
+pub fn table(run: &Run, most: usize, paint: Paint) -> String {
+    if run.stages.is_empty() {
+        return String::new();
+    }
+    let has_energy = run.stages.iter().any(|stage| stage.joules_per_item.is_some());
+    let mut head = vec!["STAGE", "COUNT", "RATE", "P50", "P95", "P99", "CPU/ITEM"];
+    head.extend(has_energy.then_some("ENERGY/ITEM"));
+    let mut table = Table::with_header(&head).indented(2);
+    for stage in run.stages.iter().take(most) {
+        let value = |value: Option<f64>| Cell::quantity(value.map(|value| number(stage.kind, value)));
+        let mut row = vec![
+            Cell::text(name(stage)).at_most(60),
+            Cell::number(stage.count.to_string()),
+            Cell::quantity(stage.rate_per_second.map(|rate| format!("{}/s", short(rate)))),
+            value(stage.p50),
+            value(stage.p95),
+            value(stage.p99),
+            Cell::quantity(stage.cpu_seconds_per_item),
+        ];
+        if has_energy {
+            row.push(Cell::quantity(stage.joules_per_item));
+        }
+        table.row(row);
+    }
+    let mut text = table.render(paint);
+    if run.stages.len() > most {
+        let more = run.stages.len() - most;
+        text.push_str(&format!("  {}\n", paint.dim(&format!("and {more} more stages"))));
+    }
+    text
+}
+
+/// How listening went, in a line; `None` where nobody listened.
+pub fn intake(run: &Run) -> Option<String> {
+    let intake = run.intake.as_ref()?;
+    let mut parts = vec![format!("{} messages", intake.messages)];
+    let mut add = |count: u64, what: &str| {
+        if count > 0 {
+            parts.push(format!("{count} {what}"));
+        }
+    };
+    add(intake.dropped, "dropped");
+    add(intake.malformed, "not understood");
+    add(intake.beyond_limit, "of stages beyond the limit");
+    let extra = |name: &str| intake.extra.get(name).and_then(|n| n.as_u64()).unwrap_or(0);
+    add(extra("strangers"), "from strangers, refused");
+    add(extra("refused_connections"), "connections too many");
+    Some(parts.join(", "))
+}
+
+/// A stage's name with its labels.
+pub fn name(stage: &Stage) -> String {
+    match stage.labels.as_str() {
+        "" => stage.name.clone(),
+        labels => format!("{}{{{labels}}}", stage.name),
+    }
+}
+
+fn number(kind: StageKind, value: f64) -> String {
+    match kind {
+        StageKind::Duration => Seconds(value).to_string(),
+        StageKind::Rate => format!("{}/s", short(value)),
+        _ => short(value),
+    }
+}
+
+/// A number with four digits that count.
+fn short(value: f64) -> String {
+    let size = value.abs();
+    match size {
+        _ if value == 0.0 => "0".to_string(),
+        _ if !(1e-4..1e9).contains(&size) => format!("{value:.3e}"),
+        _ if size >= 1000.0 => format!("{value:.0}"),
+        _ => {
+            let digits = (3 - size.log10().floor() as i32).clamp(0, 8) as usize;
+            let text = format!("{value:.digits$}");
+            match text.contains('.') {
+                true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
+                false => text,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_four_digits_that_count() {
+        for (value, text) in [
+            (0.0, "0"),
+            (29.7, "29.7"),
+            (4.0, "4"),
+            (123_456.7, "123457"),
+            (0.012345, "0.01235"),
+            (-1.5, "-1.5"),
+            (1e12, "1.000e12"),
+        ] {
+            assert_eq!(short(value), text);
+        }
+    }
+}
