@@ -4,3 +4,4 @@
 //! door) makes one of it, so there is one check and one way to run.
 
 pub mod queue;
+pub mod runfile;

@@ -1,0 +1,183 @@
+//! Times, sizes and cores as people type them, read exactly: `1.5Gi` is 1610612736 bytes, not 1 and not 0.
+//!
+//! A decimal is a whole number over a power of ten; it is multiplied by its unit before it is divided, in whole
+//! numbers, so nothing is lost to binary fractions.
+
+use std::time::Duration;
+
+/// What a time should look like.
+pub const DURATION: &str = "a time such as 250ms, 1.5s, 2m or 1h";
+/// What a size should look like.
+pub const SIZE: &str = "a size such as 300Mi, 1.5Gi, 512MB or a number of bytes";
+/// What a number of cores should look like.
+pub const CORES: &str = "cores such as 2, 0.5 or 500m";
+
+/// Longest time that makes sense here; a century is a mistake, not a limit.
+const LONGEST: Duration = Duration::from_secs(366 * 86_400);
+
+/// Reads `250ms`, `1.5s`, `2m`, `1h`, `3d`; a number alone only if it is 0.
+pub fn duration(text: &str) -> Option<Duration> {
+    let (decimal, unit) = Decimal::read(text)?;
+    let nanos: u128 = match unit {
+        "us" | "µs" => 1_000,
+        "ms" => 1_000_000,
+        "s" | "sec" => 1_000_000_000,
+        "m" | "min" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        "d" => 86_400_000_000_000,
+        "" if decimal.digits == 0 => 1,
+        _ => return None,
+    };
+    let nanos = u64::try_from(decimal.times(nanos, Round::Nearest)?).ok()?;
+    Some(Duration::from_nanos(nanos)).filter(|time| *time <= LONGEST)
+}
+
+/// Reads bytes: powers of 1024 (`Ki`, `Mi`, `Gi`, `Ti`, also `KiB`) and of 1000 (`k`, `M`, `G`, `T`, also `kB`).
+/// A part of a byte counts as a whole one.
+pub fn size(text: &str) -> Option<u64> {
+    let (decimal, unit) = Decimal::read(text)?;
+    let unit = unit.strip_suffix('B').unwrap_or(unit);
+    let bytes: u128 = match unit {
+        "" => 1,
+        "k" | "K" => 1_000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        "T" => 1_000_000_000_000,
+        "Ki" => 1 << 10,
+        "Mi" => 1 << 20,
+        "Gi" => 1 << 30,
+        "Ti" => 1 << 40,
+        _ => return None,
+    };
+    u64::try_from(decimal.times(bytes, Round::Up)?).ok()
+}
+
+/// Reads cores, `0.5` or `500m`, as thousandths of a core; finer ones are refused.
+pub fn millicores(text: &str) -> Option<u64> {
+    let (decimal, unit) = Decimal::read(text)?;
+    let thousandths: u128 = match unit {
+        "" => 1_000,
+        "m" => 1,
+        _ => return None,
+    };
+    u64::try_from(decimal.times(thousandths, Round::Refuse)?).ok()
+}
+
+/// A time as it can be read back.
+pub fn duration_text(time: Duration) -> String {
+    let nanos = time.as_nanos();
+    for (unit, size) in
+        [("h", 3_600_000_000_000), ("m", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000)]
+    {
+        if nanos > 0 && nanos % size == 0 {
+            return format!("{}{unit}", nanos / size);
+        }
+    }
+    match nanos % 1_000_000_000 {
+        0 => "0s".into(),
+        _ => {
+            let text = format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000);
+            format!("{}s", text.trim_end_matches('0'))
+        }
+    }
+}
+
+enum Round {
+    Nearest,
+    Up,
+    Refuse,
+}
+
+/// `digits` over ten to the power of `places`.
+struct Decimal {
+    digits: u128,
+    places: u32,
+}
+
+impl Decimal {
+    /// The number at the front, and what follows it.
+    fn read(text: &str) -> Option<(Self, &str)> {
+        let text = text.trim();
+        let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let (number, unit) = text.split_at(split);
+        let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+        // "." and "1." are numbers to some; people who type them mean something else.
+        let is_decimal = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        if !is_decimal(whole) || !is_decimal(part) || number.len() > 24 {
+            return None;
+        }
+        let part = part.trim_end_matches('0');
+        let digits = format!("{whole}{part}").parse().ok()?;
+        Some((Self { digits, places: part.len() as u32 }, unit.trim_start()))
+    }
+
+    fn times(&self, unit: u128, round: Round) -> Option<u128> {
+        let (product, scale) = (self.digits.checked_mul(unit)?, 10u128.checked_pow(self.places)?);
+        match round {
+            Round::Nearest => Some((product + scale / 2) / scale),
+            Round::Up => Some(product.div_ceil(scale)),
+            Round::Refuse => (product % scale == 0).then_some(product / scale),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fractions_of_sizes_are_exact() {
+        for (text, bytes) in [
+            ("1.5Gi", 1_610_612_736),
+            ("300Mi", 314_572_800),
+            ("512MB", 512_000_000),
+            ("0.5k", 500),
+            ("0.1Gi", 107_374_183),
+            ("4096", 4096),
+            ("2.5KiB", 2560),
+            ("1.000Ti", 1 << 40),
+            ("0", 0),
+        ] {
+            assert_eq!(size(text), Some(bytes), "{text}");
+        }
+        for bad in ["", "Gi", "-1", "1.Gi", ".5Gi", "1.2.3", "1gi", "1e3", "5 apples", "99999999999Ti", "∞"]
+        {
+            assert_eq!(size(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn cores_are_thousandths() {
+        for (text, thousandths) in [("0.5", 500), ("500m", 500), ("2", 2000), ("0.25", 250), ("1.5", 1500)] {
+            assert_eq!(millicores(text), Some(thousandths), "{text}");
+        }
+        for bad in ["", "m", "0.0005", "0.5m", "2 cores", "-1", "1,5"] {
+            assert_eq!(millicores(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn times_are_exact_to_the_nanosecond() {
+        assert_eq!(duration("0.1s"), Some(Duration::from_millis(100)));
+        assert_eq!(duration("1.000000001s"), Some(Duration::from_nanos(1_000_000_001)));
+        assert_eq!(duration("0"), Some(Duration::ZERO));
+        for bad in ["", "5", "1 parsec", "-1s", "1.s", "999999h"] {
+            assert_eq!(duration(bad), None, "{bad}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_is_written_is_read_back(nanos in 0u64..10_000_000_000_000, text in ".{0,30}") {
+            let time = Duration::from_nanos(nanos);
+            proptest::prop_assert_eq!(duration(&duration_text(time)), Some(time));
+            let _ = (duration(&text), size(&text), millicores(&text));
+        }
+
+        #[test]
+        fn a_size_in_mebibytes_agrees_with_whole_arithmetic(whole in 0u64..1_000_000, hundredths in 0u64..100) {
+            let bytes = ((whole * 100 + hundredths) * (1 << 20)).div_ceil(100);
+            proptest::prop_assert_eq!(size(&format!("{whole}.{hundredths:02}Mi")), Some(bytes));
+        }
+    }
+}

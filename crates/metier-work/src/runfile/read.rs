@@ -1,0 +1,199 @@
+//! Takes a tree of values apart, field by field: what does not fit becomes a fault, and reading goes on.
+
+use std::collections::BTreeMap;
+
+use super::fault::{Fault, Origins};
+use super::nearest::nearest;
+use super::node::{Key, Node, Value, shortened};
+
+/// What was found wrong so far, and where each field is written.
+#[derive(Debug, Default)]
+pub struct Reader {
+    pub faults: Vec<Fault>,
+    pub origins: Origins,
+}
+
+impl Reader {
+    /// Notes that a value does not fit.
+    pub fn wrong(&mut self, node: &Node, path: &str, want: &str) {
+        self.faults.push(Fault { place: Some(node.place), ..Fault::new(path, node.kind(), want) });
+    }
+
+    /// The entries of a map, read by name; entries that nobody asked for are faults.
+    pub fn map<T>(
+        &mut self,
+        node: Node,
+        path: &str,
+        want: &str,
+        read: impl FnOnce(&mut Fields<'_>) -> T,
+    ) -> Option<T> {
+        let Value::Map(entries) = node.value else {
+            self.wrong(&node, path, want);
+            return None;
+        };
+        let mut fields = Fields { reader: self, path: path.to_string(), entries, known: Vec::new() };
+        let read = read(&mut fields);
+        fields.end();
+        Some(read)
+    }
+
+    /// A text; numbers and such are taken as they are written.
+    pub fn text(&mut self, node: Node, path: &str, want: &str) -> Option<String> {
+        match node.value {
+            Value::Text(text) | Value::Plain(text) if !text.contains('\0') => Some(text),
+            _ => {
+                self.wrong(&node, path, want);
+                None
+            }
+        }
+    }
+
+    /// A list, item by item.
+    pub fn list<T>(
+        &mut self,
+        node: Node,
+        path: &str,
+        want: &str,
+        mut read: impl FnMut(&mut Self, Node, &str) -> Option<T>,
+    ) -> Vec<T> {
+        let Value::List(items) = node.value else {
+            self.wrong(&node, path, want);
+            return Vec::new();
+        };
+        let mut list = Vec::with_capacity(items.len());
+        for (index, item) in items.into_iter().enumerate() {
+            let path = format!("{path}[{index}]");
+            self.origins.at(&path, item.place);
+            list.extend(read(self, item, &path));
+        }
+        list
+    }
+}
+
+/// The entries of one map.
+pub struct Fields<'a> {
+    pub reader: &'a mut Reader,
+    path: String,
+    entries: Vec<(Key, Node)>,
+    known: Vec<&'static str>,
+}
+
+impl Fields<'_> {
+    /// The full name of a field.
+    pub fn full(&self, name: &str) -> String {
+        match self.path.as_str() {
+            "" => name.to_string(),
+            path => format!("{path}.{name}"),
+        }
+    }
+
+    /// A field as it is; `None` if it is not there or null.
+    pub fn take(&mut self, name: &'static str) -> Option<Node> {
+        self.known.push(name);
+        let at = self.entries.iter().position(|(key, _)| key.name == name)?;
+        let (_, node) = self.entries.remove(at);
+        self.reader.origins.at(&self.full(name), node.place);
+        if matches!(node.value, Value::Null) { None } else { Some(node) }
+    }
+
+    /// A text.
+    pub fn text(&mut self, name: &'static str, want: &str) -> Option<String> {
+        let node = self.take(name)?;
+        let path = self.full(name);
+        self.reader.text(node, &path, want)
+    }
+
+    /// Texts, one or a list of them.
+    pub fn texts(&mut self, name: &'static str, want: &str) -> Vec<String> {
+        let Some(node) = self.take(name) else { return Vec::new() };
+        let path = self.full(name);
+        match node.value {
+            Value::Text(text) => vec![text],
+            _ => self.reader.list(node, &path, want, |reader, item, path| reader.text(item, path, want)),
+        }
+    }
+
+    /// A list of texts and nothing else.
+    pub fn words(&mut self, name: &'static str, want: &str) -> Vec<String> {
+        let Some(node) = self.take(name) else { return Vec::new() };
+        let path = self.full(name);
+        self.reader.list(node, &path, want, |reader, item, path| reader.text(item, path, want))
+    }
+
+    /// Yes or no.
+    pub fn flag(&mut self, name: &'static str) -> Option<bool> {
+        let node = self.take(name)?;
+        match &node.value {
+            Value::Plain(word) if word == "true" => Some(true),
+            Value::Plain(word) if word == "false" => Some(false),
+            _ => {
+                let path = self.full(name);
+                self.reader.wrong(&node, &path, "true or false");
+                None
+            }
+        }
+    }
+
+    /// A whole number.
+    pub fn number(&mut self, name: &'static str, want: &str) -> Option<u32> {
+        let node = self.take(name)?;
+        if let Value::Plain(word) = &node.value
+            && let Ok(number) = word.parse()
+        {
+            return Some(number);
+        }
+        let path = self.full(name);
+        self.reader.wrong(&node, &path, want);
+        None
+    }
+
+    /// Names and their texts.
+    pub fn table(&mut self, name: &'static str, want: &str) -> BTreeMap<String, String> {
+        let Some(node) = self.take(name) else { return BTreeMap::new() };
+        let path = self.full(name);
+        let Value::Map(entries) = node.value else {
+            self.reader.wrong(&node, &path, want);
+            return BTreeMap::new();
+        };
+        let mut table = BTreeMap::new();
+        for (key, node) in entries {
+            let path = format!("{path}.{}", key.name);
+            self.reader.origins.at(&path, node.place);
+            if let Some(text) = self.reader.text(node, &path, want) {
+                table.insert(key.name, text);
+            }
+        }
+        table
+    }
+
+    /// A map inside.
+    pub fn inner<T>(
+        &mut self,
+        name: &'static str,
+        want: &str,
+        read: impl FnOnce(&mut Fields<'_>) -> T,
+    ) -> Option<T> {
+        let node = self.take(name)?;
+        let path = self.full(name);
+        self.reader.map(node, &path, want, read)
+    }
+
+    /// What nobody asked for is a slip, or a field of a later version: both must not be ignored.
+    fn end(self) {
+        for (key, _) in &self.entries {
+            let field = match self.path.as_str() {
+                "" => key.name.clone(),
+                path => format!("{path}.{}", key.name),
+            };
+            let want = match nearest(&key.name, self.known.iter().copied()) {
+                Some(near) => format!("{near:?}, perhaps"),
+                None => format!("one of {}", self.known.join(", ")),
+            };
+            let field = shortened(&field);
+            self.reader.faults.push(Fault {
+                place: Some(key.place),
+                ..Fault::new(field, "not a field of a run file", want)
+            });
+        }
+    }
+}
