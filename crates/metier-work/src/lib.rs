@@ -5,3 +5,6 @@
 
 pub mod queue;
 pub mod runfile;
+mod start;
+
+pub use start::start;

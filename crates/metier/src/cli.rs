@@ -83,8 +83,8 @@ impl Globals {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Measure a command
-    Run(command::run::Run),
+    /// Measure a command, a container or a pod
+    Run(Box<command::run::Run>),
     /// Queue runs, to be measured one at a time
     Session(command::session::Session),
     /// Show this device, or those that the store knows
@@ -125,8 +125,16 @@ impl Cli {
 
     /// Reads what was typed.
     pub fn parse(arguments: &[OsString]) -> Result<Self, clap::Error> {
-        let matches = Self::definition().color(early_color(arguments)).try_get_matches_from(arguments)?;
-        Self::from_arg_matches(&matches)
+        let read = |arguments: &[OsString]| {
+            let matches = Self::definition().color(early_color(arguments)).try_get_matches_from(arguments)?;
+            Self::from_arg_matches(&matches)
+        };
+        let cli = read(arguments)?;
+        // Only now is it known which word is the first that is no flag.
+        match &cli.command {
+            Command::Run(run) => run.with_file(arguments).map_or(Ok(cli), |arguments| read(&arguments)),
+            _ => Ok(cli),
+        }
     }
 }
 

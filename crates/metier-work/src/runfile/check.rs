@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use metier_measure::spec::INTERVALS;
-use metier_types::{Digest, PageCache, WorkloadId};
+use metier_measure::Spec;
+use metier_measure::spec::{
+    Command, ContainerSpec, GpuCount, INTERVALS, Limits, Mount, PodSpec, Pull, Target,
+};
+use metier_types::{Bytes, Digest, PageCache};
 
 use super::fault::{Fault, Faults, Origins};
 use super::file::{Dataset, Other, Probe, Ready, RunFile};
@@ -13,30 +16,14 @@ use super::node::shortened;
 use super::quantity::{CORES, DURATION, SIZE, duration, millicores, size};
 
 /// A run that makes sense.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Checked {
     /// What it was made of, paths made absolute; it can be written out and read again.
     pub file: RunFile,
-    /// What runs, and where.
-    pub place: Where,
-    /// Name of the workload.
-    pub name: Option<WorkloadId>,
-    /// Program and arguments of a command; arguments of a container or pod. Probes' words are in front.
-    pub words: Vec<String>,
-    /// Variables, probes' too.
-    pub environment: BTreeMap<String, String>,
-    /// Folder to run in.
-    pub working_directory: Option<PathBuf>,
-    /// What a container sees, probes' too.
-    pub mounts: Vec<super::Mount>,
+    /// What the measuring room is asked for; batch, repetition, dataset and company come when it is run.
+    pub spec: Spec,
     /// What it works on.
     pub dataset: Option<Wanted>,
-    /// File or folder whose digest is recorded.
-    pub input: Option<PathBuf>,
-    /// Files to keep afterwards, probes' too.
-    pub artefacts: Vec<String>,
-    /// What it may use at most.
-    pub limits: Limit,
     /// Runs that it needs.
     pub needs: Vec<Checked>,
     /// Runs beside it.
@@ -47,45 +34,6 @@ pub struct Checked {
     pub warmup: u32,
     /// How many times to measure.
     pub repeats: u32,
-    /// Longest time it may take.
-    pub timeout: Option<Duration>,
-    /// Time between the rungs of the ladder.
-    pub grace: Option<Duration>,
-    /// How long processes left behind may go on.
-    pub linger: Option<Duration>,
-    /// Time between samples.
-    pub interval: Option<Duration>,
-}
-
-/// Where a workload runs.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Where {
-    /// On this machine, as a command.
-    Here,
-    /// On this machine, as a container of this image.
-    Container(String),
-    /// In a cluster.
-    Pod(super::Pod),
-}
-
-/// Limits, read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Limit {
-    /// Thousandths of a core.
-    pub millicores: Option<u64>,
-    /// Bytes of memory.
-    pub memory: Option<u64>,
-    /// GPUs.
-    pub gpus: Option<Gpus>,
-}
-
-/// How many GPUs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gpus {
-    /// All that there are.
-    All,
-    /// So many.
-    Count(u32),
 }
 
 /// A dataset that is wanted.
@@ -153,14 +101,17 @@ const MOST_OTHERS: usize = 16;
 impl RunFile {
     /// Checks everything.
     pub fn check(self, origins: &Origins) -> Result<Checked, Faults> {
-        let mut check = Check { faults: Vec::new() };
+        let mut check = Check { faults: Vec::new(), input_later: origins.is_flag("input") };
         let checked = check.run(self, "");
-        if check.faults.is_empty() {
-            return Ok(checked);
+        if check.faults.is_empty()
+            && let Err(metier_measure::Error::Spec { field, got, want }) = checked.spec.check()
+        {
+            check.faults.push(Fault::new(field, got, want));
         }
-        let mut faults: Vec<Fault> = check.faults.into_iter().map(|fault| origins.locate(fault)).collect();
-        faults.sort_by_key(|fault| (fault.line().unwrap_or(u64::MAX), fault.column()));
-        Err(Faults(faults))
+        match origins.all(check.faults) {
+            None => Ok(checked),
+            Some(faults) => Err(faults),
+        }
     }
 
     /// Takes relative paths as they are meant: from where the file is.
@@ -189,6 +140,25 @@ impl RunFile {
 
 struct Check {
     faults: Vec<Fault>,
+    /// An input that was typed is looked for when it is read.
+    input_later: bool,
+}
+
+/// Which of the three it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Command,
+    Container,
+    Pod,
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_string() } else { format!("{path}.{name}") }
+}
+
+fn measured_mount(mount: &super::Mount) -> Mount {
+    let source = std::path::absolute(&mount.source).unwrap_or_else(|_| mount.source.as_str().into());
+    Mount { source, target: mount.target.as_str().into(), read_only: mount.read_only }
 }
 
 impl Check {
@@ -213,61 +183,40 @@ impl Check {
     }
 
     fn run(&mut self, file: RunFile, path: &str) -> Checked {
-        let at = |name: &str| if path.is_empty() { name.to_string() } else { format!("{path}.{name}") };
-        let place = self.place(&file, path);
-        let is_here = place == Where::Here;
-        let mut words = file.command.clone();
-        words.extend(file.arguments.iter().cloned());
-        if is_here && words.first().is_some_and(String::is_empty) {
-            self.wrong(at("command"), "", "a program to run");
-        }
+        let at = |name: &str| join(path, name);
+        let kind = self.kind(&file, path);
+        let target = self.target(&file, kind, path);
+        let is_here = kind == Kind::Command;
         let mut environment = file.environment.clone();
         let mut mounts = file.mounts.clone();
         let mut artefacts = file.artefacts.clone();
         for (index, probe) in file.probes.iter().enumerate() {
-            self.probe(probe, &at(&format!("probes[{index}]")), &place, &file);
+            self.probe(probe, &at(&format!("probes[{index}]")), kind, &file);
             environment.extend(probe.environment.clone());
             mounts.extend(probe.mounts.iter().cloned());
             artefacts.extend(probe.artefacts.iter().cloned());
-            words.splice(0..0, probe.wrap.iter().cloned());
         }
         self.variables(&file.environment, &at("environment"));
         for (index, mount) in file.mounts.iter().enumerate() {
-            self.mount(mount, &at(&format!("mounts[{index}]")), &place);
+            self.mount(mount, &at(&format!("mounts[{index}]")), kind);
         }
         self.patterns(&file.artefacts, &at("artefacts"));
-        let limits = Limit {
-            millicores: self.read(at("limits.cpu"), file.limits.cpu.as_ref(), CORES, |text| {
-                millicores(text).filter(|thousandths| (1..=1_000_000).contains(thousandths))
-            }),
-            memory: self.read(at("limits.memory"), file.limits.memory.as_ref(), SIZE, |text| {
-                size(text).filter(|bytes| *bytes > 0)
-            }),
-            gpus: self.read(at("limits.gpu"), file.limits.gpu.as_ref(), "a number of GPUs, or all", |text| {
-                match text {
-                    "all" => Some(Gpus::All),
-                    text => text.parse().ok().filter(|count| (1..=64).contains(count)).map(Gpus::Count),
-                }
-            }),
-        };
         let dataset =
             file.dataset.as_ref().and_then(|dataset| self.dataset(dataset, &at("dataset"), is_here));
-        let ready = file.ready.as_ref().and_then(|ready| self.ready(ready, &at("ready")));
+        let ready = file.ready.as_ref().and_then(|ready| self.ready(ready, &at("ready"), path.is_empty()));
         for (name, count, least) in [("repeats", file.repeats, 1), ("warmup", file.warmup, 0)] {
             if let Some(count) = count.filter(|count| !(least..=100_000).contains(count)) {
                 self.wrong(at(name), &count.to_string(), &format!("{least} to 100000"));
             }
         }
-        let timeout = self.read(at("timeout"), file.timeout.as_ref(), DURATION, |text| {
-            duration(text).filter(|time| !time.is_zero())
-        });
-        let within_hour = "a time such as 5s, at most 1h";
-        let up_to_hour = |text: &str| duration(text).filter(|time| *time <= Duration::from_secs(3600));
-        let grace = self.read(at("grace"), file.grace.as_ref(), within_hour, up_to_hour);
-        let linger = self.read(at("linger"), file.linger.as_ref(), DURATION, duration);
-        let interval = self.read(at("interval"), file.interval.as_ref(), "1ms to 10s", |text| {
-            duration(text).filter(|time| INTERVALS.contains(time))
-        });
+        let mut spec = Spec::of(target);
+        spec.limits = self.limits(&file, path);
+        spec.mounts = mounts.iter().map(measured_mount).collect();
+        spec.environment = environment.into_iter().collect();
+        spec.artefacts = artefacts;
+        spec.input = file.input.as_ref().map(PathBuf::from);
+        spec.working_directory = file.working_directory.as_ref().map(PathBuf::from);
+        self.times(&file, path, &mut spec);
         if let Some(rate) = file.stacks.filter(|rate| !(1..=1000).contains(rate)) {
             self.wrong(at("stacks"), &rate.to_string(), "1 to 1000 samples per second");
         }
@@ -282,123 +231,183 @@ impl Check {
                 self.wrong(at(&format!("tags[{index}]")), tag, "1 to 200 printable characters");
             }
         }
-        let name = self.read(
-            at("name"),
-            file.name.as_ref(),
-            "1 to 200 printable characters without '/' at either end",
-            |text| text.parse().ok(),
-        );
-        if let Some(folder) = file.working_directory.as_ref()
-            && is_here
-            && !Path::new(folder).is_dir()
-        {
-            self.wrong(at("working_directory"), folder, "a folder that is there");
+        spec.tags = file.tags.clone();
+        let name = "1 to 200 printable characters without '/' at either end";
+        spec.name = self.read(at("name"), file.name.as_ref(), name, |text| text.parse().ok());
+        if let Some(folder) = file.working_directory.as_ref() {
+            if is_here && !Path::new(folder).is_dir() {
+                self.wrong(at("working_directory"), folder, "a folder that is there");
+            } else if !is_here && !folder.starts_with('/') {
+                self.wrong(at("working_directory"), folder, "an absolute path in the container");
+            }
+        }
+        let input = file.input.as_ref().filter(|_| !self.input_later);
+        if let Some(input) = input.filter(|input| std::fs::metadata(input).is_err()) {
+            self.wrong(at("input"), input, "a file or folder that is there");
         }
         let needs = self.others(&file.needs, &at("needs"));
         let with = self.others(&file.with, &at("with"));
-        Checked {
-            place,
-            name,
-            words,
-            environment,
-            working_directory: file.working_directory.as_ref().map(PathBuf::from),
-            mounts,
-            dataset,
-            input: file.input.as_ref().map(PathBuf::from),
-            artefacts,
-            limits,
-            needs,
-            with,
-            ready,
-            warmup: file.warmup.unwrap_or(0),
-            repeats: file.repeats.unwrap_or(1),
-            timeout,
-            grace,
-            linger,
-            interval,
-            file,
+        let (warmup, repeats) = (file.warmup.unwrap_or(0), file.repeats.unwrap_or(1));
+        Checked { spec, dataset, needs, with, ready, warmup, repeats, file }
+    }
+
+    fn limits(&mut self, file: &RunFile, path: &str) -> Limits {
+        let at = |name: &str| join(path, name);
+        let given = &file.limits;
+        let gpus = |text: &str| match text {
+            "all" => Some(GpuCount::All),
+            text => text.parse().ok().filter(|count| (1..=64).contains(count)).map(GpuCount::Count),
+        };
+        Limits {
+            cpu: self.read(at("limits.cpu"), given.cpu.as_ref(), CORES, |text| {
+                millicores(text)
+                    .filter(|thousandths| (10..=100_000_000).contains(thousandths))
+                    .map(|thousandths| thousandths as f64 / 1000.0)
+            }),
+            memory: self.read(at("limits.memory"), given.memory.as_ref(), SIZE, |text| {
+                size(text).filter(|bytes| *bytes >= 1 << 20).map(Bytes)
+            }),
+            gpus: self.read(at("limits.gpu"), given.gpu.as_ref(), "a number of GPUs, or all", gpus),
         }
     }
 
+    fn times(&mut self, file: &RunFile, path: &str, spec: &mut Spec) {
+        let at = |name: &str| join(path, name);
+        spec.timeout = self.read(at("timeout"), file.timeout.as_ref(), DURATION, |text| {
+            duration(text).filter(|time| !time.is_zero())
+        });
+        let up_to_hour = |text: &str| duration(text).filter(|time| *time <= Duration::from_secs(3600));
+        let want = "a time such as 5s, at most 1h";
+        let grace = self.read(at("grace"), file.grace.as_ref(), want, up_to_hour);
+        let linger = self.read(at("linger"), file.linger.as_ref(), DURATION, duration);
+        let interval = self.read(at("interval"), file.interval.as_ref(), "1ms to 10s", |text| {
+            duration(text).filter(|time| INTERVALS.contains(time))
+        });
+        spec.grace = grace.unwrap_or(spec.grace);
+        spec.linger = linger.unwrap_or(spec.linger);
+        spec.interval = interval.unwrap_or(spec.interval);
+    }
+
     /// Exactly one of the three, and nothing that only the others have.
-    fn place(&mut self, file: &RunFile, path: &str) -> Where {
-        let at = |name: &str| if path.is_empty() { name.to_string() } else { format!("{path}.{name}") };
+    fn kind(&mut self, file: &RunFile, path: &str) -> Kind {
+        let at = |name: &str| join(path, name);
         let given = [
-            ("command", !file.command.is_empty()),
-            ("image", file.image.is_some()),
-            ("pod", file.pod.is_some()),
+            (Kind::Command, "command", !file.command.is_empty()),
+            (Kind::Container, "image", file.image.is_some()),
+            (Kind::Pod, "pod", file.pod.is_some()),
         ];
-        let names: Vec<&str> = given.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect();
-        match names.as_slice() {
-            [_] => {}
-            [] => self.faults.push(Fault::absent(at("command"), "what to run: one of command, image or pod")),
-            [.., last] => {
-                let got = format!("given beside {}", names[..names.len() - 1].join(" and "));
+        let kinds: Vec<_> = given.iter().filter(|(_, _, is)| *is).collect();
+        let kind = match kinds.as_slice() {
+            [(kind, _, _)] => *kind,
+            [] => {
+                self.faults.push(Fault::absent(at("command"), "what to run: one of command, image or pod"));
+                return Kind::Command;
+            }
+            [(_, first, _), .., (kind, last, _)] => {
+                let got = format!("given beside {first}");
                 self.faults.push(Fault::new(at(last), got, "one of command, image or pod"));
+                *kind
+            }
+        };
+        let only_container = "left out: it is only for an image";
+        let only_image = "left out: it is only for an image or a pod";
+        let c = &file.container;
+        let (here, not_container) = (kind == Kind::Command, kind != Kind::Container);
+        for (field, is_wrong, want) in [
+            ("mounts", here && !file.mounts.is_empty(), "left out: a command sees this machine's files"),
+            (
+                "limits.gpu",
+                here && file.limits.gpu.is_some(),
+                "left out: a command sees all GPUs of this machine",
+            ),
+            ("container.entrypoint", here && !c.entrypoint.is_empty(), only_image),
+            ("container.pull", here && c.pull.is_some(), only_image),
+            ("container.engine", not_container && c.engine.is_some(), only_container),
+            ("container.network", not_container && c.network.is_some(), only_container),
+            ("container.runtime", not_container && c.runtime.is_some(), only_container),
+            ("container.user", not_container && c.user.is_some(), only_container),
+            ("container.devices", not_container && !c.devices.is_empty(), only_container),
+            ("container.capabilities", not_container && !c.capabilities.is_empty(), only_container),
+            ("container.privileged", not_container && c.privileged, only_container),
+            ("container.shared_memory", not_container && c.shared_memory.is_some(), only_container),
+            ("container.labels", not_container && !c.labels.is_empty(), only_container),
+        ] {
+            if is_wrong {
+                self.faults.push(Fault::new(at(field), "given", want));
             }
         }
-        let place = match (&file.image, &file.pod) {
-            (_, Some(pod)) => Where::Pod(pod.clone()),
-            (Some(image), _) => Where::Container(image.clone()),
-            _ => Where::Here,
+        kind
+    }
+
+    fn target(&mut self, file: &RunFile, kind: Kind, path: &str) -> Target {
+        let at = |name: &str| join(path, name);
+        let wrap = || file.probes.iter().rev().flat_map(|probe| probe.wrap.iter().cloned());
+        let c = &file.container;
+        let entrypoint =
+            (!c.entrypoint.is_empty()).then(|| wrap().chain(c.entrypoint.iter().cloned()).collect());
+        let pull = self
+            .read(at("container.pull"), c.pull.as_ref(), "missing, always or never", |text| match text {
+                "missing" => Some(Pull::Missing),
+                "always" => Some(Pull::Always),
+                "never" => Some(Pull::Never),
+                _ => None,
+            })
+            .unwrap_or_default();
+        let target = match kind {
+            Kind::Command => {
+                if file.command.first().is_some_and(String::is_empty) {
+                    self.wrong(at("command"), "", "a program to run");
+                }
+                let mut words =
+                    wrap().chain(file.command.iter().cloned()).chain(file.arguments.iter().cloned());
+                let program = words.next().unwrap_or_default().into();
+                Target::Command(Command { program, arguments: words.map(Into::into).collect() })
+            }
+            Kind::Container => Target::Container(ContainerSpec {
+                image: file.image.clone().unwrap_or_default(),
+                entrypoint,
+                arguments: file.arguments.clone(),
+                engine: c.engine.clone(),
+                user: c.user.clone(),
+                network: c.network.clone(),
+                runtime: c.runtime.clone(),
+                devices: c.devices.iter().map(PathBuf::from).collect(),
+                capabilities: c.capabilities.clone(),
+                privileged: c.privileged,
+                shared_memory: self
+                    .read(at("container.shared_memory"), c.shared_memory.as_ref(), SIZE, size)
+                    .map(Bytes),
+                labels: c.labels.clone(),
+                pull,
+                without_gate: false,
+            }),
+            Kind::Pod => {
+                let pod = file.pod.clone().unwrap_or_default();
+                Target::Pod(PodSpec {
+                    image: pod.image,
+                    entrypoint,
+                    arguments: file.arguments.clone(),
+                    kubeconfig: pod.kubeconfig.map(PathBuf::from),
+                    context: pod.context,
+                    namespace: pod.namespace,
+                    node: pod.node,
+                    node_labels: pod.selector,
+                    pull,
+                })
+            }
         };
-        let (field, image) = match &place {
-            Where::Here => ("image", None),
-            Where::Container(image) => ("image", Some(image)),
-            Where::Pod(pod) => ("pod.image", Some(&pod.image)),
-        };
-        if let Some(image) = image
+        if let Some(image) = target.image()
             && (image.is_empty() || image.contains(char::is_whitespace) || image.starts_with('-'))
         {
+            let field = if kind == Kind::Pod { "pod.image" } else { "image" };
             self.wrong(at(field), image, "an image such as python:3.12");
         }
-        let container = &file.container;
-        let only = [
-            (
-                "container.engine",
-                container.engine.is_some(),
-                !matches!(place, Where::Container(_)),
-                "only for an image",
-            ),
-            (
-                "container.entrypoint",
-                !container.entrypoint.is_empty(),
-                place == Where::Here,
-                "only for an image or a pod",
-            ),
-            (
-                "container.network",
-                container.network.is_some(),
-                place == Where::Here,
-                "only for an image or a pod",
-            ),
-            (
-                "container.runtime",
-                container.runtime.is_some(),
-                place == Where::Here,
-                "only for an image or a pod",
-            ),
-            ("container.user", container.user.is_some(), place == Where::Here, "only for an image or a pod"),
-            (
-                "container.devices",
-                !container.devices.is_empty(),
-                place == Where::Here,
-                "only for an image or a pod",
-            ),
-            (
-                "mounts",
-                !file.mounts.is_empty(),
-                place == Where::Here,
-                "only for an image or a pod; a command sees this machine's files",
-            ),
-            ("limits.gpu", file.limits.gpu.is_some(), place == Where::Here, "only for an image or a pod"),
-        ];
-        for (field, is_given, is_wrong, want) in only {
-            if is_given && is_wrong {
-                self.faults.push(Fault::new(at(field), "given for what has no such thing", want));
+        for device in &c.devices {
+            if !device.starts_with('/') {
+                self.wrong(at("container.devices"), device, "absolute paths such as /dev/video0");
             }
         }
-        place
+        target
     }
 
     fn variables(&mut self, variables: &BTreeMap<String, String>, path: &str) {
@@ -417,28 +426,32 @@ impl Check {
         }
     }
 
-    fn probe(&mut self, probe: &Probe, path: &str, place: &Where, file: &RunFile) {
+    fn probe(&mut self, probe: &Probe, path: &str, kind: Kind, file: &RunFile) {
         self.variables(&probe.environment, &format!("{path}.environment"));
         self.patterns(&probe.artefacts, &format!("{path}.artefacts"));
         for (index, mount) in probe.mounts.iter().enumerate() {
-            self.mount(mount, &format!("{path}.mounts[{index}]"), place);
+            self.mount(mount, &format!("{path}.mounts[{index}]"), kind);
         }
-        if !probe.wrap.is_empty() && *place != Where::Here && file.container.entrypoint.is_empty() {
+        if kind == Kind::Command && !probe.mounts.is_empty() {
+            let want = "left out: a command sees this machine's files";
+            self.faults.push(Fault::new(format!("{path}.mounts"), "given", want));
+        }
+        if !probe.wrap.is_empty() && kind != Kind::Command && file.container.entrypoint.is_empty() {
             let got = "words before an entrypoint that is not known";
             let want = "container.entrypoint too: it says what to put the words before";
             self.faults.push(Fault::new(format!("{path}.wrap"), got, want));
         }
     }
 
-    fn mount(&mut self, mount: &super::Mount, path: &str, place: &Where) {
+    fn mount(&mut self, mount: &super::Mount, path: &str, kind: Kind) {
         if !mount.target.starts_with('/') || mount.target.contains(':') {
             self.wrong(format!("{path}.target"), &mount.target, "an absolute path in the container");
         }
-        match place {
-            Where::Container(_) if std::fs::symlink_metadata(&mount.source).is_err() => {
+        match kind {
+            Kind::Container if std::fs::symlink_metadata(&mount.source).is_err() => {
                 self.wrong(format!("{path}.source"), &mount.source, "a file or folder that is there");
             }
-            Where::Pod(_) if !mount.source.starts_with('/') => {
+            Kind::Pod if !mount.source.starts_with('/') => {
                 self.wrong(format!("{path}.source"), &mount.source, "an absolute path on the node");
             }
             _ => {}
@@ -496,7 +509,7 @@ impl Check {
         })
     }
 
-    fn ready(&mut self, ready: &Ready, path: &str) -> Option<Readiness> {
+    fn ready(&mut self, ready: &Ready, path: &str, is_main: bool) -> Option<Readiness> {
         let port = self.read(
             format!("{path}.port"),
             ready.port.as_ref(),
@@ -526,6 +539,10 @@ impl Check {
         if count != 1 {
             let got = format!("{count} of port, http, file and output");
             self.faults.push(Fault::new(path, got, "exactly one of them"));
+        }
+        if is_main && ready.output.is_some() {
+            let want = "port, http or file: the output of the run itself goes where you sent it, unread";
+            self.faults.push(Fault::new(format!("{path}.output"), "given", want));
         }
         let sign = port.or(http).or(file).or(output)?;
         Some(Readiness { sign, within: within.unwrap_or(WITHIN) })

@@ -56,28 +56,30 @@ impl Fault {
     pub fn column(&self) -> Option<u64> {
         self.line().and(self.place.map(|place| place.column)).filter(|column| *column > 0)
     }
+
+    /// What is wrong, without where.
+    pub fn told(&self) -> String {
+        let name = self.flag.as_deref().unwrap_or(&self.field);
+        let what = match (&self.got, name) {
+            (Some(got), "") => got.clone(),
+            (Some(got), name) => format!("{name} is {got}"),
+            (None, "") => "it is empty".into(),
+            (None, name) => format!("{name} is not given"),
+        };
+        format!("{what}; want {}", self.want)
+    }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(file) = &self.file {
-            write!(f, "{}: ", file.display())?;
+        match (&self.file, self.line(), self.column()) {
+            (Some(file), Some(line), Some(column)) => write!(f, "{}:{line}:{column}: ", file.display())?,
+            (Some(file), _, _) => write!(f, "{}: ", file.display())?,
+            (None, Some(line), Some(column)) => write!(f, "line {line}, column {column}: ")?,
+            (None, Some(line), None) => write!(f, "line {line}: ")?,
+            (None, None, _) => {}
         }
-        if let (Some(line), column) = (self.line(), self.column()) {
-            write!(f, "line {line}")?;
-            if let Some(column) = column {
-                write!(f, ", column {column}")?;
-            }
-            f.write_str(": ")?;
-        }
-        let name = self.flag.as_deref().unwrap_or(&self.field);
-        match (&self.got, name) {
-            (Some(got), "") => write!(f, "{got}")?,
-            (Some(got), name) => write!(f, "{name} is {got}")?,
-            (None, "") => f.write_str("it is empty")?,
-            (None, name) => write!(f, "{name} is not given")?,
-        }
-        write!(f, "; want {}", self.want)
+        f.write_str(&self.told())
     }
 }
 
@@ -127,6 +129,8 @@ impl std::error::Error for Faults {}
 pub struct Origins {
     places: BTreeMap<String, Place>,
     flags: BTreeMap<String, String>,
+    /// What did not even have the right shape.
+    pub(super) misshapen: Vec<Fault>,
 }
 
 impl Origins {
@@ -137,6 +141,25 @@ impl Origins {
     /// A flag or a variable set this field, and not the file.
     pub fn flag(&mut self, field: &str, flag: impl Into<String>) {
         self.flags.insert(field.to_string(), flag.into());
+    }
+
+    /// Everything that is wrong, in the order of the file; a field of the wrong shape is not told twice.
+    pub(super) fn all(&self, found: Vec<Fault>) -> Option<Faults> {
+        let is_within = |field: &str, outer: &str| {
+            field.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        let is_new = |fault: &Fault| {
+            fault.file.is_some() || !self.misshapen.iter().any(|known| is_within(&fault.field, &known.field))
+        };
+        let found = found.into_iter().map(|fault| self.locate(fault)).filter(is_new);
+        let mut faults: Vec<Fault> = self.misshapen.iter().cloned().chain(found).collect();
+        faults.sort_by_key(|fault| (fault.file.is_some(), fault.line().unwrap_or(u64::MAX), fault.column()));
+        (!faults.is_empty()).then_some(Faults(faults))
+    }
+
+    /// Whether a flag set it.
+    pub(super) fn is_flag(&self, field: &str) -> bool {
+        self.flags.contains_key(field)
     }
 
     /// A fault with the place of its field, or of the nearest one around it that is written.

@@ -265,6 +265,21 @@ pub struct Container {
     /// Devices of this machine that it sees.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
+    /// Capabilities beyond the usual ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub capabilities: Vec<String>,
+    /// Whether it may do everything that this machine may.
+    #[serde(default, skip_serializing_if = "no")]
+    pub privileged: bool,
+    /// Size of its `/dev/shm`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_memory: Option<String>,
+    /// Labels beside ours.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// When the image is fetched: `missing` (when it is not here yet), `always` or `never`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pull: Option<String>,
 }
 
 impl Container {
@@ -306,8 +321,13 @@ pub enum Other {
 
 impl<'de> Deserialize<'de> for RunFile {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let (file, _) = Self::from_node(Node::deserialize(deserializer)?)
-            .map_err(|faults| D::Error::custom(faults.to_string().replace('\n', "; ")))?;
+        // By way of text: one reader for all forms.
+        let value = serde_json::Value::deserialize(deserializer)?;
+        let told = |faults: Faults| D::Error::custom(faults.to_string().replace('\n', "; "));
+        let (file, origins) = super::parse(&value.to_string()).map_err(told)?;
+        if let Some(faults) = origins.all(Vec::new()) {
+            return Err(told(faults));
+        }
         Ok(file)
     }
 }
@@ -319,8 +339,11 @@ impl RunFile {
             Self::read(fields, 0)
         });
         match file {
-            Some(file) if reader.faults.is_empty() => Ok((file, reader.origins)),
-            _ => Err(Faults(reader.faults)),
+            Some(file) => {
+                reader.origins.misshapen = reader.faults;
+                Ok((file, reader.origins))
+            }
+            None => Err(Faults(reader.faults)),
         }
     }
 
@@ -376,18 +399,19 @@ impl RunFile {
             listen: read_listen(fields),
             stacks: read_stacks(fields),
             container: fields
-                .inner(
-                    "container",
-                    "a map of engine, network, runtime, user, devices and entrypoint",
-                    |container| Container {
-                        engine: container.text("engine", "the path of a socket, or unix://… or tcp://…"),
-                        entrypoint: container.texts("entrypoint", words),
-                        network: container.text("network", "host, none, or the name of a network"),
-                        runtime: container.text("runtime", "the name of a runtime, such as nvidia"),
-                        user: container.text("user", "a user such as 1000:1000"),
-                        devices: container.texts("devices", "paths such as [/dev/video0]"),
-                    },
-                )
+                .inner("container", "a map of engine, network, runtime, user, …", |container| Container {
+                    engine: container.text("engine", "the path of a socket, or unix://… or tcp://…"),
+                    entrypoint: container.texts("entrypoint", words),
+                    network: container.text("network", "host, none, or the name of a network"),
+                    runtime: container.text("runtime", "the name of a runtime, such as nvidia"),
+                    user: container.text("user", "a user such as 1000:1000"),
+                    devices: container.texts("devices", "paths such as [/dev/video0]"),
+                    capabilities: container.texts("capabilities", "names such as [SYS_NICE]"),
+                    privileged: container.flag("privileged").unwrap_or_default(),
+                    shared_memory: container.text("shared_memory", super::quantity::SIZE),
+                    labels: container.table("labels", "names and their texts"),
+                    pull: container.text("pull", "missing, always or never"),
+                })
                 .unwrap_or_default(),
             tags: fields.texts("tags", "a list of words"),
         }
@@ -482,14 +506,31 @@ fn read_probes(fields: &mut Fields<'_>) -> Vec<Probe> {
     let Some(node) = fields.take("probes") else { return Vec::new() };
     let path = fields.full("probes");
     fields.reader.list(node, &path, "a list of probes", |reader, item, path| {
-        reader.map(item, path, "a map of name, wrap, mounts, environment, artefacts", |probe| Probe {
+        reader.map(item, path, PROBE, Probe::read)
+    })
+}
+
+/// What a probe should look like.
+const PROBE: &str = "a map of name, wrap, mounts, environment, artefacts";
+
+impl Probe {
+    pub(super) fn from_node(node: Node) -> Result<Self, Faults> {
+        let mut reader = Reader::default();
+        match reader.map(node, "", PROBE, Self::read) {
+            Some(probe) if reader.faults.is_empty() => Ok(probe),
+            _ => Err(Faults(reader.faults)),
+        }
+    }
+
+    fn read(probe: &mut Fields<'_>) -> Self {
+        Self {
             name: probe.text("name", "a name"),
             wrap: probe.words("wrap", "a list of words such as [nsys, profile]"),
             mounts: read_mounts(probe),
             environment: probe.table("environment", "names and their texts"),
             artefacts: probe.texts("artefacts", "paths such as [\"*.nsys-rep\"]"),
-        })
-    })
+        }
+    }
 }
 
 fn read_others(fields: &mut Fields<'_>, name: &'static str, depth: usize) -> Vec<Other> {

@@ -12,19 +12,25 @@ mod nearest;
 mod node;
 pub mod quantity;
 mod read;
+mod words;
 
-pub use check::{
-    Checked, DATASET_TARGET, Gpus, Limit, Readiness, Sign, Source, WITHIN, Wanted, Where, without_secrets,
-};
+pub use check::{Checked, DATASET_TARGET, Readiness, Sign, Source, WITHIN, Wanted, without_secrets};
 pub use fault::{Fault, Faults, Origins};
 pub use file::{
     Container, Dataset, Limits, Listen, MOUNT, Mount, Other, Pod, Probe, Ready, RunFile, STACKS, mount,
 };
 pub use node::{MOST_BYTES, Place};
+pub use words::words;
 
-/// Reads a document; also says where each field is written, for faults that are found later.
+/// Reads a document. Fields of the wrong shape are told by [`RunFile::check`], with everything else that is wrong: it takes
+/// what is given here beside the file, which also says where each field is written.
 pub fn parse(text: &str) -> Result<(RunFile, Origins), Faults> {
     RunFile::from_node(node::Node::parse(text)?)
+}
+
+/// Reads a probe alone.
+pub fn parse_probe(text: &str) -> Result<Probe, Faults> {
+    Probe::from_node(node::Node::parse(text)?)
 }
 
 /// Reads the text of a run file, which is never large.

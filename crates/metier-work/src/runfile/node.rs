@@ -8,7 +8,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Location, Spanned};
 
-use super::fault::Fault;
+use super::fault::{Fault, Faults};
 
 /// No run file is larger; something else was named by mistake.
 pub const MOST_BYTES: usize = 1 << 20;
@@ -57,9 +57,9 @@ pub struct Key {
 
 impl Node {
     /// Reads a document.
-    pub fn parse(text: &str) -> Result<Self, Fault> {
+    pub fn parse(text: &str) -> Result<Self, Faults> {
         if text.len() > MOST_BYTES {
-            return Err(Fault::document("it is larger than 1 MiB", "a run file"));
+            return Err(Fault::document("it is larger than 1 MiB", "a run file").into());
         }
         let options = serde_saphyr::options! {
             with_snippet: false,
@@ -76,10 +76,10 @@ impl Node {
             // The library ends its sentence with the place, and may go on in further lines; we say it before.
             let said = said.lines().next().unwrap_or_default();
             let said = said.split(" at line ").next().unwrap_or(said).to_string();
-            Fault {
+            Faults::from(Fault {
                 place: Some(place),
                 ..Fault::document(&said, "YAML such as `command: [sleep, \"1\"]`, or JSON")
-            }
+            })
         })?;
         node.restore(text);
         Ok(node)

@@ -69,7 +69,7 @@ pub fn duration_text(time: Duration) -> String {
     for (unit, size) in
         [("h", 3_600_000_000_000), ("m", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000)]
     {
-        if nanos > 0 && nanos % size == 0 {
+        if nanos > 0 && nanos.is_multiple_of(size) {
             return format!("{}{unit}", nanos / size);
         }
     }

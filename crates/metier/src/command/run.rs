@@ -1,83 +1,76 @@
-//! `metier run`: measures a command without standing in its way.
+//! `metier run`: measures a command, a container or a pod without standing in its way.
 //!
-//! The command keeps stdin, stdout, stderr and its exit code; what we have to say goes to stderr, after it.
-//! What could stop us (the settings, the store, the file for `--save-json`) is tried before it starts.
+//! A command keeps stdin, stdout, stderr and its exit code; what we have to say goes to stderr, after it.
+//! What could stop us (the run file, the settings, the store, the file for `--save-json`) is tried before it starts.
 
+mod effective;
+mod flags;
 mod progress;
 mod save;
+pub mod source;
 mod summary;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
+use metier_measure::spec::Target;
 use metier_measure::{
     Error, NoRecorder, Options, Recorder, Roots, Session, Spec, StoreRecorder, device, leftovers,
 };
-use metier_types::{BatchId, Cause, Run as Record, WorkloadId};
+use metier_types::{BatchId, Cause, Run as Record, RunId};
+use metier_work::runfile::{Checked, Origins, RunFile, quantity};
 
 use super::Room;
-use crate::config::{Typed, data_folder, runtime_folder};
+use crate::config::{Origin, Typed, data_folder, runtime_folder};
 use crate::console::complain;
 use crate::exit::{Code, Usage, code_of, one_line, usage};
 use crate::output::Destination;
 
 const EXAMPLES: &str = "Examples:
   metier run -- make -j2                                 measure a command
+  metier run detector.yaml                               measure what a run file says; --check only looks at it
   metier run --name sort --repeat 10 --warmup 1 -- sort big.txt
   metier run --timeout 60s --tag nightly -- ./train.sh
-  metier run --interval 10ms --save-json run.json -- ./burst";
+  metier run --interval 10ms --save-json run.json -- ./burst
+  metier run --image python:3.12 --limit-cpu 0.5 --limit-memory 1.5Gi --mount .:/app:ro -- python3 /app/x.py";
 
-const AFTER: &str = "The command keeps stdin, stdout, stderr and its exit code (with --repeat the first one that is not 0). \
+const AFTER: &str = "Without `--`, a word that ends in .yaml or .yml, a .json that is there, or - for stdin is a run file; flags may follow it, \
+and words after `--` are its arguments. Flags go before its fields, and its fields before settings; docs/run-file.md has every field.
+
+A command keeps stdin, stdout, stderr and its exit code (with --repeat the first one that is not 0). \
 Other exit codes: 124 time limit, 125 metier itself failed, 126 not executable, 127 not found, 128+n ended by signal n, 130 interrupted.";
 
-/// Measure a command
+/// Measure a command, a container or a pod
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = AFTER)]
 pub struct Run {
-    /// Name of the workload; runs of one name belong together
-    #[arg(long)]
-    name: Option<WorkloadId>,
-    /// A word to find the run by; may be given again
-    #[arg(long, value_name = "WORD")]
-    tag: Vec<String>,
-    /// Measure so many times
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    repeat: u32,
-    /// Run so many times before, without counting those
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100_000))]
-    warmup: u32,
-    /// With --repeat, end at the first repetition that fails
-    #[arg(long)]
-    stop_on_failure: bool,
-    /// Longest time it may take: 250ms, 1.5s, 2m, 1h [METIER_RUN_TIMEOUT; default none]
-    #[arg(long, value_name = "TIME")]
-    timeout: Option<String>,
-    /// Time between INT, TERM and KILL when its time is up [METIER_RUN_GRACE; default 5s]
-    #[arg(long, value_name = "TIME")]
-    grace: Option<String>,
-    /// How long processes that it leaves behind may go on [METIER_RUN_LINGER; default 10s]
-    #[arg(long, value_name = "TIME")]
-    linger: Option<String>,
-    /// Time between samples of the time line, 1ms to 10s [METIER_RUN_INTERVAL; default 100ms]
-    #[arg(long, value_name = "TIME")]
-    interval: Option<String>,
-    /// File or folder that it works on; its content's digest is recorded
-    #[arg(long, value_name = "PATH")]
-    input: Option<PathBuf>,
-    /// Write the record to this file too (metier.run/1; with --repeat metier.runs/1)
+    /// What to run and how, in YAML or JSON; - is stdin
     #[arg(long, value_name = "FILE")]
-    save_json: Option<PathBuf>,
-    /// Keep nothing in the store
+    file: Option<PathBuf>,
+    /// Check everything and show what would run, but run nothing
     #[arg(long)]
-    no_store: bool,
+    check: bool,
+    #[command(flatten)]
+    measuring: flags::Measuring,
+    #[command(flatten)]
+    surroundings: flags::Surroundings,
+    #[command(flatten)]
+    datasets: flags::Datasets,
+    #[command(flatten)]
+    images: flags::Images,
+    #[command(flatten)]
+    keeping: flags::Keeping,
+    /// The identity that whoever starts us has given to the run
+    #[arg(long, hide = true, value_name = "ID")]
+    run_id: Option<RunId>,
     /// The batch of its runs, for whoever has to find them
     #[arg(long, hide = true, value_name = "ID")]
     batch: Option<BatchId>,
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    #[arg(required_unless_present_any = ["file", "image", "pod"], trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
@@ -85,51 +78,119 @@ impl Run {
     /// What of it is a setting.
     pub fn typed(&self) -> Typed {
         vec![
-            ("run.timeout", self.timeout.clone()),
-            ("run.grace", self.grace.clone()),
-            ("run.linger", self.linger.clone()),
-            ("run.interval", self.interval.clone()),
+            ("run.timeout", self.surroundings.timeout.clone()),
+            ("run.grace", self.surroundings.grace.clone()),
+            ("run.linger", self.surroundings.linger.clone()),
+            ("run.interval", self.measuring.interval.clone()),
         ]
+    }
+
+    /// What was typed with the run file behind its flag, where the first word is one; what follows it is then flags.
+    pub fn with_file(&self, typed: &[OsString]) -> Option<Vec<OsString>> {
+        let is_otherwise = self.file.is_some() || self.images.image.is_some() || self.images.pod.is_some();
+        let first = self.command.first().filter(|word| !is_otherwise && source::is_run_file(word))?;
+        let (before, words) = typed.split_at(typed.len().checked_sub(self.command.len())?);
+        if before.last().is_some_and(|word| word == "--") {
+            return None;
+        }
+        Some([before, &["--file".into(), first.clone()], &words[1..]].concat())
     }
 
     /// Measures; gives the command's own exit code.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        match self.measure(room) {
-            Ok(code) => Ok(code),
-            Err(error) => {
-                complain(&one_line(&error));
-                Ok(failure(&error))
+        let done = match self.check {
+            true => {
+                self.checked(room).and_then(|checked| effective::print(room, &checked)).map(|()| Code::OK)
             }
-        }
+            false => self.measure(room),
+        };
+        done.or_else(|error| {
+            if let Some(faulty) = error.downcast_ref::<source::Faulty>() {
+                faulty.lines().iter().for_each(|line| complain(line));
+                return Ok(Code::USAGE);
+            }
+            if self.check {
+                return Err(error);
+            }
+            complain(&one_line(&error));
+            Ok(failure(&error))
+        })
     }
 
-    fn spec(&self, room: &Room) -> anyhow::Result<Spec> {
-        let mut words = self.command.iter().cloned();
-        let program = words.next().ok_or_else(|| usage("nothing to run; want a command after `--`"))?;
-        let mut spec = Spec::new(metier_measure::Command { program, arguments: words.collect() });
-        spec.name = self.name.clone();
-        spec.tags = self.tag.clone();
-        spec.input = self.input.clone();
-        spec.timeout = room.settings.duration("run.timeout")?;
-        let or = |name, otherwise| anyhow::Ok(room.settings.duration(name)?.unwrap_or(otherwise));
-        spec.grace = or("run.grace", spec.grace)?;
-        spec.linger = or("run.linger", spec.linger)?;
-        spec.interval = or("run.interval", spec.interval)?;
-        spec.batch = self.batch.unwrap_or_else(BatchId::new);
+    /// The run file, what was typed over it, and settings for what neither says: checked as a whole.
+    fn checked(&self, room: &Room) -> anyhow::Result<Checked> {
+        let (name, mut file, mut origins) = match &self.file {
+            Some(path) => {
+                let (name, file, origins) = source::load(path)?;
+                (Some(name), file, origins)
+            }
+            None => (None, RunFile::default(), Origins::default()),
+        };
+        let has_target = self.file.is_some() || self.images.image.is_some() || self.images.pod.is_some();
+        let words = || self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        match has_target {
+            true if self.command.is_empty() => {}
+            true => file.arguments = words(),
+            false if self.command.first().is_some_and(|program| program.is_empty()) => {
+                return Err(usage("the command is empty; want a program to run after `--`"));
+            }
+            false => file.command = words(),
+        }
+        self.images.lay_over(&mut file, &mut origins)?;
+        self.surroundings.lay_over(&mut file, &mut origins)?;
+        self.datasets.lay_over(&mut file, &mut origins)?;
+        self.measuring.lay_over(&mut file, &mut origins)?;
+        self.keeping.lay_over(&mut file, &mut origins);
+        let mut checked = file.check(&origins).map_err(|faults| source::Faulty { name, faults })?;
+        if !has_target && let Target::Command(command) = &mut checked.spec.target {
+            // To the last byte: what is not UTF-8 would be changed by the way through text.
+            let wrapped = command.arguments.len() + 1 - self.command.len();
+            let all = std::iter::once(command.program.clone()).chain(command.arguments.clone());
+            let mut all = all.take(wrapped).chain(self.command.iter().cloned());
+            command.program = all.next().unwrap_or_default();
+            command.arguments = all.collect();
+        }
+        self.settle(room, &mut checked)?;
+        Ok(checked)
+    }
+
+    /// Times that were typed go before the file's, and the file's before other settings.
+    fn settle(&self, room: &Room, checked: &mut Checked) -> anyhow::Result<()> {
+        let (spec, file) = (&mut checked.spec, &mut checked.file);
+        let setting = |name: &str, is_in_file: bool| -> anyhow::Result<Option<Duration>> {
+            let is_typed = room.settings.get(name).is_some_and(|s| matches!(s.origin, Origin::Flag(_)));
+            if is_in_file && !is_typed { Ok(None) } else { room.settings.duration(name) }
+        };
+        if let Some(timeout) = setting("run.timeout", file.timeout.is_some())? {
+            spec.timeout = Some(timeout);
+        }
+        spec.grace = setting("run.grace", file.grace.is_some())?.unwrap_or(spec.grace);
+        spec.linger = setting("run.linger", file.linger.is_some())?.unwrap_or(spec.linger);
+        spec.interval = setting("run.interval", file.interval.is_some())?.unwrap_or(spec.interval);
         spec.check().map_err(|error| flagged(room, error))?;
-        Ok(spec)
+        file.timeout = spec.timeout.map(quantity::duration_text);
+        file.grace = Some(quantity::duration_text(spec.grace));
+        file.linger = Some(quantity::duration_text(spec.linger));
+        file.interval = Some(quantity::duration_text(spec.interval));
+        Ok(())
     }
 
     fn measure(&self, room: &Room) -> anyhow::Result<Code> {
-        let spec = self.spec(room)?;
-        let save =
-            self.save_json.as_deref().map(|path| Destination::open("--save-json", path)).transpose()?;
+        let checked = self.checked(room)?;
+        refuse_unbuilt(&checked)?;
+        let repeats = checked.repeats;
+        let save = self
+            .keeping
+            .save_json
+            .as_deref()
+            .map(|path| Destination::open("--save-json", path))
+            .transpose()?;
         let roots = Roots::default();
         let device = device::this(&roots, data_folder().as_deref())?;
         // The session takes over signals first: threads that a store starts must not be ended by them.
         let options = Options { roots: roots.clone(), runtime_dir: runtime_folder(), device: device.clone() };
         let mut session = Session::open(options)?;
-        let mut recorder: Box<dyn Recorder> = match self.no_store {
+        let mut recorder: Box<dyn Recorder> = match self.keeping.no_store {
             true => Box::new(NoRecorder),
             false => {
                 let store = room.writable_store()?;
@@ -137,16 +198,16 @@ impl Run {
                 Box::new(StoreRecorder::new(store, &device))
             }
         };
-        let batch = self.repetitions(room, &spec, &mut session, recorder.as_mut())?;
+        let batch = self.repetitions(room, &checked, &mut session, recorder.as_mut())?;
         if let Some(save) = save {
-            save::write(save, &batch.runs, self.repeat > 1)
+            save::write(save, &batch.runs, repeats > 1)
                 .context("the command ran, but its record was not saved")?;
         }
         if !room.console.quiet {
-            let kept = !self.no_store && !batch.is_unkept;
+            let kept = !self.keeping.no_store && !batch.is_unkept;
             let text = match batch.runs.as_slice() {
-                [run] if self.repeat == 1 => summary::single(run, kept, room.console.paint_err),
-                runs => summary::batch(runs, &batch.warmups, self.repeat, kept, room.console.paint_err)?,
+                [run] if repeats == 1 => summary::single(run, kept, room.console.paint_err),
+                runs => summary::batch(runs, &batch.warmups, repeats, kept, room.console.paint_err)?,
             };
             room.console.say(&text);
         }
@@ -156,18 +217,20 @@ impl Run {
     fn repetitions(
         &self,
         room: &Room,
-        spec: &Spec,
+        checked: &Checked,
         session: &mut Session,
         recorder: &mut dyn Recorder,
     ) -> anyhow::Result<Batch> {
         let mut batch = Batch::default();
-        let mut progress = progress::Progress::new(&room.console, self.warmup + self.repeat);
-        let plan = (1..=self.warmup).map(|n| (true, n)).chain((1..=self.repeat).map(|n| (false, n)));
+        let mut progress = progress::Progress::new(&room.console, checked.warmup + checked.repeats);
+        let id = self.batch.unwrap_or_else(BatchId::new);
+        let plan = (1..=checked.warmup).map(|n| (true, n)).chain((1..=checked.repeats).map(|n| (false, n)));
         for (warmup, repetition) in plan {
-            let repetitions = if warmup { self.warmup } else { self.repeat };
-            let spec = Spec { repetition, repetitions, warmup, ..spec.clone() };
+            let repetitions = if warmup { checked.warmup } else { checked.repeats };
+            let mut spec = Spec { repetition, repetitions, warmup, batch: id, ..checked.spec.clone() };
+            spec.id = self.run_id.filter(|_| !warmup && repetition == 1);
             let started = Instant::now();
-            let finished = match session.run(&spec, recorder) {
+            let finished = match metier_work::start(session, &spec, recorder) {
                 Ok(finished) => finished,
                 // What was measured so far is not lost to a later failure.
                 Err(error) if !batch.runs.is_empty() => {
@@ -194,7 +257,10 @@ impl Run {
             if batch.failed.is_none() && code != Code::OK {
                 batch.failed = Some(code);
             }
-            if batch.is_unkept || finished.stop.is_some() || (self.stop_on_failure && code != Code::OK) {
+            if batch.is_unkept
+                || finished.stop.is_some()
+                || (checked.file.stop_on_failure && code != Code::OK)
+            {
                 break;
             }
         }
@@ -216,6 +282,23 @@ struct Batch {
 impl Batch {
     fn code(&self) -> Code {
         self.failed.unwrap_or(Code::OK)
+    }
+}
+
+/// What a run file may say already, but nothing honours yet: silence would be worse.
+fn refuse_unbuilt(checked: &Checked) -> anyhow::Result<()> {
+    let file = &checked.file;
+    let unbuilt = [
+        ("dataset", file.dataset.is_some()),
+        ("needs", !file.needs.is_empty()),
+        ("with", !file.with.is_empty()),
+        ("ready", file.ready.is_some()),
+        ("listen", file.listen != Default::default()),
+        ("stacks", file.stacks.is_some()),
+    ];
+    match unbuilt.iter().find(|(_, is_given)| *is_given) {
+        Some((field, _)) => Err(usage(format!("{field} is not in this build; want a run without it"))),
+        None => Ok(()),
     }
 }
 

@@ -1,0 +1,362 @@
+//! `metier run FILE` through the real program: what is wrong is told all at once, flags and fields are the same thing,
+//! and what is asked for is what is recorded.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod common;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+
+use common::{Place, golden, stderr, stdout};
+use serde_json::{Value, json};
+
+fn write(place: &Place, name: &str, text: &str) {
+    std::fs::write(place.path(name), text).unwrap();
+}
+
+#[test]
+fn a_run_file_is_run_and_recorded() {
+    let place = Place::new();
+    write(
+        &place,
+        "job.yaml",
+        "name: job\ncommand: [sh, -c, 'echo out; exit 3']\nrepeats: 2\ntags: [a]\ninterval: 20ms\n",
+    );
+    let output = place.run(&["run", "job.yaml", "-q", "--tag", "b"]);
+    assert_eq!(
+        (output.status.code(), stdout(&output).as_str()),
+        (Some(3), "out\nout\n"),
+        "{}",
+        stderr(&output)
+    );
+    let run = place.json(&["show", "last", "-o", "json"]);
+    assert_eq!((run["workload"]["name"].as_str(), run["tags"].clone()), (Some("job"), json!(["a", "b"])));
+    assert_eq!((run["workload"]["id"].as_str(), &run["context"]["repetitions"]), (Some("job"), &json!(2)));
+    assert_eq!(run["context"]["sampling"]["interval_seconds"], 0.02);
+    assert_eq!(place.json(&["runs", "-o", "json"])["total"], 2);
+}
+
+#[test]
+fn a_run_file_comes_from_stdin_and_as_json_too() {
+    let place = Place::new();
+    for arguments in [["run", "-q", "-"].as_slice(), &["run", "-q", "--file", "-"]] {
+        let mut child =
+            place.command(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(b"{\"command\": [\"echo\", \"0.50\"]}").unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(stdout(&output), "0.50\n");
+    }
+    write(&place, "job.json", "{\"command\": [\"echo\"], \"arguments\": [\"one\"]}");
+    assert_eq!(stdout(&place.run(&["run", "-q", "job.json"])), "one\n");
+    assert_eq!(
+        stdout(&place.run(&["run", "job.json", "-q", "--", "other", "words"])),
+        "other words\n",
+        "arguments are replaced"
+    );
+}
+
+#[test]
+fn a_command_after_dashes_is_a_command_whatever_its_name() {
+    let place = Place::new();
+    write(&place, "script.yaml", "#!/bin/sh\necho I am a command\n");
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(place.path("script.yaml"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(stdout(&place.run(&["run", "-q", "--", "./script.yaml"])), "I am a command\n");
+    assert_eq!(
+        place.run(&["run", "-q", "./script.yaml"]).status.code(),
+        Some(2),
+        "and without them it is a run file"
+    );
+}
+
+#[test]
+fn every_fault_of_a_bad_file_is_told_at_once() {
+    let place = Place::new();
+    write(
+        &place,
+        "bad.yaml",
+        r#"name: "/slash"
+command: make -j2
+imgae: alpine
+limits:
+  cpu: lots
+  memory: 1.5Gib
+timeout: 5
+grace: 2h
+interval: 1us
+mounts: ["/tmp", {source: /tmp, traget: /x}]
+dataset:
+  source: gopher://user:hunter2@host/x
+  page_cache: tepid
+ready: {port: 0, http: "http://x/"}
+needs: [other.yaml, {image: ""}]
+repeats: 0
+tags: [""]
+"#,
+    );
+    write(&place, "other.yaml", "command: [ls]\ntimeuot: 3s\n");
+    let shape = place.run(&["run", "bad.yaml"]);
+    assert_eq!(shape.status.code(), Some(2));
+    assert!(!stderr(&shape).contains("hunter2"));
+    write(
+        &place,
+        "bad2.yaml",
+        r#"name: "/slash"
+command: [""]
+image: alpine
+limits:
+  cpu: lots
+  memory: 1.5Gib
+timeout: 5
+grace: 2h
+interval: 1us
+mounts: ["/no/such:/x"]
+dataset:
+  source: gopher://user:hunter2@host/x
+  page_cache: tepid
+  digest: sha256:12
+ready: {port: 0, http: "http://x/"}
+needs: [other.yaml, {image: ""}]
+repeats: 0
+tags: [""]
+"#,
+    );
+    let values = place.run(&["run", "--check", "bad2.yaml"]);
+    assert_eq!(values.status.code(), Some(2));
+    let told = format!("{}\n{}", stderr(&shape), stderr(&values));
+    golden("runfile-faults.txt", &told.replace(place.path("").to_str().unwrap(), "PLACE/"));
+}
+
+#[test]
+fn wrong_flags_name_the_flag() {
+    let place = Place::new();
+    for (arguments, parts) in [
+        (vec!["--limit-memory", "1.5Gib"], vec!["--limit-memory", "1.5Gib", "300Mi"]),
+        (vec!["--limit-cpu", "many"], vec!["--limit-cpu", "500m"]),
+        (vec!["--mount", "/tmp:/x"], vec!["--mount", "command"]),
+        (vec!["--env", "no-such-variable-here"], vec!["--env", "NAME=VALUE"]),
+        (vec!["--ready", "soon"], vec!["--ready", "port:8080"]),
+        (vec!["--needs", "'open"], vec!["--needs", "quotes"]),
+        (vec!["--listen", "ears"], vec!["--listen", "socket"]),
+        (vec!["--node", "x"], vec!["--node", "--pod"]),
+        (vec!["--page-cache", "cold"], vec!["--page-cache", "--dataset"]),
+        (vec!["--dataset", "x", "--page-cache", "tepid"], vec!["--page-cache", "tepid", "cold or warm"]),
+        (vec!["--workdir", "/no/such"], vec!["--workdir", "/no/such"]),
+        (vec!["--probe", "no-such"], vec!["no-such", "YAML"]),
+    ] {
+        let mut all = vec!["run"];
+        all.extend(&arguments);
+        all.extend(["--", "touch", "ran"]);
+        let (code, error) = place.fails(&all);
+        assert!(code == 2 && parts.iter().all(|part| error.contains(part)), "{arguments:?}: {code}: {error}");
+    }
+    let (code, error) = place.fails(&["run", "no-such.yaml"]);
+    assert!(code == 2 && error.contains("no-such.yaml"), "{error}");
+    assert!(!place.path("ran").exists());
+}
+
+/// A field of a file, and the flags that say the same.
+const SAME: &[(&str, &[&str])] = &[
+    ("name: x", &["--name", "x"]),
+    ("tags: [a, b]", &["--tag", "a", "--tag", "b"]),
+    ("repeats: 3", &["--repeat", "3"]),
+    ("warmup: 2", &["--warmup", "2"]),
+    ("stop_on_failure: true", &["--stop-on-failure"]),
+    ("timeout: 90s", &["--timeout", "1.5m"]),
+    ("grace: 2s", &["--grace", "2s"]),
+    ("linger: 3s", &["--linger", "3s"]),
+    ("interval: 50ms", &["--interval", "50ms"]),
+    ("environment: {A: '1', B: x=y}", &["--env", "A=1", "--env", "B=x=y"]),
+    ("working_directory: /tmp", &["--workdir", "/tmp"]),
+    ("limits: {cpu: 0.5, memory: 1.5Gi}", &["--limit-cpu", "0.5", "--limit-memory", "1.5Gi"]),
+    ("artefacts: ['*.json', out/x]", &["--artefact", "*.json", "--artefact", "out/x"]),
+    ("stacks: 99", &["--stacks"]),
+    ("stacks: 49", &["--stacks=49"]),
+    (
+        "listen: {socket: true, lines: true, scrape: ['http://h/m']}",
+        &["--listen", "socket,lines", "--scrape", "http://h/m"],
+    ),
+    ("listen: [pywaggle]", &["--listen", "pywaggle"]),
+    ("ready: {port: '8080', within: 5s}", &["--ready", "port:8080", "--ready-within", "5s"]),
+    ("ready: {http: 'http://h/'}", &["--ready", "http://h/"]),
+    ("ready: {file: /x}", &["--ready", "file:/x"]),
+    ("needs: [{command: [a, 'b c']}]", &["--needs", "a 'b c'"]),
+    ("with: [{command: [a]}, {command: [b]}]", &["--with", "a", "--with", "b"]),
+    ("input: /tmp", &["--input", "/tmp"]),
+    (
+        "dataset: {source: 's3://b/k', digest: 'sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08', endpoint: 'http://h', region: r, page_cache: warm}",
+        &[
+            "--dataset",
+            "s3://b/k",
+            "--dataset-digest",
+            "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+            "--dataset-endpoint",
+            "http://h",
+            "--dataset-region",
+            "r",
+            "--page-cache",
+            "warm",
+        ],
+    ),
+    (
+        "image: i\nmounts: ['/tmp:/a:ro', '/tmp:/b']\ndataset: {source: /tmp, target: /d}\nlimits: {gpu: all}",
+        &[
+            "--image",
+            "i",
+            "--mount",
+            "/tmp:/a:ro",
+            "--mount",
+            "/tmp:/b",
+            "--dataset",
+            "/tmp",
+            "--dataset-target",
+            "/d",
+            "--limit-gpu",
+            "all",
+        ],
+    ),
+    (
+        "image: i\ncontainer: {engine: /e, entrypoint: [a, -b], network: none, runtime: r, user: u, devices: [/dev/null], capabilities: [C], privileged: true, shared_memory: 1Mi, labels: {l: m}, pull: always}",
+        &[
+            "--image",
+            "i",
+            "--engine",
+            "/e",
+            "--entrypoint",
+            "a",
+            "--entrypoint",
+            "-b",
+            "--network",
+            "none",
+            "--runtime",
+            "r",
+            "--user",
+            "u",
+            "--device",
+            "/dev/null",
+            "--capability",
+            "C",
+            "--privileged",
+            "--shared-memory",
+            "1Mi",
+            "--label",
+            "l=m",
+            "--pull",
+            "always",
+        ],
+    ),
+    (
+        "pod: {image: i, node: n, selector: {k: v}, namespace: ns, context: c, kubeconfig: /k, helper_image: h}",
+        &[
+            "--pod",
+            "i",
+            "--node",
+            "n",
+            "--selector",
+            "k=v",
+            "--namespace",
+            "ns",
+            "--context",
+            "c",
+            "--kubeconfig",
+            "/k",
+            "--helper-image",
+            "h",
+        ],
+    ),
+];
+
+#[test]
+fn flags_and_fields_are_the_same_thing() {
+    let place = Place::new();
+    let mut fields_seen = std::collections::BTreeSet::new();
+    for (fields, flags) in SAME {
+        let has_target = fields.contains("image:") || fields.contains("pod:");
+        let target = if has_target { "arguments: [w]\n" } else { "command: [w]\n" };
+        write(&place, "f.yaml", &format!("{target}{fields}\n"));
+        let file = place.json(&["run", "--check", "-o", "json", "f.yaml"]);
+        let mut typed = vec!["run", "--check", "-o", "json"];
+        typed.extend(*flags);
+        typed.extend(["--", "w"]);
+        assert_eq!(place.json(&typed), file, "{fields} / {flags:?}");
+        collect(&file, "", &mut fields_seen);
+    }
+    // Every field that the published schema has was said by a flag.
+    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/metier.run-file-1.json");
+    let schema: Value = serde_json::from_str(&std::fs::read_to_string(schema).unwrap()).unwrap();
+    let told: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
+    let unflagged: Vec<_> = told.iter().filter(|field| !fields_seen.contains(field.as_str())).collect();
+    assert_eq!(unflagged, [&&"probes".to_string()], "a probe is a file of its own: --probe");
+}
+
+fn collect(value: &Value, path: &str, seen: &mut std::collections::BTreeSet<String>) {
+    for (name, value) in value.as_object().into_iter().flatten() {
+        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        collect(value, &path, seen);
+        seen.insert(path);
+    }
+}
+
+#[test]
+fn flags_go_before_the_file_and_the_file_before_settings() {
+    let place = Place::new();
+    write(&place, "f.yaml", "command: [w]\ntimeout: 20s\nname: file\ntags: [file]\n");
+    let check = |extra: &[&str]| {
+        let mut command = place.command(&[&["run", "--check", "-o", "json", "f.yaml"], extra].concat());
+        let output = command.env("METIER_RUN_TIMEOUT", "30s").env("METIER_RUN_GRACE", "7s").output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        serde_json::from_str::<Value>(&stdout(&output)).unwrap()
+    };
+    let plain = check(&[]);
+    assert_eq!(
+        (&plain["timeout"], &plain["grace"], &plain["name"]),
+        (&json!("20s"), &json!("7s"), &json!("file"))
+    );
+    let typed = check(&["--timeout", "10s", "--name", "flag", "--tag", "flag"]);
+    assert_eq!(
+        (&typed["timeout"], &typed["name"], &typed["tags"]),
+        (&json!("10s"), &json!("flag"), &json!(["file", "flag"]))
+    );
+}
+
+#[test]
+fn paths_in_a_file_are_meant_from_where_it_is() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.path("sub/app")).unwrap();
+    write(&place, "sub/f.yaml", "command: [pwd]\nworking_directory: app\ninput: app\n");
+    let file = place.json(&["run", "--check", "-o", "json", "sub/f.yaml"]);
+    assert!(file["working_directory"].as_str().unwrap().ends_with("/sub/app"), "{file}");
+    assert!(file["input"].as_str().unwrap().starts_with('/'), "{file}");
+}
+
+#[test]
+fn a_check_shows_the_run_and_runs_nothing() {
+    let place = Place::new();
+    write(
+        &place,
+        "f.yaml",
+        "command: [touch, ran, 'a b']\nenvironment: {SECRET: hunter2}\nlimits: {memory: 1Gi}\nrepeats: 2\nwith: [{command: [x]}]\n",
+    );
+    let text = place.ok(&["run", "f.yaml", "--check"]);
+    golden("runfile-check.txt", &text);
+    assert!(!place.path("ran").exists() && !text.contains("hunter2"));
+    let yaml = place.ok(&["run", "f.yaml", "--check", "-o", "yaml"]);
+    write(&place, "again.yaml", &yaml);
+    assert_eq!(place.ok(&["run", "again.yaml", "--check", "-o", "yaml"]), yaml, "what is printed can be run");
+}
+
+#[test]
+fn the_examples_can_be_run() {
+    let place = Place::new();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "yaml") {
+            place.ok(&["run", "--check", path.to_str().unwrap()]);
+            count += 1;
+        }
+    }
+    assert!(count >= 4, "{count}");
+}
