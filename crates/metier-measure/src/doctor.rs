@@ -73,7 +73,7 @@ pub fn checks(roots: &Roots, store: Option<&Store>) -> Vec<Check> {
     ));
     let meters = Meters::open(roots);
     checks.push(Check::from("energy", meters.missing().map_or_else(|| Ok(meters.names().join(", ")), Err)));
-    let gpus = Gpus::open(None);
+    let gpus = Gpus::find(roots, None);
     checks.push(Check::from("gpu", gpus.missing().map_or_else(|| Ok(gpus.names().join(", ")), Err)));
     if let Some(store) = store {
         checks.push(match store.check() {

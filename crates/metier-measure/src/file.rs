@@ -46,6 +46,11 @@ impl Held {
         self.text()?.trim().parse().ok()
     }
 
+    /// Its text as one whole number that may be negative.
+    pub fn signed(&mut self) -> Option<i64> {
+        self.text()?.trim().parse().ok()
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path

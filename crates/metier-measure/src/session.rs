@@ -86,7 +86,7 @@ impl Session {
         Ok(Self {
             host: HostMeter::open(&options.roots),
             meters: Meters::open(&options.roots),
-            gpus: Gpus::open(library.as_deref()),
+            gpus: Gpus::find(&options.roots, library.as_deref()),
             program,
             signals,
             stopper: Stopper::new()?,
@@ -273,6 +273,7 @@ impl Session {
             timeline: Timeline::new(
                 id,
                 &self.meters.microjoules().into_iter().map(|(name, _)| name).collect::<Vec<_>>(),
+                self.gpus.names().len(),
             ),
             host: &mut self.host,
             meters: &mut self.meters,

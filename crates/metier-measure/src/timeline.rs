@@ -5,6 +5,7 @@ use std::time::Duration;
 use metier_types::{Column, Kind, RunId, Series, Unit, Values};
 
 use crate::cgroup::Sample;
+use crate::gpu::Look;
 use crate::host::HostCounters;
 use metier_types::HostReading;
 
@@ -119,13 +120,14 @@ pub struct Timeline {
     usage: Table,
     host: Table,
     energy: Option<Table>,
+    gpu: Option<Table>,
     /// Rows of `usage` in all.
     pub samples: u64,
 }
 
 impl Timeline {
-    /// An empty one; `meters` are the energy meters by name.
-    pub fn new(run: RunId, meters: &[String]) -> Self {
+    /// An empty one; `meters` are the energy meters by name, and `gpus` says how many GPUs there are.
+    pub fn new(run: RunId, meters: &[String], gpus: usize) -> Self {
         let named = |headings: &[Heading]| {
             headings
                 .iter()
@@ -133,10 +135,20 @@ impl Timeline {
                 .collect::<Vec<_>>()
         };
         let energy = meters.iter().map(|name| (name.clone(), Kind::Counter, Unit::Microjoules, true));
+        // A device with one GPU, as most have, needs no numbers in its names.
+        let numbered = |name: &str, number: usize| match gpus {
+            1 => name.to_string(),
+            _ => format!("{name}-{number}"),
+        };
+        let gpu = (0..gpus).flat_map(|number| {
+            [("utilisation", Unit::Ratio), ("frequency", Unit::Hertz)]
+                .map(|(name, unit)| (numbered(name, number), Kind::Gauge, unit, false))
+        });
         Self {
             usage: Table::new(run, "use", named(&USE)),
             host: Table::new(run, "host", named(&HOST)),
             energy: (!meters.is_empty()).then(|| Table::new(run, "energy", energy)),
+            gpu: (gpus > 0).then(|| Table::new(run, "gpu", gpu)),
             samples: 0,
         }
     }
@@ -178,10 +190,19 @@ impl Timeline {
         }
     }
 
+    /// What each GPU does.
+    pub fn add_gpus(&mut self, at: Duration, looks: &[Look]) {
+        if let Some(table) = &mut self.gpu {
+            let cells = looks.iter().flat_map(|look| [look.utilisation, look.frequency]);
+            table.push(at.as_nanos() as i64, cells, &[]);
+        }
+    }
+
     /// What has come since the last call.
     pub fn take(&mut self) -> Vec<Series> {
         let energy = self.energy.as_mut().and_then(Table::take);
-        self.usage.take().into_iter().chain(self.host.take()).chain(energy).collect()
+        let gpu = self.gpu.as_mut().and_then(Table::take);
+        self.usage.take().into_iter().chain(self.host.take()).chain(energy).chain(gpu).collect()
     }
 }
 
@@ -191,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_chunk_is_well_formed_and_says_which_cells_are_absent() {
-        let mut line = Timeline::new(RunId::new(), &["package-0".into()]);
+        let mut line = Timeline::new(RunId::new(), &["package-0".into()], 1);
         let full = Sample { cpu_ns: Some(5), memory: Some(6), anonymous: Some(7), ..Sample::default() };
         line.add_use(
             Duration::from_millis(1),
@@ -205,8 +226,12 @@ mod tests {
             &HostReading { load1: Some(0.5), ..HostReading::default() },
         );
         line.add_energy(Duration::from_millis(2), &[("package-0".into(), 9)]);
+        line.add_gpus(Duration::from_millis(2), &[Look { utilisation: Some(0.5), frequency: None }]);
         let chunk = line.take();
-        assert_eq!(chunk.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["use", "host", "energy"]);
+        assert_eq!(
+            chunk.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(),
+            ["use", "host", "energy", "gpu"]
+        );
         assert!(chunk.iter().all(|series| series.defect().is_none()), "{chunk:?}");
         let anonymous = chunk[0].column("anonymous").unwrap();
         assert_eq!(
@@ -215,6 +240,8 @@ mod tests {
         );
         assert!(chunk[0].column("kernel").is_none(), "a column that is never filled is not kept");
         assert_eq!(chunk[1].column("load1").unwrap().values, Values::Float(vec![0.5]));
+        assert_eq!(chunk[3].column("utilisation").unwrap().values, Values::Float(vec![0.5]));
+        assert!(chunk[3].column("frequency").is_none());
         assert_eq!(line.take(), []);
     }
 }

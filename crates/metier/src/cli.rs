@@ -26,7 +26,7 @@ const EXAMPLES: &str = "Examples:
 
 /// The commands by what one wants to do.
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("Measure", &["run", "session", "device", "doctor"]),
+    ("Measure", &["run", "session", "device", "board", "doctor"]),
     ("Look", &["runs", "show", "compare", "inspect", "up"]),
     ("Keep", &["export", "import"]),
     ("Set up", &["config", "completions", "man"]),
@@ -89,6 +89,8 @@ pub enum Command {
     Session(command::session::Session),
     /// Show this device, or those that the store knows
     Device(command::device::Device),
+    /// Show a recorded tegrastats log, or this board now
+    Board(command::board::Board),
     /// Check what this host lets us measure
     Doctor(command::doctor::Doctor),
     /// Compare two groups of runs

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Place, refusal, stderr, stdout};
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "run",
     "session",
     "runs",
@@ -14,6 +14,7 @@ const COMMANDS: [&str; 13] = [
     "export",
     "import",
     "device",
+    "board",
     "doctor",
     "config",
     "up",

@@ -26,6 +26,9 @@ const GAP: f64 = 10.0;
 /// Lines with the same stamp that are spread over its second.
 const MOST_PER_STAMP: usize = 10_000;
 
+/// Mean interval below which lines without stamps did not come from the program itself but out of a file.
+const TOO_FAST: f64 = 0.02;
+
 /// Unknown tokens that a summary lists.
 const MOST_UNKNOWN: usize = 64;
 
@@ -146,6 +149,8 @@ pub struct Recording {
     to: Option<DateTime>,
     before: Option<Snapshot>,
     power: Integrator,
+    /// The same power at the moments at which lines were received, where they were.
+    receipt: Option<Integrator>,
     power_rails: Vec<String>,
     /// Power of lines that share the stamp `to`.
     pending: Vec<Watts>,
@@ -172,6 +177,7 @@ impl Recording {
             to: None,
             before: None,
             power: Integrator::default(),
+            receipt: None,
             power_rails: Vec::new(),
             pending: Vec::new(),
             rails: BTreeMap::new(),
@@ -188,7 +194,8 @@ impl Recording {
         self.take(bytes, None)
     }
 
-    /// Takes a line that has just come, at a moment on any clock that only goes forward.
+    /// Takes a line that has just come, at a moment on any clock that only goes forward. Where lines turn out to have
+    /// come much faster than they were printed, as out of a file, those moments are not used.
     pub fn add_received(&mut self, bytes: &[u8], at: Seconds) -> (Line, Role) {
         self.take(bytes, Some(at))
     }
@@ -261,14 +268,10 @@ impl Recording {
 
     /// Puts a sample of power at its time.
     fn time(&mut self, stamp: Option<DateTime>, received: Option<Seconds>, power: Option<Watts>) {
-        if let Some(at) = received {
-            self.clock = Clock::Receipt;
-            self.from = self.from.or(stamp);
-            self.to = stamp.or(self.to);
-            power.iter().for_each(|watts| {
-                self.power.add(at, *watts);
-            });
-        } else if let Some(stamp) = stamp {
+        if let (Some(at), Some(watts)) = (received, power) {
+            self.receipt.get_or_insert_default().add(at, watts);
+        }
+        if let Some(stamp) = stamp {
             self.clock = Clock::Stamps;
             self.from = self.from.or(Some(stamp));
             if self.to != Some(stamp) {
@@ -302,12 +305,31 @@ impl Recording {
     fn interrupt(&mut self) {
         self.flush();
         self.power.interrupt();
+        self.receipt.iter_mut().for_each(Integrator::interrupt);
+    }
+
+    /// The energy by the best clock there is.
+    fn best(&mut self) -> Option<Energy> {
+        let by_file = self.power.energy();
+        let (Some(by_file), Some(received)) = (by_file, self.receipt.as_ref().and_then(Integrator::energy))
+        else {
+            return by_file;
+        };
+        let is_live = match self.clock {
+            Clock::Stamps => received.covered.get() >= by_file.covered.get() / 2.0,
+            _ => received.interval_seconds.get() >= TOO_FAST,
+        };
+        if !is_live {
+            return Some(by_file);
+        }
+        self.clock = Clock::Receipt;
+        Some(received)
     }
 
     /// What it says as a whole.
     pub fn finish(mut self) -> Summary {
         self.flush();
-        let energy = self.power.energy().map(|energy| Energy {
+        let energy = self.best().map(|energy| Energy {
             clock_joules: match self.clock {
                 Clock::Receipt => Joules(0.0),
                 // Each stretch may be up to a second longer or shorter than its stamps say.

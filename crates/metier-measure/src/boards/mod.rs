@@ -1,7 +1,8 @@
 //! Single-board computers: what they show of themselves, whatever the way it is asked.
 //!
 //! A [`Snapshot`] is a board at one moment. It comes from a line that the vendor's `tegrastats` printed
-//! ([`tegrastats`], [`log`] for recorded files). [`power`] says which rails make up the whole board, [`energy`]
+//! ([`tegrastats`], [`log`] for recorded files), or from the kernel's files on the board itself
+//! ([`sysfs`]). [`power`] says which rails make up the whole board, [`energy`]
 //! integrates power and states its own error, [`exporter`] gives a snapshot the names of jetson-exporter.
 //!
 //! Absent is `None`: a load that was not printed is unknown, a core or an engine that is off is off, and neither
@@ -12,8 +13,10 @@ pub mod exporter;
 pub mod log;
 pub mod power;
 pub mod snapshot;
+pub mod sysfs;
 pub mod tegrastats;
 
 pub use energy::{Energy, Integrator};
 pub use snapshot::{Blocks, Core, Engine, Memory, Morphing, Rail, Snapshot, Temperature};
+pub use sysfs::{Board, IntegratedGpu, Kind, Throttling};
 pub use tegrastats::Line;

@@ -3,6 +3,8 @@
 use metier_types::{Bytes, Celsius, Hertz, Ratio, Watts};
 use serde::Serialize;
 
+use super::Throttling;
+
 /// What a board shows of itself at one moment.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Snapshot {
@@ -36,6 +38,9 @@ pub struct Snapshot {
     /// Power rails in the order in which they were shown.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rails: Vec<Rail>,
+    /// Why the firmware holds the board back (Raspberry Pi).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttling: Option<Throttling>,
 }
 
 impl Snapshot {

@@ -1,16 +1,18 @@
 //! INA3221: the three-channel power monitor of Jetson boards, as hwmon (JetPack 5 and later) or as an industrial
 //! IO device (JetPack 4).
 //!
-//! A board has one rail that carries all (`VDD_IN`, `POM_5V_IN`), or none; then its rails are added up.
+//! Which rails make up the whole board is told by [`crate::boards::power`]; where that does not know them, all are
+//! added up. A rail around nothing may show a current below zero. Unused channels are called `NC`.
 
 use std::path::PathBuf;
 
 use super::{Found, Reading, Sensor};
 use crate::Roots;
+use crate::boards::power;
 use crate::file::{self, Held};
 
-/// Rails that carry the whole board.
-const WHOLE: [&str; 3] = ["VDD_IN", "POM_5V_IN", "VIN"];
+/// The name of a channel that nothing is connected to.
+const UNUSED: &str = "NC";
 
 /// Voltage and current of one channel, in millivolts and milliamperes.
 struct Channel {
@@ -20,7 +22,7 @@ struct Channel {
 
 impl Sensor for Channel {
     fn read(&mut self) -> Option<Reading> {
-        Some(Reading::Power(self.voltage.number()? as f64 * self.current.number()? as f64 / 1e6))
+        Some(Reading::Power(self.voltage.signed()? as f64 * self.current.signed()? as f64 / 1e6))
     }
 }
 
@@ -31,7 +33,7 @@ struct Power {
 
 impl Sensor for Power {
     fn read(&mut self) -> Option<Reading> {
-        Some(Reading::Power(self.power.number()? as f64 / 1e3))
+        Some(Reading::Power(self.power.signed()? as f64 / 1e3))
     }
 }
 
@@ -46,7 +48,7 @@ pub(super) fn open(roots: &Roots, found: &mut Found) {
             let voltage = Held::open(folder.join(format!("in{channel}_input")));
             let current = Held::open(folder.join(format!("curr{channel}_input")));
             if let (Some(name), Some(voltage), Some(current)) = (name, voltage, current)
-                && name != "NC"
+                && name != UNUSED
             {
                 rails.push((name, Box::new(Channel { voltage, current })));
             }
@@ -57,20 +59,24 @@ pub(super) fn open(roots: &Roots, found: &mut Found) {
             for channel in 0..3 {
                 let name = file::text(folder.join(format!("rail_name_{channel}")));
                 let power = Held::open(folder.join(format!("in_power{channel}_input")));
-                if let (Some(name), Some(power)) = (name, power) {
+                if let (Some(name), Some(power)) = (name, power)
+                    && name != UNUSED
+                {
                     rails.push((name, Box::new(Power { power })));
                 }
             }
         }
     }
-    let has_whole = rails.iter().any(|(name, _)| WHOLE.contains(&name.as_str()));
+    let names: Vec<&str> = rails.iter().map(|(name, _)| name.as_str()).collect();
+    let whole: Option<Vec<String>> =
+        power::whole(&names).map(|rails| rails.into_iter().map(str::to_string).collect());
     for (name, sensor) in rails {
-        let counted = !has_whole || WHOLE.contains(&name.as_str());
+        let counted = whole.as_ref().is_none_or(|rails| rails.contains(&name));
         found.add("ina3221", name, counted, sensor);
     }
 }
 
-/// `…/bus/i2c/drivers/ina3221x/1-0040/iio:device0`.
+/// `…/bus/i2c/drivers/ina3221x/1-0040/iio:device0`; the oldest releases call the last part `iio_device`.
 fn iio_folders(roots: &Roots) -> Vec<PathBuf> {
     let below = |folder: PathBuf| {
         std::fs::read_dir(folder)
@@ -83,7 +89,12 @@ fn iio_folders(roots: &Roots) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = below(roots.sys.join("bus/i2c/drivers/ina3221x"))
         .into_iter()
         .flat_map(below)
-        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("iio:device")))
+        .filter(|path| {
+            path.file_name().is_some_and(|name| {
+                let name = name.to_string_lossy();
+                name.starts_with("iio:device") || name == "iio_device"
+            })
+        })
         .collect();
     folders.sort();
     folders

@@ -8,9 +8,10 @@ mod rapl;
 
 use std::time::Instant;
 
-use metier_types::{Joules, Meter, Missing};
+use metier_types::{Extra, Joules, Meter, Missing, Seconds, Watts};
 
 use crate::Roots;
+use crate::boards::Integrator;
 
 /// Kinds of sensor that are looked for.
 const KINDS: [fn(&Roots, &mut Found); 3] = [rapl::open, ina3221::open, hwmon::open];
@@ -44,6 +45,10 @@ struct Account {
     sensor: Box<dyn Sensor>,
     last: Option<(Reading, Instant)>,
     joules: f64,
+    /// Power between the last two readings of a counter, or as last read.
+    watts: Option<f64>,
+    /// Of power that is integrated: what is known of the sum's error.
+    integral: Integrator,
 }
 
 /// Sensors that were found, and why others were not.
@@ -56,7 +61,16 @@ pub struct Found {
 
 impl Found {
     fn add(&mut self, source: &'static str, name: String, counted: bool, sensor: Box<dyn Sensor>) {
-        self.accounts.push(Account { name, source, counted, sensor, last: None, joules: 0.0 });
+        self.accounts.push(Account {
+            name,
+            source,
+            counted,
+            sensor,
+            last: None,
+            joules: 0.0,
+            watts: None,
+            integral: Integrator::default(),
+        });
     }
 
     fn has(&self, source: &str) -> bool {
@@ -67,6 +81,7 @@ impl Found {
 /// All energy meters of the device.
 pub struct Meters {
     found: Found,
+    begun: Instant,
 }
 
 impl Meters {
@@ -76,12 +91,17 @@ impl Meters {
         for open in KINDS {
             open(roots, &mut found);
         }
-        Self { found }
+        Self { found, begun: Instant::now() }
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.found.accounts.is_empty()
+    }
+
+    /// Whether one of them shows power only, from which energy has to be integrated.
+    pub fn has_power(&self) -> bool {
+        self.found.accounts.iter().any(|account| matches!(account.last, Some((Reading::Power(_), _))))
     }
 
     /// Names of the meters, for the device's record.
@@ -104,7 +124,10 @@ impl Meters {
         for account in &mut self.found.accounts {
             account.last = None;
             account.joules = 0.0;
+            account.watts = None;
+            account.integral = Integrator::default();
         }
+        self.begun = Instant::now();
         self.tick();
     }
 
@@ -114,7 +137,16 @@ impl Meters {
         for account in &mut self.found.accounts {
             let Some(reading) = account.sensor.read() else { continue };
             if let Some((before, then)) = account.last {
-                account.joules += energy_between(before, reading, (now - then).as_secs_f64());
+                let seconds = (now - then).as_secs_f64();
+                let joules = energy_between(before, reading, seconds);
+                account.joules += joules;
+                if seconds > 0.0 {
+                    account.watts = Some(joules / seconds);
+                }
+            }
+            if let Reading::Power(watts) = reading {
+                account.watts = Some(watts);
+                account.integral.add(Seconds((now - self.begun).as_secs_f64()), Watts(watts));
             }
             account.last = Some((reading, now));
         }
@@ -125,6 +157,18 @@ impl Meters {
         self.found.accounts.iter().map(|a| (a.name.clone(), (a.joules * 1e6) as i64)).collect()
     }
 
+    /// Power of each meter in watts as of the last two looks, where it is known.
+    pub fn powers(&self) -> Vec<(String, f64)> {
+        let known = |account: &Account| Some((account.name.clone(), account.watts?));
+        self.found.accounts.iter().filter_map(known).collect()
+    }
+
+    /// Power of the device: the sum over those meters that are not part of another; `None` where one is unknown.
+    pub fn power(&self) -> Option<f64> {
+        let counted: Vec<&Account> = self.found.accounts.iter().filter(|account| account.counted).collect();
+        (!counted.is_empty()).then(|| counted.iter().map(|account| account.watts).sum())?
+    }
+
     /// What each meter counted since [`Meters::start`], and whether the figures come from counters only.
     pub fn result(&self) -> (Vec<Meter>, bool) {
         let meters =
@@ -133,11 +177,22 @@ impl Meters {
                 source: account.source.to_string(),
                 energy_joules: Joules(account.joules),
                 counted: account.counted,
-                extra: Default::default(),
+                extra: error_of(account),
             });
         let counters = |account: &Account| matches!(account.last, Some((Reading::Counter { .. }, _)) | None);
         (meters.collect(), self.found.accounts.iter().filter(|a| a.counted).all(counters))
     }
+}
+
+/// How far an integral may be wrong, beside it; a counter has no such error.
+fn error_of(account: &Account) -> Extra {
+    let mut extra = Extra::new();
+    if let (Some((Reading::Power(_), _)), Some(energy)) = (account.last, account.integral.energy()) {
+        extra.insert("error_joules".into(), energy.error().get().into());
+        extra.insert("error_bound_joules".into(), energy.bound_joules.get().into());
+        extra.insert("interval_seconds".into(), energy.interval_seconds.get().into());
+    }
+    extra
 }
 
 /// Energy between two readings of a meter that are `seconds` apart.

@@ -114,3 +114,67 @@ fn a_host_without_sensors_says_so() {
     assert!(meters.is_empty() && meters.missing().is_some());
     assert!(meters.result().0.is_empty());
 }
+
+#[test]
+fn an_agx_counts_the_rails_that_make_up_the_board_and_not_those_behind_them() {
+    let chip = |number: u32, channels: [(&str, &str); 3]| {
+        let folder = format!("class/hwmon/hwmon{number}");
+        let mut files = vec![(format!("{folder}/name"), "ina3221".to_string())];
+        for (channel, (name, milliamperes)) in channels.iter().enumerate() {
+            let channel = channel + 1;
+            files.push((format!("{folder}/in{channel}_label"), (*name).to_string()));
+            files.push((format!("{folder}/in{channel}_input"), "5000".to_string()));
+            files.push((format!("{folder}/curr{channel}_input"), (*milliamperes).to_string()));
+        }
+        files
+    };
+    let mut files = chip(3, [("VDD_GPU_SOC", "600"), ("VDD_CPU_CV", "200"), ("VIN_SYS_5V0", "700")]);
+    files.extend(chip(4, [("NC", "0"), ("VDDQ_VDD2_1V8AO", "-3"), ("NC", "0")]));
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    let (_folder, roots) = tree(&files);
+    let mut meters = Meters::open(&roots);
+    meters.start();
+    assert_eq!(meters.names().len(), 4, "channels without a rail are left out");
+    assert_eq!(meters.power(), Some(7.5), "the memory's rail is behind another");
+    assert!(meters.has_power());
+}
+
+#[test]
+fn integrated_energy_states_its_error_and_a_counter_has_none() {
+    let (_folder, roots) = tree(&[
+        ("class/hwmon/hwmon1/name", "ina3221"),
+        ("class/hwmon/hwmon1/in1_label", "VDD_IN"),
+        ("class/hwmon/hwmon1/in1_input", "5000"),
+        ("class/hwmon/hwmon1/curr1_input", "1000"),
+        ("class/powercap/intel-rapl:0/name", "package-0"),
+        ("class/powercap/intel-rapl:0/energy_uj", "1"),
+    ]);
+    let mut meters = Meters::open(&roots);
+    meters.start();
+    for milliamperes in ["3000", "1000", "3000", "1000"] {
+        write(&roots, "class/hwmon/hwmon1/curr1_input", milliamperes);
+        meters.tick();
+    }
+    let (result, _) = meters.result();
+    let of = |name: &str| result.iter().find(|meter| meter.name == name).unwrap();
+    let rail = of("VDD_IN");
+    let error = rail.extra["error_joules"].as_f64().unwrap();
+    assert!(error > 0.0 && error <= rail.energy_joules.get(), "{rail:?}");
+    assert!(rail.extra["error_bound_joules"].as_f64().unwrap() > 0.0);
+    assert!(rail.extra.contains_key("interval_seconds"));
+    assert!(of("package-0").extra.is_empty());
+}
+
+#[test]
+fn the_oldest_layout_of_industrial_io_is_known_too() {
+    let chip = "bus/i2c/drivers/ina3221x/0-0041/iio_device";
+    let files = [
+        (format!("{chip}/rail_name_0"), "VDD_IN".to_string()),
+        (format!("{chip}/in_power0_input"), "3624".to_string()),
+    ];
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    let (_folder, roots) = tree(&files);
+    let mut meters = Meters::open(&roots);
+    meters.start();
+    assert_eq!(meters.power(), Some(3.624));
+}

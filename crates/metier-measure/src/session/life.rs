@@ -27,6 +27,8 @@ const HOST_EVERY: Duration = Duration::from_secs(1);
 const CHUNK_EVERY: Duration = Duration::from_millis(900);
 /// The parts of memory are read at most this often.
 const PARTS_EVERY: Duration = Duration::from_millis(200);
+/// How often power is read that has no counter of energy.
+const POWER_EVERY: Duration = Duration::from_millis(200);
 /// Process events are collected this often on a quiet host.
 const EVENTS_EVERY: Duration = Duration::from_secs(1);
 
@@ -35,13 +37,21 @@ pub(super) struct Next {
     sample: Duration,
     parts: Duration,
     host: Duration,
+    power: Duration,
     chunk: Duration,
     events: Duration,
 }
 
 impl Next {
     pub(super) fn from(start: Duration) -> Self {
-        Self { sample: start, parts: start, host: start, chunk: start + CHUNK_EVERY, events: start }
+        Self {
+            sample: start,
+            parts: start,
+            host: start,
+            power: start,
+            chunk: start + CHUNK_EVERY,
+            events: start,
+        }
     }
 }
 
@@ -221,6 +231,11 @@ impl Life<'_, '_> {
         self.peaks.file = self.peaks.file.max(sample.file);
         self.peaks.kernel = self.peaks.kernel.max(sample.kernel);
         self.timeline.add_use(now, &sample, walked.map(|w| w.processes));
+        if now >= self.next.power && self.meters.has_power() {
+            // Power that is integrated: what lies between two looks is lost, so these come oftener.
+            self.meters.tick();
+            self.next.power = now + POWER_EVERY.max(spec.interval);
+        }
         if now >= self.next.host {
             self.timeline.add_host(now, &self.host.counters(), &self.host.reading());
             if !self.meters.is_empty() {
@@ -229,6 +244,7 @@ impl Life<'_, '_> {
             }
             if !self.gpus.is_empty() {
                 self.gpus.tick(&self.group.map(Group::members).unwrap_or_default());
+                self.timeline.add_gpus(now, &self.gpus.looks());
             }
             self.next.host = now + HOST_EVERY.max(spec.interval);
         }
@@ -276,6 +292,7 @@ impl Life<'_, '_> {
         self.meters.tick();
         self.timeline.add_energy(now, &self.meters.microjoules());
         self.gpus.tick(&[]);
+        self.timeline.add_gpus(now, &self.gpus.looks());
         recorder.samples(id, self.timeline.take());
     }
 }

@@ -1,5 +1,6 @@
 //! The commands, one file each, all of the same shape: the flags as a struct, and `run` that does it.
 
+pub mod board;
 pub mod compare;
 pub mod completions;
 pub mod config;
@@ -99,6 +100,7 @@ fn perform(cli: Cli) -> anyhow::Result<Code> {
     }
     match command {
         Command::Run(run) => run.run(&room),
+        Command::Board(board) => board.run(&room),
         Command::Device(device) => device.run(&room),
         Command::Doctor(doctor) => doctor.run(&room),
         Command::Compare(compare) => compare.run(&room),

@@ -141,14 +141,27 @@ fn what_is_no_line_of_the_program_is_counted_and_bends_nothing() {
 
 #[test]
 fn received_lines_go_by_the_clock_of_the_receiver() {
+    let read = |between: f64| {
+        let mut recording = Recording::new(INTERVAL);
+        for number in 0..11 {
+            let line = format!("10-01-2025 20:05:{:02} CPU [1%@1] VDD_IN 1000/999", 40 + number);
+            recording.add_received(line.as_bytes(), Seconds(f64::from(number) * between));
+        }
+        recording.finish()
+    };
+    let live = read(1.03);
+    close(live.energy.unwrap().joules.get(), 10.3, 1e-9);
+    assert_eq!((live.clock, live.energy.unwrap().clock_joules), (Clock::Receipt, Joules(0.0)));
+    let out_of_a_file = read(1e-5);
+    assert_eq!((out_of_a_file.clock, out_of_a_file.energy.unwrap().joules), (Clock::Stamps, Joules(10.0)));
+}
+
+#[test]
+fn lines_without_stamps_that_come_at_once_go_by_the_interval() {
     let mut recording = Recording::new(INTERVAL);
-    for number in 0..11 {
-        recording.add_received(
-            b"10-01-2025 20:05:55 CPU [1%@1] VDD_IN 1000/999",
-            Seconds(f64::from(number) * 1.03),
-        );
+    for (number, line) in recorded!("nano_jp4_inference.log").lines().enumerate() {
+        recording.add_received(line.as_bytes(), Seconds(number as f64 * 1e-5));
     }
-    let energy = recording.finish().energy.unwrap();
-    close(energy.joules.get(), 10.3, 1e-9);
-    assert_eq!(energy.clock_joules, Joules(0.0));
+    let summary = recording.finish();
+    assert_eq!((summary.clock, summary.energy.unwrap().covered), (Clock::Interval, Seconds(75.0)));
 }
