@@ -65,6 +65,11 @@ impl DataType {
         }
     }
 
+    /// The number that stands for it in files; `None` for a type of which we do not keep it exactly.
+    pub fn number(self) -> Option<u64> {
+        (1..=23).find(|number| Self::of(*number) == self && !matches!(self, Self::Float8 | Self::Other))
+    }
+
     /// Bits of one element; `None` where elements have no fixed size.
     pub fn bits(self) -> Option<u64> {
         Some(match self {
@@ -143,6 +148,8 @@ pub struct Tensor {
     pub external: Option<String>,
     /// Where it stands in the file.
     pub span: Range<usize>,
+    /// Whether it stands there as a list of the elements that are not 0.
+    pub is_sparse: bool,
 }
 
 impl Tensor {

@@ -216,6 +216,7 @@ impl Reader {
             small: None,
             external: None,
             span: message.start..message.start + message.bytes.len(),
+            is_sparse: false,
         };
         let mut raw = None;
         let mut listed: Vec<(u64, Field)> = Vec::new();
@@ -301,6 +302,8 @@ impl Reader {
             values.ok_or_else(|| Error::NoGraph { what: "a sparse constant has no values".to_string() })?;
         tensor.dims = dims.into_iter().map(|size| size as u64).collect();
         tensor.small = None;
+        tensor.is_sparse = true;
+        tensor.span = message.start..message.start + message.bytes.len();
         self.count(&tensor.dims)?;
         Ok(tensor)
     }

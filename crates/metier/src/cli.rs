@@ -25,9 +25,10 @@ const EXAMPLES: &str = "Examples:
   metier up                       the page, at http://127.0.0.1:7001";
 
 /// The commands by what one wants to do.
-const GROUPS: [(&str, &[&str]); 4] = [
+const GROUPS: [(&str, &[&str]); 5] = [
     ("Measure", &["run", "session", "device", "board", "doctor"]),
-    ("Look", &["runs", "show", "compare", "inspect", "up"]),
+    ("Look", &["runs", "show", "compare", "up"]),
+    ("Graphs", &["inspect", "split"]),
     ("Keep", &["export", "import"]),
     ("Set up", &["config", "completions", "man"]),
 ];
@@ -101,6 +102,8 @@ pub enum Command {
     Show(command::show::Show),
     /// Say what an ONNX graph consists of and costs
     Inspect(command::inspect::Inspect),
+    /// Cut an ONNX graph into parts
+    Split(command::split::Split),
     /// Write runs as an archive
     Export(command::export::Export),
     /// Take an archive into the store

@@ -15,7 +15,7 @@ fn is_view(node: &Node) -> bool {
 }
 
 /// Names that a node takes, those that its sub-graphs take from outside included.
-fn taken<'a>(node: &'a Node, names: &mut Vec<&'a str>) {
+pub(crate) fn taken<'a>(node: &'a Node, names: &mut Vec<&'a str>) {
     names.extend(node.inputs.iter().map(String::as_str));
     for graph in node.graphs() {
         graph.nodes.iter().for_each(|inner| taken(inner, names));

@@ -7,6 +7,8 @@
 mod memory;
 mod walk;
 
+pub(crate) use memory::taken;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use metier_types::Bytes;
@@ -197,6 +199,16 @@ pub fn analyse(model: &Model, bindings: &Bindings, limits: &Limits) -> Result<An
         notes,
         operators: told.operators,
     })
+}
+
+/// What is known of every value of the main graph.
+pub(crate) fn facts(
+    model: &Model,
+    bindings: &Bindings,
+    limits: &Limits,
+) -> Result<BTreeMap<String, Fact>, Error> {
+    let inputs = bound(&model.graph.inputs, bindings, limits, &mut Vec::new())?;
+    Ok(walk::Walk::new(model, limits).main(&model.graph, inputs)?.facts)
 }
 
 /// The inputs with their open dimensions bound: by the user, else a first dimension is a batch of one.

@@ -26,6 +26,16 @@ const EXAMPLES: &str = "Examples:
 pub struct Inspect {
     /// The graph's file
     graph: PathBuf,
+    #[command(flatten)]
+    binding: Binding,
+    /// List every operator that runs
+    #[arg(long)]
+    operators: bool,
+}
+
+/// Sizes for what a graph leaves open.
+#[derive(Debug, Args)]
+pub struct Binding {
     /// Shape of an input, as NAME=1x3x224x224; may be given again
     #[arg(long, value_name = "INPUT=SHAPE")]
     shape: Vec<String>,
@@ -35,15 +45,17 @@ pub struct Inspect {
     /// Value of an input that decides what the graph does, as sr=16000; may be given again
     #[arg(long, value_name = "INPUT=NUMBER[,NUMBER…]")]
     value: Vec<String>,
-    /// List every operator that runs
-    #[arg(long)]
-    operators: bool,
 }
 
 impl Inspect {
     /// Prints what was asked for.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let told = analyse(&self.graph, &self.bindings()?)?;
+        let limits = Limits::default();
+        let bytes = self.binding.bytes(&self.graph)?;
+        let bindings = self.binding.bindings()?;
+        let read = metier_onnx::read(&bytes, &limits);
+        let told = read.and_then(|model| metier_onnx::analyse(&model, &bindings, &limits));
+        let told = self.binding.named(&self.graph, told)?;
         let console = &room.console;
         match console.format {
             Format::Json => console.data(|out| output::json(out, &told))?,
@@ -59,8 +71,11 @@ impl Inspect {
         }
         Ok(Code::OK)
     }
+}
 
-    fn bindings(&self) -> anyhow::Result<Bindings> {
+impl Binding {
+    /// What was given, as the reader of graphs takes it.
+    pub fn bindings(&self) -> anyhow::Result<Bindings> {
         let shapes = pairs("--shape", &self.shape, "INPUT=1x3x224x224", |text| {
             text.split('x').map(|size| size.parse().ok()).collect::<Option<Vec<u64>>>()
         })?;
@@ -69,6 +84,24 @@ impl Inspect {
             text.split(',').map(|number| number.parse().ok()).collect::<Option<Vec<i64>>>()
         })?;
         Ok(Bindings { shapes, dims, values })
+    }
+
+    /// The content of a graph's file.
+    pub fn bytes(&self, path: &Path) -> anyhow::Result<Vec<u8>> {
+        let most = Limits::default().file_bytes as u64;
+        let about = std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+        anyhow::ensure!(about.is_file(), "{} is not a file; want an ONNX file", path.display());
+        let size = about.len();
+        anyhow::ensure!(size <= most, "{} has {size} bytes; an ONNX file has at most {most}", path.display());
+        std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+    }
+
+    /// An error with the file's name; what the user gave wrong is an error of usage.
+    pub fn named<T>(&self, path: &Path, result: Result<T, Error>) -> anyhow::Result<T> {
+        result.map_err(|error| match error {
+            Error::Shape { .. } => usage(format!("{}: {error}", path.display())),
+            other => anyhow::anyhow!("{}: {other}", path.display()),
+        })
     }
 }
 
@@ -90,25 +123,6 @@ fn pairs<T>(
     Ok(all)
 }
 
-fn analyse(path: &Path, bindings: &Bindings) -> anyhow::Result<Analysis> {
-    let limits = Limits::default();
-    let size = std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
-    anyhow::ensure!(size.is_file(), "{} is not a file; want an ONNX file", path.display());
-    anyhow::ensure!(
-        size.len() <= limits.file_bytes as u64,
-        "{} has {} bytes; an ONNX file has at most {}",
-        path.display(),
-        size.len(),
-        limits.file_bytes
-    );
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let read = || metier_onnx::analyse(&metier_onnx::read(&bytes, &limits)?, bindings, &limits);
-    read().map_err(|error| match error {
-        Error::Shape { .. } => usage(format!("{}: {error}", path.display())),
-        other => anyhow::anyhow!("{}: {other}", path.display()),
-    })
-}
-
 fn dims(shape: Option<&Vec<Option<u64>>>) -> String {
     let Some(shape) = shape else { return "?".to_string() };
     if shape.is_empty() {
@@ -127,7 +141,7 @@ fn value(value: &Value) -> String {
 }
 
 /// A count as people read it: 4.09 G.
-fn big(count: u64) -> String {
+pub fn big(count: u64) -> String {
     let steps = [(1_000_000_000_000u64, "T"), (1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")];
     match steps.into_iter().find(|(step, _)| count >= *step) {
         Some((step, word)) => {

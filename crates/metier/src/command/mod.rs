@@ -14,6 +14,7 @@ pub mod run;
 pub mod runs;
 pub mod session;
 pub mod show;
+pub mod split;
 pub mod up;
 
 use metier_measure::Roots;
@@ -110,6 +111,7 @@ fn perform(cli: Cli) -> anyhow::Result<Code> {
         Command::Runs(runs) => runs.run(&room),
         Command::Session(session) => session.run(&room),
         Command::Show(show) => show.run(&room),
+        Command::Split(split) => split.run(&room),
         Command::Up(up) => up.run(&room),
         Command::Config(config) => config.run(&room),
         Command::Completions(_) | Command::Man(_) => Ok(Code::OK),

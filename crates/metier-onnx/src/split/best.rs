@@ -1,0 +1,260 @@
+//! The cuts and devices with the least time.
+//!
+//! Operators keep their order; each device takes at most one stretch of it. The time of an answer is the sum of all stretches and of what
+//! flows between them (`Goal::Latency`); the time between two answers of a full pipeline is that of its slowest stage,
+//! sending included (`Goal::Throughput`). Both are found exactly, by dynamic programming over (place, devices used, last
+//! device): `2^devices × devices² × places²` steps at most, so at most [`DEVICES`] devices.
+
+use crate::Error;
+
+/// Devices that can be asked about at once.
+pub const DEVICES: usize = 8;
+
+/// What is to be small.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Goal {
+    /// The time from input to result.
+    Latency,
+    /// The time between two results when inputs come without a break.
+    Throughput,
+}
+
+/// What the search is given; all times in seconds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Problem {
+    /// Time of each operator on each device: `times[device][operator]`.
+    pub times: Vec<Vec<f64>>,
+    /// Bytes of weights of each operator.
+    pub weights: Vec<u64>,
+    /// Memory for weights on each device; `None` for enough.
+    pub memory: Vec<Option<u64>>,
+    /// Bytes over the place before each operator: what goes in, …, what comes out last (one more than operators).
+    pub crossing: Vec<u64>,
+    /// Bytes a second between two devices: `bandwidth[from][to]`.
+    pub bandwidth: Vec<Vec<f64>>,
+    /// Seconds that each sending takes beside.
+    pub delay: f64,
+    /// What is to be small.
+    pub goal: Goal,
+}
+
+/// A stretch of operators on a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stretch {
+    /// Number of the device.
+    pub device: usize,
+    /// First operator.
+    pub from: usize,
+    /// Operator behind the last.
+    pub to: usize,
+}
+
+/// What the search found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// The stretches, in their order.
+    pub stretches: Vec<Stretch>,
+    /// Their time, in seconds, as the goal counts it.
+    pub seconds: f64,
+}
+
+impl Problem {
+    fn check(&self) -> Result<(), Error> {
+        let wrong = |why: String| Err(Error::Misfit { node: "split".to_string(), why });
+        let (devices, operators) = (self.times.len(), self.weights.len());
+        if devices == 0 || devices > DEVICES {
+            return wrong(format!("{devices} devices; want 1 to {DEVICES}"));
+        }
+        let fits = self.times.iter().all(|times| times.len() == operators)
+            && self.crossing.len() == operators + 1
+            && self.memory.len() == devices
+            && self.bandwidth.len() == devices
+            && self.bandwidth.iter().all(|row| row.len() == devices);
+        if !fits || operators == 0 {
+            return wrong("lists of different lengths".to_string());
+        }
+        let is_time = |value: &f64| value.is_finite() && *value >= 0.0;
+        if !self.times.iter().flatten().all(is_time) || !is_time(&self.delay) {
+            return wrong("a time that is no time".to_string());
+        }
+        Ok(())
+    }
+
+    fn send(&self, from: usize, to: usize, place: usize) -> f64 {
+        let bytes = self.crossing[place] as f64;
+        if bytes == 0.0 {
+            self.delay
+        } else {
+            self.delay + bytes / self.bandwidth[from][to].max(f64::MIN_POSITIVE)
+        }
+    }
+
+    fn join(&self, before: f64, stage: f64) -> f64 {
+        match self.goal {
+            Goal::Latency => before + stage,
+            Goal::Throughput => before.max(stage),
+        }
+    }
+
+    /// Times and weights up to each operator, so that a stretch is a difference.
+    fn sums(&self) -> (Vec<Vec<f64>>, Vec<u64>) {
+        let times = self.times.iter().map(|times| {
+            let mut sum = 0.0;
+            std::iter::once(0.0)
+                .chain(times.iter().map(|time| {
+                    sum += time;
+                    sum
+                }))
+                .collect()
+        });
+        let mut sum = 0u64;
+        let weights = self.weights.iter().map(|weight| {
+            sum = sum.saturating_add(*weight);
+            sum
+        });
+        let weights = std::iter::once(0).chain(weights).collect();
+        (times.collect(), weights)
+    }
+
+    /// The best stretches over the places at which a cut is allowed; `None` where no device has the memory.
+    pub fn solve(&self, places: &[usize]) -> Result<Option<Found>, Error> {
+        self.check()?;
+        let operators = self.weights.len();
+        let (times, weights) = self.sums();
+        let mut ends: Vec<usize> =
+            places.iter().copied().filter(|place| (1..operators).contains(place)).collect();
+        ends.push(operators);
+        ends.sort_unstable();
+        ends.dedup();
+        let devices = self.times.len();
+        let states = 1usize << devices;
+        let fits = |device: usize, from: usize, to: usize| {
+            self.memory[device].is_none_or(|memory| weights[to] - weights[from] <= memory)
+        };
+        // best[end][used][last] = (seconds, end before, last device before)
+        type Entry = Option<(f64, Option<(usize, usize)>)>;
+        let mut best: Vec<Vec<Entry>> = vec![vec![None; states * devices]; ends.len()];
+        for (at, to) in ends.iter().enumerate() {
+            for device in 0..devices {
+                if fits(device, 0, *to) {
+                    let seconds = times[device][*to];
+                    offer(&mut best[at][(1 << device) * devices + device], seconds, None);
+                }
+            }
+            for before in 0..at {
+                let from = ends[before];
+                for used in 1..states {
+                    for last in (0..devices).filter(|last| used >> last & 1 == 1) {
+                        let Some((so_far, _)) = best[before][used * devices + last] else { continue };
+                        for device in (0..devices).filter(|device| used >> device & 1 == 0) {
+                            if !fits(device, from, *to) {
+                                continue;
+                            }
+                            let sent = self.join(so_far, self.send(last, device, from));
+                            let seconds = self.join(sent, times[device][*to] - times[device][from]);
+                            let next = (used | 1 << device) * devices + device;
+                            offer(&mut best[at][next], seconds, Some((before, last)));
+                        }
+                    }
+                }
+            }
+        }
+        let finish = ends.len() - 1;
+        let winner = (0..states * devices)
+            .filter_map(|state| best[finish][state].map(|(seconds, _)| (seconds, state)))
+            .min_by(|a, b| a.0.total_cmp(&b.0));
+        let Some((seconds, mut state)) = winner else { return Ok(None) };
+        let mut stretches = Vec::new();
+        let mut at = finish;
+        loop {
+            let device = state % devices;
+            let came = best[at][state].and_then(|(_, came)| came);
+            let from = came.map_or(0, |(before, _)| ends[before]);
+            stretches.push(Stretch { device, from, to: ends[at] });
+            let Some((before, last)) = came else { break };
+            state = ((state / devices) & !(1 << device)) * devices + last;
+            at = before;
+        }
+        stretches.reverse();
+        Ok(Some(Found { stretches, seconds }))
+    }
+}
+
+fn offer(entry: &mut Option<(f64, Option<(usize, usize)>)>, seconds: f64, came: Option<(usize, usize)>) {
+    if entry.is_none_or(|(best, _)| seconds < best) {
+        *entry = Some((seconds, came));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// All ways to cut and assign, one by one.
+    fn brute(problem: &Problem, from: usize, used: usize, last: Option<usize>, so_far: f64) -> Option<f64> {
+        let operators = problem.weights.len();
+        if from == operators {
+            return Some(so_far);
+        }
+        let mut best: Option<f64> = None;
+        for to in from + 1..=operators {
+            for device in (0..problem.times.len()).filter(|device| used >> device & 1 == 0) {
+                let weight: u64 = problem.weights[from..to].iter().sum();
+                if problem.memory[device].is_some_and(|memory| weight > memory) {
+                    continue;
+                }
+                let sent = last.map_or(so_far, |last| problem.join(so_far, problem.send(last, device, from)));
+                let stage: f64 = problem.times[device][from..to].iter().sum();
+                let next = brute(problem, to, used | 1 << device, Some(device), problem.join(sent, stage));
+                best = match (best, next) {
+                    (Some(a), Some(b)) => Some(a.min(b)),
+                    (a, b) => a.or(b),
+                };
+            }
+        }
+        best
+    }
+
+    fn problems() -> impl Strategy<Value = Problem> {
+        (1usize..4, 1usize..6).prop_flat_map(|(devices, operators)| {
+            (
+                prop::collection::vec(prop::collection::vec(0.0..10.0f64, operators), devices),
+                prop::collection::vec(0u64..5, operators),
+                prop::collection::vec(prop::option::of(0u64..12), devices),
+                prop::collection::vec(0u64..20, operators + 1),
+                prop::collection::vec(prop::collection::vec(0.5..10.0f64, devices), devices),
+                any::<bool>(),
+            )
+                .prop_map(|(times, weights, memory, crossing, bandwidth, is_latency)| Problem {
+                    times,
+                    weights,
+                    memory,
+                    crossing,
+                    bandwidth,
+                    delay: 0.1,
+                    goal: if is_latency { Goal::Latency } else { Goal::Throughput },
+                })
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_search_finds_what_trying_everything_finds(problem in problems()) {
+            let places: Vec<usize> = (1..problem.weights.len()).collect();
+            let found = problem.solve(&places).unwrap();
+            let brute = brute(&problem, 0, 0, None, 0.0);
+            prop_assert_eq!(found.is_some(), brute.is_some());
+            if let (Some(found), Some(brute)) = (found, brute) {
+                prop_assert!((found.seconds - brute).abs() < 1e-9, "{} against {}", found.seconds, brute);
+                // And the stretches that are told cover everything once, on different devices.
+                let mut at = 0;
+                for stretch in &found.stretches {
+                    prop_assert_eq!(stretch.from, at);
+                    at = stretch.to;
+                }
+                prop_assert_eq!(at, problem.weights.len());
+            }
+        }
+    }
+}

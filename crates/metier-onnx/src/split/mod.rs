@@ -1,0 +1,166 @@
+//! Cuts a graph into parts that can run one after the other, on one device or on several.
+//!
+//! The operators that run stand in one order, that of the file; a cut is a place in it. What flows over a cut are the values that are made before and taken
+//! after it. Operators that only make constants (`Constant`, `ConstantOfShape`, reshapes of weights) are not in
+//! the order: each part carries those that it needs, and only the weights that it needs, so the parts together
+//! are about as large as the whole.
+//!
+//! [`Chain`] knows the order and what flows over each place, [`part`] writes one part as a file, [`best`] finds the
+//! cuts and devices with the least time.
+
+pub mod best;
+mod part;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::analysis::{Bindings, facts, taken};
+use crate::graph::Model;
+use crate::shape::Fact;
+use crate::{Error, Limits};
+
+pub use part::Part;
+
+/// The operators of a graph that run, in their order, and what flows between them.
+#[derive(Debug)]
+pub struct Chain<'a> {
+    /// The file.
+    bytes: &'a [u8],
+    /// What it says.
+    model: &'a Model,
+    /// What is known of its values.
+    facts: BTreeMap<String, Fact>,
+    /// Numbers of the operators that run.
+    steps: Vec<usize>,
+    /// Which operator makes a value.
+    maker: BTreeMap<&'a str, usize>,
+    /// Position in `steps` of the last operator that takes a value; past the end for results.
+    last: BTreeMap<&'a str, usize>,
+    /// Whether sizes are those of every run: no input was open.
+    is_closed: bool,
+}
+
+/// What flows over a place between two operators.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Crossing {
+    /// Operators before it.
+    pub place: usize,
+    /// The values, by name.
+    pub values: Vec<String>,
+    /// Their size; `None` where one is not known.
+    pub bytes: Option<u64>,
+}
+
+impl<'a> Chain<'a> {
+    /// The order of a graph's operators.
+    pub fn new(
+        bytes: &'a [u8],
+        model: &'a Model,
+        bindings: &Bindings,
+        limits: &Limits,
+    ) -> Result<Self, Error> {
+        let facts = facts(model, bindings, limits)?;
+        let graph = &model.graph;
+        let is_constant = |name: &str| facts.get(name).is_some_and(|fact| fact.is_constant);
+        let steps: Vec<usize> = (0..graph.nodes.len())
+            .filter(|index| {
+                let outputs = &graph.nodes[*index].outputs;
+                !outputs.iter().filter(|name| !name.is_empty()).all(|name| is_constant(name))
+            })
+            .collect();
+        let mut maker = BTreeMap::new();
+        for (index, node) in graph.nodes.iter().enumerate() {
+            node.outputs.iter().filter(|name| !name.is_empty()).for_each(|name| {
+                maker.insert(name.as_str(), index);
+            });
+        }
+        let mut last = BTreeMap::new();
+        for (position, index) in steps.iter().enumerate() {
+            let mut names = Vec::new();
+            taken(&graph.nodes[*index], &mut names);
+            for name in names {
+                last.insert(name, position);
+            }
+        }
+        for output in &graph.outputs {
+            last.insert(output.name.as_str(), steps.len());
+        }
+        let is_closed = graph.inputs.iter().all(|input| {
+            let shape = input.shape.as_ref();
+            shape.is_some_and(|shape| shape.iter().all(|dim| matches!(dim, crate::Dim::Known(_))))
+        });
+        Ok(Self { bytes, model, facts, steps, maker, last, is_closed })
+    }
+
+    /// How many operators run.
+    pub fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Whether none runs.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// Numbers of the operators that run, in their order, as [`crate::Analysis::operators`] has those of the main graph.
+    pub fn steps(&self) -> &[usize] {
+        &self.steps
+    }
+
+    fn is_constant(&self, name: &str) -> bool {
+        self.facts.get(name).is_some_and(|fact| fact.is_constant)
+    }
+
+    /// What flows over every place at which the graph can be cut: all but its two ends.
+    pub fn crossings(&self) -> Vec<Crossing> {
+        let nodes = &self.model.graph.nodes;
+        let mut alive: BTreeSet<&str> = self
+            .model
+            .graph
+            .inputs
+            .iter()
+            .map(|input| input.name.as_str())
+            .filter(|name| self.last.contains_key(name))
+            .collect();
+        let mut all = Vec::new();
+        for (position, index) in self.steps.iter().enumerate() {
+            let outputs = nodes[*index].outputs.iter().map(String::as_str);
+            alive.extend(outputs.filter(|name| self.last.contains_key(name) && !self.is_constant(name)));
+            alive.retain(|name| self.last.get(name).is_some_and(|last| *last > position));
+            if position + 1 < self.steps.len() {
+                let bytes = alive.iter().try_fold(0u64, |sum, name| {
+                    sum.checked_add(self.facts.get(*name).and_then(Fact::bytes)?)
+                });
+                all.push(Crossing {
+                    place: position + 1,
+                    values: alive.iter().map(ToString::to_string).collect(),
+                    bytes,
+                });
+            }
+        }
+        all
+    }
+
+    /// The place right after the operator that makes a value.
+    pub fn after(&self, value: &str) -> Option<usize> {
+        let index = self.maker.get(value)?;
+        self.steps.iter().position(|step| step == index).map(|position| position + 1)
+    }
+
+    /// The parts between cuts, which are places in ascending order.
+    pub fn parts(&self, cuts: &[usize]) -> Result<Vec<Part>, Error> {
+        let ends = || cuts.iter().copied().chain([self.steps.len()]);
+        let starts = [0].into_iter().chain(cuts.iter().copied());
+        for (from, to) in starts.clone().zip(ends()) {
+            if from >= to {
+                return Err(Error::Misfit {
+                    node: "split".to_string(),
+                    why: format!(
+                        "a cut at place {to} after one at {from}; want ascending places below {}",
+                        self.steps.len()
+                    ),
+                });
+            }
+        }
+        starts.zip(ends()).map(|(from, to)| part::write(self, from..to)).collect()
+    }
+}
