@@ -178,6 +178,7 @@ const SAME: &[(&str, &[&str])] = &[
         &["--listen", "socket,lines", "--scrape", "http://h/m"],
     ),
     ("listen: [pywaggle]", &["--listen", "pywaggle"]),
+    ("listen: {socket: true, socket_path: /x/s}", &["--listen", "socket=/x/s"]),
     ("ready: {port: '8080', within: 5s}", &["--ready", "port:8080", "--ready-within", "5s"]),
     ("ready: {http: 'http://h/'}", &["--ready", "http://h/"]),
     ("ready: {file: /x}", &["--ready", "file:/x"]),

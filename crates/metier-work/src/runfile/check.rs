@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use metier_measure::Spec;
 use metier_measure::spec::{
     Command, ContainerSpec, GpuCount, INTERVALS, Limits, Mount, PodSpec, Pull, Target,
 };
+use metier_measure::{Spec, app};
 use metier_types::{Bytes, Digest, PageCache};
 
 use super::fault::{Fault, Faults, Origins};
@@ -221,10 +221,19 @@ impl Check {
             self.wrong(at("stacks"), &rate.to_string(), "1 to 1000 samples per second");
         }
         for (index, address) in file.listen.scrape.iter().enumerate() {
-            if !is_web(address) {
-                let want = "an address such as http://127.0.0.1:8000/metrics";
+            if let Err(want) = app::http::Url::parse(address) {
                 self.wrong(at(&format!("listen.scrape[{index}]")), address, want);
             }
+        }
+        spec.listen = app::Ways {
+            socket: file.listen.socket || file.listen.socket_path.is_some(),
+            socket_path: file.listen.socket_path.as_ref().map(PathBuf::from),
+            pywaggle: file.listen.pywaggle,
+            lines: file.listen.lines,
+            scrape: file.listen.scrape.clone(),
+        };
+        if let Some(path) = file.listen.socket_path.as_ref().filter(|path| !path.starts_with('/')) {
+            self.wrong(at("listen.socket_path"), path, "the absolute path of a socket");
         }
         for (index, tag) in file.tags.iter().enumerate() {
             if tag.is_empty() || tag.len() > 200 || tag.chars().any(char::is_control) {

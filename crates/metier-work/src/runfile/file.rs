@@ -226,6 +226,9 @@ pub struct Listen {
     /// On the Waggle live socket.
     #[serde(default, skip_serializing_if = "no")]
     pub socket: bool,
+    /// At this path of this host instead of one of our own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket_path: Option<String>,
     /// To pywaggle's log folder.
     #[serde(default, skip_serializing_if = "no")]
     pub pywaggle: bool,
@@ -573,6 +576,7 @@ fn read_listen(fields: &mut Fields<'_>) -> Listen {
         .reader
         .map(node, &path, want, |listen| Listen {
             socket: listen.flag("socket").unwrap_or_default(),
+            socket_path: listen.text("socket_path", "the absolute path of a socket"),
             pywaggle: listen.flag("pywaggle").unwrap_or_default(),
             lines: listen.flag("lines").unwrap_or_default(),
             scrape: listen.texts("scrape", "addresses such as http://127.0.0.1:8000/metrics"),

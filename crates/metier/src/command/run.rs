@@ -293,7 +293,6 @@ fn refuse_unbuilt(checked: &Checked) -> anyhow::Result<()> {
         ("needs", !file.needs.is_empty()),
         ("with", !file.with.is_empty()),
         ("ready", file.ready.is_some()),
-        ("listen", file.listen != Default::default()),
         ("stacks", file.stacks.is_some()),
     ];
     match unbuilt.iter().find(|(_, is_given)| *is_given) {

@@ -84,7 +84,11 @@ fn lines(checked: &Checked) -> Vec<(&'static str, String)> {
     line("linger", time(spec.linger));
     line("interval", time(spec.interval));
     let listen = &file.listen;
-    let on = [("socket", listen.socket), ("pywaggle", listen.pywaggle), ("lines", listen.lines)];
+    let on = [
+        (listen.socket_path.as_deref().unwrap_or("socket"), listen.socket),
+        ("pywaggle", listen.pywaggle),
+        ("lines", listen.lines),
+    ];
     let on = on
         .iter()
         .filter(|(_, is)| *is)

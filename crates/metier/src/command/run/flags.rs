@@ -165,7 +165,7 @@ pub struct Measuring {
     /// Time between samples of the time line, 1ms to 10s [METIER_RUN_INTERVAL; default 100ms]
     #[arg(long, value_name = "TIME")]
     pub interval: Option<String>,
-    /// Listen to what it says of itself: socket, pywaggle, lines; may be given again
+    /// Listen to what it says of itself: socket, socket=PATH, pywaggle, lines; may be given again
     #[arg(long, value_name = "HOW", value_delimiter = ',')]
     listen: Vec<String>,
     /// Read its own metrics page; may be given again
@@ -491,12 +491,19 @@ impl Measuring {
             self.stop_on_failure.then_some(true),
         );
         for word in &self.listen {
-            let Listen { socket, pywaggle, lines, .. } = &mut file.listen;
+            let Listen { socket, socket_path, pywaggle, lines, .. } = &mut file.listen;
             match word.as_str() {
                 "socket" => *socket = true,
+                path if path.starts_with("socket=/") => {
+                    (*socket, *socket_path) = (true, path.strip_prefix("socket=").map(str::to_string));
+                }
                 "pywaggle" => *pywaggle = true,
                 "lines" => *lines = true,
-                _ => return Err(usage(format!("--listen is {word:?}; want socket, pywaggle or lines"))),
+                _ => {
+                    return Err(usage(format!(
+                        "--listen is {word:?}; want socket, socket=PATH with an absolute path, pywaggle or lines"
+                    )));
+                }
             }
         }
         add(&mut file.listen.scrape, origins, "listen.scrape", "--scrape", self.scrape.iter().cloned());
