@@ -12,6 +12,11 @@
 //! later `I`, `T`, `X` start the ladder at INT, TERM or KILL, `B` bye: clean up and end.
 //! Reports go back as [`Report`].
 //!
+//! In place of `G` there may be `W`: there is no command to start; the launcher watches over a group that somebody
+//! else fills (an engine's container), walks the ladder when asked to, and when the measuring program is gone ends
+//! what is in the group, sends the engine the request of an earlier order `E path NUL request`, and removes the files of
+//! orders `F path` and the groups. The words of the command are then not used.
+//!
 //! As the first process of a container FD is the path of a socket that the measuring program listens at, through a
 //! mount. Then the launcher passes on the signals that the container is sent, and ends with the command's own status,
 //! after its `B`: so the container, its control group and its files stay until they have been read.
@@ -23,8 +28,9 @@
 
 mod sys;
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use sys::{Report, Usage};
@@ -50,6 +56,11 @@ struct Orders {
     procs: Option<PathBuf>,
     kill: Option<PathBuf>,
     remove: Vec<PathBuf>,
+    files: Vec<PathBuf>,
+    /// A Unix socket, and what is sent to it when the measuring program is gone.
+    engine: Option<(PathBuf, Vec<u8>)>,
+    /// Nothing is started: a group is watched over.
+    is_watch: bool,
 }
 
 struct Launcher {
@@ -111,6 +122,12 @@ fn launch(arguments: &[&CStr]) -> i32 {
         return 125;
     }
     let signals = sys::Signals::take_over(mask, is_first);
+    if launcher.orders.is_watch {
+        launcher.watch_over();
+        launcher.call_engine();
+        launcher.clean_up();
+        return 0;
+    }
     match sys::start(command, &launcher.orders.join, &signals) {
         Ok((pid, started_ns)) => {
             launcher.main = pid;
@@ -134,23 +151,103 @@ fn launch(arguments: &[&CStr]) -> i32 {
     if is_first { sys::exit_code(launcher.status) } else { 0 }
 }
 
+impl Orders {
+    /// Takes an order of the kind that only says what to know; false where it is none.
+    fn take(&mut self, packet: &[u8]) -> bool {
+        let Some((&order, rest)) = packet.split_first() else { return false };
+        let rest = rest.get(1..).unwrap_or_default();
+        let path = || PathBuf::from(OsStr::from_bytes(rest));
+        match order {
+            b'J' => self.join.extend(CString::new(rest).ok()),
+            b'P' => self.procs = Some(path()),
+            b'K' => self.kill = Some(path()),
+            b'R' => self.remove.push(path()),
+            b'F' => self.files.push(path()),
+            b'E' => {
+                let mut parts = rest.splitn(2, |byte| *byte == 0);
+                let socket = parts.next().unwrap_or_default();
+                let request = parts.next().unwrap_or_default();
+                self.engine = Some((OsStr::from_bytes(socket).into(), request.to_vec()));
+            }
+            _ => return false,
+        }
+        true
+    }
+}
+
 impl Launcher {
     /// Reads orders up to `G`. False when the measuring program went away first.
     fn take_orders(&mut self) -> bool {
         let mut packet = [0u8; 65536];
         loop {
             let Some(length) = sys::receive(self.control, &mut packet) else { return false };
-            let Some((&order, rest)) = packet[..length].split_first() else { return false };
-            let text = String::from_utf8_lossy(rest.get(1..).unwrap_or_default()).into_owned();
-            let c_text = || CString::new(rest.get(1..).unwrap_or_default()).ok();
-            match order {
-                b'J' => self.orders.join.extend(c_text()),
-                b'P' => self.orders.procs = Some(text.into()),
-                b'K' => self.orders.kill = Some(text.into()),
-                b'R' => self.orders.remove.push(text.into()),
-                b'G' => return true,
+            match packet[..length].first() {
+                Some(b'G') => return true,
+                Some(b'W') => {
+                    self.orders.is_watch = true;
+                    return true;
+                }
+                _ if self.orders.take(&packet[..length]) => {}
                 _ => return false,
             }
+        }
+    }
+
+    /// Looks after a group that somebody else fills: walks the ladder when asked to. Ends at `B`, or when the
+    /// measuring program is gone and the group is empty.
+    fn watch_over(&mut self) {
+        let mut packet = [0u8; 65536];
+        loop {
+            if self.alone && self.rung == Rung::None {
+                self.start_ladder(Rung::Interrupt);
+            }
+            let now = sys::now_ns();
+            let is_stuck =
+                self.rung == Rung::Kill && now.saturating_sub(self.killed_at) > KILL_LIMIT_MS * 1_000_000;
+            if self.alone && (is_stuck || self.members().is_empty()) {
+                return;
+            }
+            if now >= self.next_rung_at {
+                match self.members().is_empty() || is_stuck {
+                    true => self.next_rung_at = u64::MAX,
+                    false => self.climb(),
+                }
+                continue;
+            }
+            let until = self.next_rung_at.saturating_sub(now) / 1_000_000 + 1;
+            let wait_ms = match (self.alone, self.next_rung_at) {
+                (false, u64::MAX) => -1,
+                (false, _) => until as i32,
+                (true, _) => until.min(50) as i32,
+            };
+            if !sys::wait(if self.alone { -1 } else { self.control }, -1, wait_ms).control {
+                continue;
+            }
+            match sys::receive(self.control, &mut packet) {
+                None => self.alone = true,
+                Some(length) => match packet[..length].first() {
+                    Some(b'B') => return,
+                    Some(b'I') => self.start_ladder(Rung::Interrupt),
+                    Some(b'T') => self.start_ladder(Rung::Terminate),
+                    Some(b'X') => self.start_ladder(Rung::Kill),
+                    _ => {
+                        self.orders.take(&packet[..length]);
+                    }
+                },
+            }
+        }
+    }
+
+    /// The engine's own record of what is gone is to go, too. Only where the measuring program cannot see to it.
+    fn call_engine(&self) {
+        use std::io::{Read, Write};
+        let Some((socket, request)) = self.orders.engine.as_ref().filter(|_| self.alone) else { return };
+        let Ok(mut stream) = std::os::unix::net::UnixStream::connect(socket) else { return };
+        let limit = Some(std::time::Duration::from_secs(30));
+        let _ = stream.set_read_timeout(limit);
+        if stream.write_all(request).is_ok() {
+            // The answer comes when it is done; what it says is nobody's concern any more.
+            let _ = stream.read(&mut [0u8; 256]);
         }
     }
 
@@ -353,6 +450,9 @@ impl Launcher {
     }
 
     fn clean_up(&self) {
+        for file in &self.orders.files {
+            let _ = fs::remove_file(file);
+        }
         let deadline = sys::now_ns() + REMOVE_LIMIT_MS * 1_000_000;
         for folder in &self.orders.remove {
             while folder.exists() && !remove_group(folder, 0) && sys::now_ns() < deadline {

@@ -7,6 +7,7 @@ use crate::cgroup::{Group, Place, scope};
 use crate::events::Watch;
 use crate::gpu::Gpus;
 use crate::host::HostMeter;
+use crate::runner::container;
 use crate::sensors::Meters;
 use crate::{Roots, leftovers};
 
@@ -75,6 +76,7 @@ pub fn checks(roots: &Roots, store: Option<&Store>) -> Vec<Check> {
     checks.push(Check::from("energy", meters.missing().map_or_else(|| Ok(meters.names().join(", ")), Err)));
     let gpus = Gpus::find(roots, None);
     checks.push(Check::from("gpu", gpus.missing().map_or_else(|| Ok(gpus.names().join(", ")), Err)));
+    checks.push(Check::from("containers", container::engine::check()));
     if let Some(store) = store {
         checks.push(match store.check() {
             Ok(health) if health.problems.is_empty() => {

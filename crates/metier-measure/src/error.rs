@@ -75,6 +75,8 @@ pub enum Error {
         detail: String,
         /// What was known of it by then.
         about: Box<crate::runner::About>,
+        /// The signal that asked us to stop meanwhile.
+        stop: Option<i32>,
     },
     /// The run could not be kept.
     #[error(transparent)]

@@ -9,6 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Child;
+use std::time::Duration;
 
 use crate::observer::Provision;
 use crate::runner::{Report, Rung, Stage, Usage};
@@ -106,6 +107,22 @@ impl Launcher {
         Ok(Self { child, socket: ours })
     }
 
+    /// Starts a launcher that will watch over a group that somebody else fills.
+    pub fn watch_over(program: &Program, grace: Duration) -> Result<Self, Error> {
+        let fail = |doing| move |reason| Error::Launcher { doing, reason };
+        let (ours, theirs) = socket_pair().map_err(fail("making its socket"))?;
+        let mut start = std::process::Command::new(&program.path);
+        start.arg(theirs.as_raw_fd().to_string()).arg(grace.as_millis().to_string()).args(["0", "--", ""]);
+        // In a process group of its own, or a terminal's interrupt would end it before its work is done.
+        let child = start.process_group(0).spawn().map_err(fail("starting it"))?;
+        Ok(Self { child, socket: ours })
+    }
+
+    /// Lets it watch.
+    pub fn watch(&self) -> Result<(), Error> {
+        self.send(b"W")
+    }
+
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -116,11 +133,17 @@ impl Launcher {
         self.socket.as_raw_fd()
     }
 
+    /// Gives orders about files and folders.
+    pub fn prepare_paths(&self, orders: &[(u8, PathBuf)]) -> Result<(), Error> {
+        let bytes = orders.iter().map(|(order, path)| (*order, OsStr::as_bytes(path.as_os_str()).to_vec()));
+        self.prepare(&bytes.collect::<Vec<_>>())
+    }
+
     /// Gives the orders that come before the start.
-    pub fn prepare(&self, orders: &[(u8, PathBuf)]) -> Result<(), Error> {
-        for (order, path) in orders {
+    pub fn prepare(&self, orders: &[(u8, Vec<u8>)]) -> Result<(), Error> {
+        for (order, rest) in orders {
             let mut packet = vec![*order, b' '];
-            packet.extend(OsStr::as_bytes(path.as_os_str()));
+            packet.extend(rest);
             self.send(&packet)?;
         }
         Ok(())

@@ -15,11 +15,15 @@ const DEEPEST: u32 = 32;
 
 /// Marks runs whose measuring program is gone as interrupted, and removes groups that nobody looks after.
 pub fn sweep(roots: &Roots, store: &Store, device: &Device) -> Result<Vec<RunId>, Error> {
-    sweep_groups(roots);
+    let found_groups = sweep_groups(roots);
     let boot = boot_id(roots);
     let host = device.id.as_str();
     let swept = store
         .sweep(host, &|owner: &Owner| owner.boot == boot && is_alive(roots, owner.pid, owner.started))?;
+    // An engine is asked only where there is a trace of somebody who was killed: most hosts have none.
+    if found_groups || !swept.is_empty() {
+        crate::runner::container::sweep::sweep();
+    }
     Ok(swept)
 }
 
@@ -41,6 +45,21 @@ pub fn owner_of(roots: &Roots, device: &Device, pid: u32) -> Owner {
 /// Whether the process that an owner names is still there, on this host and since this boot.
 pub fn is_there(roots: &Roots, owner: &Owner) -> bool {
     owner.boot == boot_id(roots) && is_alive(roots, owner.pid, owner.started)
+}
+
+/// Who made something, for a label: process id and start time, and the boot they are of.
+pub(crate) fn owner_mark(roots: &Roots) -> String {
+    let pid = std::process::id();
+    format!("{pid}-{}-{}", start_time(roots, pid).unwrap_or(0), boot_id(roots))
+}
+
+/// Whether the one of such a mark is gone. A mark that is none of ours says nothing.
+pub(crate) fn is_owner_gone(roots: &Roots, mark: &str) -> bool {
+    let mut parts = mark.splitn(3, '-');
+    let mut number = || parts.next()?.parse::<u64>().ok();
+    let (Some(pid), Some(started)) = (number(), number()) else { return false };
+    let Ok(pid) = u32::try_from(pid) else { return false };
+    parts.next() != Some(&boot_id(roots)) || !is_alive(roots, pid, started)
 }
 
 /// The name of a run's group: who owns it, and which run it is.
@@ -78,21 +97,29 @@ pub(crate) fn end_group(group: &Group) {
     group.remove.iter().for_each(|folder| remove(folder));
 }
 
-/// Looks through every place in which a group of ours may have been made.
-fn sweep_groups(roots: &Roots) {
+/// Looks through every place in which a group of ours may have been made; says whether one was left.
+fn sweep_groups(roots: &Roots) -> bool {
     let place = Place::of(&roots.proc, "self");
     let above = place.v2.iter().flat_map(|own| own.ancestors());
     let mount = place.v2_mount.clone();
     let v2 = above
         .take_while(|folder| mount.as_ref().is_some_and(|m| folder.starts_with(m)))
         .map(Path::to_path_buf);
-    let folders: Vec<PathBuf> = place.v1.values().cloned().chain(v2).collect();
+    // Those around containers are below the roots, in all hierarchies.
+    let tops = crate::cgroup::mounts::roots_of_hierarchies(&roots.proc).unwrap_or_default();
+    let tops = tops.into_iter().map(|hierarchy| hierarchy.point);
+    let mut folders: Vec<PathBuf> = place.v1.values().cloned().chain(v2).chain(tops).collect();
+    folders.sort();
+    folders.dedup();
+    let mut found = false;
     for entry in folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten()) {
         let Some((pid, started)) = entry.file_name().to_str().and_then(owner_in) else { continue };
         if !is_alive(roots, pid, started) && !has_launcher(roots, &entry.path()) {
             remove(&entry.path());
+            found = true;
         }
     }
+    found
 }
 
 /// Process id and start time in `metier-PID-START-RUN`.
@@ -101,6 +128,11 @@ fn owner_in(name: &str) -> Option<(u32, u64)> {
     let owner = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     parts.next().filter(|run| run.len() == 8)?;
     Some(owner)
+}
+
+/// Whether a name is one of ours and its owner is gone.
+pub(crate) fn is_group_left(roots: &Roots, name: &str) -> bool {
+    owner_in(name).is_some_and(|(pid, started)| !is_alive(roots, pid, started))
 }
 
 /// Whether some process in the group still has a launcher above it, which is then busy with the signal ladder.

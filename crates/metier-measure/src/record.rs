@@ -328,16 +328,17 @@ fn host_missing(session: &Session, run: &mut Run) {
 
 fn overhead(facts: &Facts, whole: Seconds, run: &mut Run) {
     let own = Seconds(facts.own_cpu.as_secs_f64());
-    let launcher = Seconds(facts.launcher_cpu.as_secs_f64());
+    let launcher = facts.launcher_cpu.map(|cpu| Seconds(cpu.as_secs_f64()));
     run.overhead = Overhead {
         cpu_seconds: Some(own),
-        launcher_cpu_seconds: Some(launcher),
+        launcher_cpu_seconds: launcher,
         startup_seconds: Some(Seconds(facts.startup.as_secs_f64())),
         lost_events: facts.watch.as_ref().ok().map(|watch| watch.lost()),
         extra: Extra::new(),
     };
     if whole.get() > 0.0 {
-        run.summary.own_overhead_ratio = Some(Ratio((own + launcher).get() / whole.get()));
+        run.summary.own_overhead_ratio =
+            Some(Ratio((own + launcher.unwrap_or_default()).get() / whole.get()));
         run.quality.insert("summary.own_overhead_ratio".into(), Quality::Exact);
     }
 }

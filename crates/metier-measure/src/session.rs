@@ -20,8 +20,9 @@ use crate::host::HostMeter;
 use crate::launch::Program;
 use crate::observer::{Keep, Observer, Provision, Started};
 pub use crate::recorder::{NoRecorder, Recorder, StoreRecorder};
+use crate::runner::container::Workshop;
 use crate::runner::foreign::Foreign;
-use crate::runner::{About, Body, Prepared, Root, command};
+use crate::runner::{About, Body, Prepared, Root, command, container};
 use crate::sensors::Meters;
 use crate::signals::Signals;
 use crate::spec::Target;
@@ -138,9 +139,19 @@ impl Session {
                 let mask = self.signals.mask_before();
                 command::prepare(&self.options.roots, &self.program, mask, spec, command, id, &provision)
             }
-            target => {
-                let want = "a command: this is for the engine of containers or for a cluster";
-                Err(Error::Spec { field: "target", got: target.words().join(" "), want })
+            Target::Container(asked) => {
+                let shop = Workshop {
+                    roots: &self.options.roots,
+                    runtime_dir: &self.options.runtime_dir,
+                    program: &self.program,
+                    signals: &self.signals,
+                    stopper: &self.stopper,
+                };
+                container::prepare(&shop, spec, asked, id, &provision)
+            }
+            Target::Pod(pod) => {
+                let want = "a command or a container: pods are run through a cluster";
+                Err(Error::Spec { field: "target", got: format!("a pod of {}", pod.image), want })
             }
         };
         let ended = prepared.and_then(|prepared| {
@@ -196,9 +207,11 @@ impl Session {
     ) -> Result<Finished, Error> {
         let (mut facts, mut body) = match ended {
             Ok(ended) => ended,
-            Err(Error::Unstarted { detail, about }) => {
+            Err(Error::Unstarted { detail, about, stop }) => {
                 observers.iter_mut().for_each(|observer| observer.cancelled());
-                return self.unstarted(spec, id, &about, &detail, recorder);
+                let mut finished = self.unstarted(spec, id, &about, &detail, recorder)?;
+                finished.stop = stop.map(|signal| Stop { signal });
+                return Ok(finished);
             }
             Err(error) => {
                 observers.iter_mut().for_each(|observer| observer.cancelled());
@@ -236,7 +249,7 @@ impl Session {
         recorder: &mut dyn Recorder,
         observers: &mut [&mut dyn Observer],
     ) -> Result<(Facts, Box<dyn Body>), Error> {
-        let Prepared { mut body, group, root, about, baseline, is_fleeting } = prepared;
+        let Prepared { mut body, group, root, about, baseline, is_fleeting, has_own_limit } = prepared;
         let around = || group.as_ref().ok().and_then(|g| throttling(&g.around));
         let around_before = around();
         let host_before = (self.host.reading(), self.host.counters());
@@ -292,6 +305,7 @@ impl Session {
             main: None,
             left_behind: 0,
             is_fleeting,
+            has_own_limit,
             last_totals: Totals::default(),
             last_throttling: None,
         };
@@ -344,7 +358,7 @@ impl Session {
             around_before,
             around_after,
             own_cpu,
-            launcher_cpu: end.own_cpu,
+            launcher_cpu: end.used.map(|_| end.own_cpu),
             startup,
         };
         Ok((facts, body))

@@ -330,6 +330,12 @@ fn network_namespace(proc: &Path, process: &str) -> Option<String> {
     Some(link.to_string_lossy().into_owned())
 }
 
+/// The same, where there is an interface beside loopback at all: an engine takes them away at the end.
+pub(crate) fn network_of(text: &str) -> Option<(u64, u64)> {
+    let names = text.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim());
+    names.clone().any(|name| name != "lo").then(|| network_bytes(text))
+}
+
 /// Bytes received and sent over all interfaces but loopback in a `net/dev`.
 fn network_bytes(text: &str) -> (u64, u64) {
     text.lines()

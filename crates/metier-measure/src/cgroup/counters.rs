@@ -1,5 +1,7 @@
 //! Reads the run's control group: cheap samples while it runs, exact totals at its end.
 
+use std::os::unix::fs::FileExt;
+
 use metier_types::{Bytes, Seconds};
 
 use super::Group;
@@ -51,6 +53,8 @@ pub struct Totals {
     pub memory_pressure: Option<Seconds>,
     /// The same for IO.
     pub io_pressure: Option<Seconds>,
+    /// Whether the high-water mark may be of a time before the run: then the run's own is at most that.
+    pub is_peak_foreign: bool,
 }
 
 /// The group's files, held open.
@@ -152,6 +156,7 @@ impl Totals {
             cpu_pressure: seconds(self.cpu_pressure, baseline.cpu_pressure),
             memory_pressure: seconds(self.memory_pressure, baseline.memory_pressure),
             io_pressure: seconds(self.io_pressure, baseline.io_pressure),
+            is_peak_foreign: baseline.is_peak_foreign && self.peak_memory <= baseline.peak_memory,
         }
     }
 
@@ -170,7 +175,14 @@ impl Totals {
         (totals.user, totals.system) = split(&stat, v1("cpuacct", "cpuacct.stat").as_deref(), totals.cpu);
 
         totals.peak_memory = v1_number("memory", "memory.max_usage_in_bytes")
-            .or_else(|| v2("memory.peak")?.trim().parse().ok())
+            .or_else(|| {
+                let since = group.peak.as_ref().and_then(|file| {
+                    let mut text = [0u8; 32];
+                    let length = file.read_at(&mut text, 0).ok()?;
+                    Some(String::from_utf8_lossy(&text[..length]).into_owned())
+                });
+                since.or_else(|| v2("memory.peak"))?.trim().parse().ok()
+            })
             .map(Bytes);
         if let Some(text) = v1("memory", "memory.stat") {
             totals.faults = keyed(&text, "total_pgfault");
@@ -245,6 +257,7 @@ mod tests {
             v1,
             remove: vec![],
             around: Place::default(),
+            peak: None,
         }
     }
 

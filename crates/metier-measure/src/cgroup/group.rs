@@ -39,6 +39,8 @@ pub struct Group {
     pub remove: Vec<PathBuf>,
     /// The group around it, whose CPU limit may hold it back.
     pub around: Place,
+    /// The high-water mark of memory since it was set back, for this very file (version 2, Linux 6.12).
+    pub(crate) peak: Option<fs::File>,
 }
 
 impl Group {
@@ -54,6 +56,7 @@ impl Group {
             v1: BTreeMap::new(),
             remove: Vec::new(),
             around: place.clone(),
+            peak: None,
         };
         for controller in V1_ACCOUNTS {
             let Some(parent) = place.v1.get(controller) else { continue };
@@ -86,6 +89,7 @@ impl Group {
             v1: BTreeMap::new(),
             remove: Vec::new(),
             around: place.clone(),
+            peak: None,
         };
         let above = own.ancestors().take_while(|folder| folder.starts_with(mount));
         let mut reason = None;
@@ -120,7 +124,7 @@ impl Group {
         let around = Place { v2: folders.v2.clone(), v2_mount: None, v1: folders.v1 };
         // Beside version 1 accounts, version 2 often has only the root group for it, which is everybody's.
         let v2 = folders.v2.filter(|folder| v1.is_empty() || folder.join("cgroup.type").exists());
-        Self { method: Method::Container, v2, v1, remove: Vec::new(), around }
+        Self { method: Method::Container, v2, v1, remove: Vec::new(), around, peak: None }
     }
 
     /// Makes a folder in one more version 1 hierarchy, beside the others.

@@ -3,6 +3,7 @@
 //! [`mounts`] finds where groups live on this host, [`group`] makes one and takes it away again, [`counters`]
 //! reads it, [`scope`] asks systemd for one where an ordinary user may not make any. [`naming`] tells whose any group is.
 
+pub(crate) mod baseline;
 pub mod counters;
 pub mod group;
 pub(crate) mod limit;

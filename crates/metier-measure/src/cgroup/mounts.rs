@@ -87,14 +87,35 @@ impl Place {
 }
 
 /// One control group mount.
-struct Mount {
-    version: u8,
+#[derive(Debug, Clone)]
+pub(crate) struct Mount {
+    pub version: u8,
     root: String,
-    point: PathBuf,
+    pub point: PathBuf,
     controllers: Vec<String>,
 }
 
+/// All hierarchies, from their roots; `None` where some are only seen from further down.
+pub(crate) fn roots_of_hierarchies(proc: &Path) -> Option<Vec<Mount>> {
+    let text = std::fs::read_to_string(proc.join("self/mountinfo")).ok()?;
+    let mut mounts: Vec<Mount> = text.lines().filter_map(Mount::parse).collect();
+    // The same hierarchy may be mounted twice.
+    let mut seen = Vec::new();
+    mounts.retain(|mount| {
+        let key = (mount.version, mount.controllers.clone(), mount.root.clone());
+        let is_new = !seen.contains(&key);
+        seen.push(key);
+        is_new
+    });
+    (!mounts.is_empty() && mounts.iter().all(|mount| mount.root == "/")).then_some(mounts)
+}
+
 impl Mount {
+    /// Whether it is the hierarchy of a controller.
+    pub fn has(&self, controller: &str) -> bool {
+        self.version == 1 && self.controllers.iter().any(|one| one == controller)
+    }
+
     /// A line such as `31 23 0:26 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory`.
     fn parse(line: &str) -> Option<Self> {
         let (left, right) = line.split_once(" - ")?;

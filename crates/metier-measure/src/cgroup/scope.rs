@@ -102,6 +102,7 @@ fn divide(scope: &Path, launcher: u32) -> io::Result<Group> {
         v1: Default::default(),
         remove: vec![work],
         around: Place { v2: Some(scope.into()), ..Place::default() },
+        peak: None,
     })
 }
 

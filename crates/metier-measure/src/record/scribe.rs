@@ -100,12 +100,21 @@ impl Scribe<'_> {
         let watched = || facts.watch.as_ref().ok().and_then(|watch| watch.largest());
         let largest = facts.used.map(|used| Bytes(used.max_rss_kib * 1024)).or_else(watched);
         match totals.peak_memory {
-            Some(peak) => self.set(
-                "summary.peak_memory_bytes",
-                self.totals,
-                |r| &mut r.summary.peak_memory_bytes,
-                Some(peak),
-            ),
+            Some(peak) => {
+                let quality = if totals.is_peak_foreign { Quality::Estimated } else { self.totals };
+                self.set(
+                    "summary.peak_memory_bytes",
+                    quality,
+                    |r| &mut r.summary.peak_memory_bytes,
+                    Some(peak),
+                );
+                if totals.is_peak_foreign {
+                    let reason =
+                        "the high-water mark is of the engine's own start-up, so the run's is at most that";
+                    let fix = "Linux 6.12 lets it be set back";
+                    self.missing("memory.kernel_peak", Missing::fixable(reason, fix));
+                }
+            }
             None => {
                 // The sum over processes as sampled, or the kernel's mark of the largest one: whichever is more.
                 let value = facts.walker.peak_resident.map(Bytes).max(largest);
@@ -166,7 +175,8 @@ impl Scribe<'_> {
         };
         self.set("memory.minor_faults", quality, |r| &mut r.memory.minor_faults, minor);
         self.set("memory.major_faults", quality, |r| &mut r.memory.major_faults, major);
-        self.set("memory.oom_kills", self.totals, |r| &mut r.memory.oom_kills, totals.oom_kills);
+        let oom_kills = facts.outcome.oom_kills.max(totals.oom_kills);
+        self.set("memory.oom_kills", self.totals, |r| &mut r.memory.oom_kills, oom_kills);
     }
 
     pub(super) fn io(&mut self, facts: &Facts) {
@@ -288,9 +298,11 @@ impl Scribe<'_> {
     }
 
     pub(super) fn network(&mut self, facts: &Facts) {
-        match facts.walker.network {
-            Some((received, sent)) => {
-                self.run.quality.insert("network".into(), Quality::Sampled);
+        let sampled = facts.walker.network.map(|network| (network, Quality::Sampled));
+        let read = facts.outcome.network.map(|network| (network, Quality::Exact));
+        match read.or(sampled) {
+            Some(((received, sent), quality)) => {
+                self.run.quality.insert("network".into(), quality);
                 self.run.network = Some(NetworkUse {
                     received_bytes: Bytes(received),
                     sent_bytes: Bytes(sent),

@@ -36,14 +36,14 @@ pub(crate) fn prepare(
         }
     }
     if let Ok(group) = &group {
-        launcher.prepare(&group.orders())?;
+        launcher.prepare_paths(&group.orders())?;
     }
     let folder = spec.working_directory.clone().or_else(|| std::env::current_dir().ok());
     about.working_directory = folder.map(|folder| folder.to_string_lossy().into_owned());
     let root = Root::Below(launcher.pid());
     let name = command.program.to_string_lossy().into_owned();
     let body = Box::new(Launched { launcher, name });
-    Ok(Prepared { body, group, root, about, baseline: None, is_fleeting: false })
+    Ok(Prepared { body, group, root, about, baseline: None, is_fleeting: false, has_own_limit: false })
 }
 
 /// A command below its launcher.

@@ -164,6 +164,7 @@ impl Foreign {
             about: std::mem::take(&mut self.about),
             baseline: self.baseline.take(),
             is_fleeting: true,
+            has_own_limit: true,
             body: Box::new(self),
         }
     }
@@ -198,6 +199,10 @@ impl Body for Foreign {
         if let Some(climb) = &mut self.climb {
             climb(from);
         }
+    }
+
+    fn hears_terminal(&self) -> bool {
+        false
     }
 
     fn outcome(&mut self) -> Outcome {

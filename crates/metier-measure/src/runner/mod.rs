@@ -6,6 +6,7 @@
 //! [`crate::session`].
 
 pub mod command;
+pub mod container;
 pub mod foreign;
 
 use std::collections::BTreeMap;
@@ -81,6 +82,10 @@ pub enum Report {
         /// The system's reason.
         errno: i32,
     },
+    /// The main process has just ended; its status follows. A group that may vanish is to be read now.
+    Ending,
+    /// Nothing that anybody needs to know.
+    Nothing,
     /// Whoever looked after it is gone.
     Lost,
 }
@@ -142,6 +147,10 @@ pub struct Outcome {
     pub oom: bool,
     /// Why it ended so, in words for people.
     pub detail: Option<String>,
+    /// How often, where somebody knows better than the run's group.
+    pub oom_kills: Option<u64>,
+    /// Bytes received and sent in its own network namespace, read at its end.
+    pub network: Option<(u64, u64)>,
     /// Whether it was lost sight of before its end, for example with its node.
     pub lost: bool,
     /// Warnings for the record: code and text.
@@ -161,6 +170,10 @@ pub(crate) trait Body {
     fn report(&mut self) -> Report;
     /// Starts the signal ladder, or moves up it.
     fn climb(&mut self, from: Rung);
+    /// Whether an interrupt from our terminal reaches it without us.
+    fn hears_terminal(&self) -> bool {
+        true
+    }
     /// What only it knows; asked once, when the last process is gone.
     fn outcome(&mut self) -> Outcome {
         Outcome::default()
@@ -185,4 +198,6 @@ pub(crate) struct Prepared {
     pub baseline: Option<Totals>,
     /// Whether the group may vanish at any moment, so that its counters are to be kept at each sample.
     pub is_fleeting: bool,
+    /// Whether its CPU limit is accounted in a group that vanishes, so that this is kept at each sample.
+    pub has_own_limit: bool,
 }

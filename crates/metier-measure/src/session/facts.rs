@@ -39,7 +39,7 @@ pub(crate) struct Facts {
     pub around_before: Option<(u64, u64)>,
     pub around_after: Option<(u64, u64)>,
     pub own_cpu: Duration,
-    pub launcher_cpu: Duration,
+    pub launcher_cpu: Option<Duration>,
     pub startup: Duration,
 }
 

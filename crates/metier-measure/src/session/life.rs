@@ -81,6 +81,7 @@ pub(super) struct Life<'a, 'b> {
     pub left_behind: u32,
     /// Whether the group may vanish, and what it said last.
     pub is_fleeting: bool,
+    pub has_own_limit: bool,
     pub last_totals: Totals,
     pub last_throttling: Option<(u64, u64)>,
 }
@@ -151,7 +152,8 @@ impl Life<'_, '_> {
                     return Ok(End { gone_ns: time_ns, stuck, own_cpu, used });
                 }
                 Report::Lost => return Err(lost("watching the command")),
-                Report::Started { .. } | Report::Failed { .. } => {}
+                Report::Ending => self.remember(),
+                Report::Started { .. } | Report::Failed { .. } | Report::Nothing => {}
             }
         }
     }
@@ -192,7 +194,10 @@ impl Life<'_, '_> {
     /// insists. Anything else was meant for us, and the ladder starts.
     fn obey(&mut self, came: Came) {
         let now = self.elapsed();
-        if came.from_terminal && matches!(came.signal, libc::SIGINT | libc::SIGQUIT) {
+        if came.from_terminal
+            && self.body.hears_terminal()
+            && matches!(came.signal, libc::SIGINT | libc::SIGQUIT)
+        {
             self.interrupts.retain(|then| now.saturating_sub(*then) < Duration::from_secs(2));
             self.interrupts.push(now);
             if self.interrupts.len() < 3 {
@@ -267,12 +272,15 @@ impl Life<'_, '_> {
 
     /// Keeps what a group that may vanish says now.
     fn remember(&mut self) {
-        let Some(group) = self.group.filter(|_| self.is_fleeting) else { return };
+        let Some(group) = self.group.filter(|_| self.is_fleeting || self.has_own_limit) else { return };
+        self.last_throttling = throttling(&group.around).or(self.last_throttling);
+        if !self.is_fleeting {
+            return;
+        }
         let totals = Totals::read(group);
         if totals.cpu.is_some() || totals.peak_memory.is_some() {
             self.last_totals = totals;
         }
-        self.last_throttling = throttling(&group.around).or(self.last_throttling);
     }
 
     /// The last rows of the time line, after the last process is gone.

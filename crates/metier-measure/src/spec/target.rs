@@ -64,6 +64,8 @@ pub struct ContainerSpec {
     pub shared_memory: Option<Bytes>,
     /// Labels beside ours.
     pub labels: BTreeMap<String, String>,
+    /// Whether it reads our standard input.
+    pub stdin: bool,
     /// When the image is fetched.
     pub pull: Pull,
     /// Start without the gate, at the price of the engine's own start-up being in the figures.

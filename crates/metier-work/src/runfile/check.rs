@@ -373,6 +373,7 @@ impl Check {
                 Target::Command(Command { program, arguments: words.map(Into::into).collect() })
             }
             Kind::Container => Target::Container(ContainerSpec {
+                stdin: false,
                 image: file.image.clone().unwrap_or_default(),
                 entrypoint,
                 arguments: file.arguments.clone(),

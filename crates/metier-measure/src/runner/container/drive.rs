@@ -1,0 +1,295 @@
+//! The thread that talks to the engine: makes the container, carries its streams, waits for its end, hands out its
+//! files and removes it. What happens is told through a channel and a bell, so that the measuring loop stays without
+//! an asynchronous runtime.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bollard::query_parameters::{
+    AttachContainerOptions, CreateContainerOptions, DownloadFromContainerOptions, InspectContainerOptions,
+    RemoveContainerOptions, StartContainerOptions, WaitContainerOptions,
+};
+use futures_util::StreamExt;
+use tokio::io::AsyncWriteExt;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+
+use super::engine::{Engine, text};
+use super::image::{self, Image};
+use super::settings::Plan;
+use super::{streams, sweep};
+use crate::wake;
+
+/// How long the rest of the output may take to arrive after the end.
+const REST: Duration = Duration::from_secs(10);
+/// How often is looked whether the group is empty after the end.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What the engine has to say, in this order.
+#[derive(Debug)]
+pub(super) enum Said {
+    /// Who the engine is, and what the image is.
+    Found { engine: String, image: Image },
+    /// The container was started; its first process.
+    Started { id: String, pid: u32 },
+    /// It could not be made or started.
+    Failed(String),
+    /// Its main process ended.
+    Exited { code: i64, oom: bool },
+    /// The engine went away, or forgot the container.
+    Lost(String),
+    /// No process of it is left.
+    Gone,
+}
+
+/// What the thread is asked.
+enum Order {
+    /// An archive of what is at a path in the container.
+    Archive { path: String, into: File, limit: u64, answer: Sender<Result<(), String>> },
+    /// Remove the container and end.
+    Bye,
+}
+
+/// The thread, as the rest of the program sees it.
+pub(super) struct Driver {
+    pub said: Receiver<Said>,
+    pub bell: Arc<OwnedFd>,
+    orders: UnboundedSender<Order>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Driver {
+    /// Starts to make the container. `folders` are those of the group in which its processes will be.
+    pub fn start(socket: PathBuf, plan: Plan, folders: Vec<PathBuf>) -> std::io::Result<Self> {
+        let bell = Arc::new(wake::bell()?);
+        let (sender, said) = channel();
+        let (orders, received) = unbounded_channel();
+        let voice = Voice { sender, bell: bell.clone() };
+        let thread = std::thread::Builder::new().name("metier-engine".into()).spawn(move || {
+            let done = super::engine::block_on(drive(&socket, plan, folders, &voice, received));
+            if let Err(reason) = done {
+                voice.say(Said::Failed(reason));
+            }
+        })?;
+        Ok(Self { said, bell, orders, thread: Some(thread) })
+    }
+
+    /// Puts an archive of what is at a path into a file.
+    pub fn archive(&self, path: &str, into: File, limit: u64) -> Result<(), String> {
+        let (answer, answered) = channel();
+        let order = Order::Archive { path: path.to_string(), into, limit, answer };
+        let gone = || "the engine is no longer there".to_string();
+        self.orders.send(order).map_err(|_| gone())?;
+        answered.recv().map_err(|_| gone())?
+    }
+
+    /// Removes the container, and waits for that.
+    pub fn bye(mut self) {
+        let _ = self.orders.send(Order::Bye);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Voice {
+    sender: Sender<Said>,
+    bell: Arc<OwnedFd>,
+}
+
+impl Voice {
+    fn say(&self, said: Said) {
+        let _ = self.sender.send(said);
+        wake::ring(&self.bell);
+    }
+}
+
+async fn drive(
+    socket: &std::path::Path,
+    plan: Plan,
+    folders: Vec<PathBuf>,
+    voice: &Voice,
+    mut orders: UnboundedReceiver<Order>,
+) {
+    // Somebody who does not want to wait for a large image any more closes the door.
+    let made = tokio::select! {
+        made = make(socket, &plan, voice) => made,
+        _ = orders.recv() => {
+            if let Ok(engine) = Engine::connect(socket).await {
+                remove(&engine, &plan.name).await;
+            }
+            return;
+        }
+    };
+    let (engine, carried) = match made {
+        Ok(made) => made,
+        Err((engine, reason)) => {
+            // Removed before it is told, so that a second try finds the name free.
+            if let Some(engine) = engine {
+                remove(&engine, &plan.name).await;
+            }
+            voice.say(Said::Failed(reason));
+            return;
+        }
+    };
+    let end = wait_for_end(&engine, &plan.name, carried);
+    tokio::pin!(end);
+    let (mut is_over, mut is_gone) = (false, false);
+    loop {
+        tokio::select! {
+            said = &mut end, if !is_over => {
+                is_over = true;
+                voice.say(said);
+            }
+            () = tokio::time::sleep(LOOK), if is_over && !is_gone => {
+                is_gone = !folders.iter().any(|folder| has_members(folder, 0));
+                if is_gone {
+                    voice.say(Said::Gone);
+                }
+            }
+            order = orders.recv() => match order {
+                Some(Order::Archive { path, into, limit, answer }) => {
+                    let _ = answer.send(archive(&engine, &plan.name, &path, into, limit).await);
+                }
+                Some(Order::Bye) | None => {
+                    remove(&engine, &plan.name).await;
+                    return;
+                }
+            },
+        }
+    }
+}
+
+/// Makes and starts the container. An error comes with the engine, where one was reached.
+async fn make(
+    socket: &std::path::Path,
+    plan: &Plan,
+    voice: &Voice,
+) -> Result<(Engine, oneshot::Receiver<()>), (Option<Engine>, String)> {
+    let engine = Engine::connect(socket).await.map_err(|reason| (None, reason))?;
+    sweep::containers(&engine).await;
+    let fail = |reason: String| (Some(engine.clone()), reason);
+    let image = image::find(&engine, &plan.container).await.map_err(fail)?;
+    voice.say(Said::Found { engine: engine.name.clone(), image: image.clone() });
+    let name = CreateContainerOptions { name: Some(plan.name.clone()), ..Default::default() };
+    let mut body = plan.body(&image);
+    if engine.has_systemd_driver
+        && let Some(host) = &mut body.host_config
+    {
+        host.cgroup_parent = None;
+    }
+    let refused = |doing: &str, error: &bollard::errors::Error| {
+        fail(format!("{} does not {doing} it: {}", engine.name, text(error)))
+    };
+    let made = engine.docker.create_container(Some(name), body).await;
+    let id = made.map_err(|error| refused("make", &error))?.id;
+    let streams = AttachContainerOptions {
+        stream: true,
+        stdout: true,
+        stderr: true,
+        stdin: plan.container.stdin,
+        ..Default::default()
+    };
+    let attached = engine.patient().attach_container(&id, Some(streams)).await;
+    let attached = attached.map_err(|error| refused("attach to", &error))?;
+    let (done, carried) = oneshot::channel();
+    tokio::spawn(carry(attached, plan.container.stdin, done));
+    let started = engine.docker.start_container(&id, None::<StartContainerOptions>).await;
+    started.map_err(|error| refused("start", &error))?;
+    let state = engine.docker.inspect_container(&id, None::<InspectContainerOptions>).await;
+    let state = state.map_err(|error| refused("know", &error))?.state.unwrap_or_default();
+    let pid = state.pid.and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0);
+    voice.say(Said::Started { id, pid });
+    Ok((engine, carried))
+}
+
+/// Carries the streams until the container closes them.
+async fn carry(
+    mut attached: bollard::container::AttachContainerResults,
+    with_input: bool,
+    done: oneshot::Sender<()>,
+) {
+    let over = wake::bell().ok().map(Arc::new);
+    if let Some(over) = over.clone().filter(|_| with_input) {
+        let mut pieces = streams::reader(over);
+        let mut input = attached.input;
+        tokio::spawn(async move {
+            while let Some(piece) = pieces.recv().await {
+                if input.write_all(&piece).await.is_err() || input.flush().await.is_err() {
+                    return;
+                }
+            }
+            let _ = input.shutdown().await;
+        });
+    }
+    let (sender, thread) = streams::writer();
+    while let Some(Ok(piece)) = attached.output.next().await {
+        if sender.send(piece).await.is_err() {
+            break;
+        }
+    }
+    drop(sender);
+    let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+    over.iter().for_each(|over| wake::ring(over));
+    let _ = done.send(());
+}
+
+/// Waits for the end of the main process, and for the rest of its output.
+async fn wait_for_end(engine: &Engine, name: &str, carried: oneshot::Receiver<()>) -> Said {
+    let options = WaitContainerOptions { condition: "not-running".into() };
+    let mut waiting = engine.patient().wait_container(name, Some(options)).boxed();
+    // A code other than 0 comes as an error; the container's own state tells it anyway.
+    let answer = waiting.next().await;
+    let state = engine.docker.inspect_container(name, None::<InspectContainerOptions>).await;
+    let state = match state {
+        Ok(found) => found.state.unwrap_or_default(),
+        Err(error) => return Said::Lost(format!("{} lost it: {}", engine.name, text(&error))),
+    };
+    if state.running == Some(true) {
+        let reason = match answer {
+            Some(Err(error)) => text(&error),
+            _ => "it says nothing more".into(),
+        };
+        return Said::Lost(format!("{} went away: {reason}", engine.name));
+    }
+    let _ = tokio::time::timeout(REST, carried).await;
+    Said::Exited { code: state.exit_code.unwrap_or(0), oom: state.oom_killed == Some(true) }
+}
+
+async fn archive(engine: &Engine, name: &str, path: &str, mut into: File, limit: u64) -> Result<(), String> {
+    let options = DownloadFromContainerOptions { path: path.to_string() };
+    let mut pieces = engine.patient().download_from_container(name, Some(options)).boxed();
+    let mut written = 0;
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(|error| text(&error))?;
+        written += piece.len() as u64;
+        if written > limit {
+            return Err(format!("{path} holds more than can be kept"));
+        }
+        into.write_all(&piece).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+async fn remove(engine: &Engine, name: &str) {
+    let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
+    // One that is not there, or is being removed already, is what we want.
+    let _ = engine.docker.remove_container(name, Some(options)).await;
+}
+
+fn has_members(folder: &std::path::Path, depth: u32) -> bool {
+    if std::fs::read_to_string(folder.join("cgroup.procs")).is_ok_and(|text| !text.trim().is_empty()) {
+        return true;
+    }
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    depth < 8
+        && entries
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+            .any(|entry| has_members(&entry.path(), depth + 1))
+}

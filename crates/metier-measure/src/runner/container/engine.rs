@@ -1,0 +1,159 @@
+//! The engine: where it listens, what it is, and what it says when something goes wrong.
+
+use std::path::{Path, PathBuf};
+
+use bollard::Docker;
+use bollard::errors::Error as Said;
+use metier_types::Missing;
+
+/// How long an answer may take; making a container from a large image on a slow disk takes a while.
+const TIMEOUT_S: u64 = 120;
+/// How long a container may run, as far as the client is concerned.
+const FOREVER: std::time::Duration = std::time::Duration::from_secs(10 * 365 * 86_400);
+
+/// An engine on this host.
+#[derive(Clone)]
+pub(crate) struct Engine {
+    pub docker: Docker,
+    /// Name and version, for example `Docker Engine 20.10.24`.
+    pub name: String,
+    /// Whether it makes control groups through systemd.
+    pub has_systemd_driver: bool,
+}
+
+impl Engine {
+    /// Connects and asks who it is.
+    pub async fn connect(socket: &Path) -> Result<Self, String> {
+        let path = socket.to_string_lossy();
+        let said = |error: Said| unreachable(socket, &text(&error));
+        let docker =
+            Docker::connect_with_unix(&path, TIMEOUT_S, bollard::API_DEFAULT_VERSION).map_err(said)?;
+        let docker = docker.negotiate_version().await.map_err(said)?;
+        let version = docker.version().await.map_err(said)?;
+        let info = docker.info().await.map_err(said)?;
+        let of = version.components.iter().flatten().map(|part| part.name.clone());
+        let is_podman = of.into_iter().any(|name| name.to_lowercase().contains("podman"));
+        let name = if is_podman { "Podman" } else { "Docker Engine" };
+        let number = version.version.unwrap_or_default();
+        let driver = info.cgroup_driver.map(|driver| driver.to_string()).unwrap_or_default();
+        Ok(Self {
+            docker,
+            name: format!("{name} {number}").trim_end().to_string(),
+            has_systemd_driver: driver == "systemd",
+        })
+    }
+
+    /// For a call that takes as long as the container runs.
+    pub fn patient(&self) -> Docker {
+        self.docker.clone().with_timeout(FOREVER)
+    }
+}
+
+/// Where the engine listens: as it was asked for, as `DOCKER_HOST` or `CONTAINER_HOST` say, or at one of the usual places.
+pub(crate) fn find(asked: Option<&str>) -> Result<PathBuf, String> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let named = asked
+        .map(|value| ("the engine", value.to_string()))
+        .or_else(|| Some(("DOCKER_HOST", variable("DOCKER_HOST")?)))
+        .or_else(|| Some(("CONTAINER_HOST", variable("CONTAINER_HOST")?)));
+    if let Some((who, value)) = named {
+        let path = value.strip_prefix("unix://").unwrap_or(&value);
+        if !path.starts_with('/') {
+            return Err(format!(
+                "{who} is {value}; want unix:///path of a socket on this host, since only here can a container be measured"
+            ));
+        }
+        return match Path::new(path).exists() {
+            true => Ok(path.into()),
+            false => Err(unreachable(Path::new(path), "there is no such socket")),
+        };
+    }
+    let places = usual_places();
+    places.iter().find(|place| place.exists()).cloned().ok_or_else(|| {
+        let all: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
+        let all = all.join(", ");
+        format!(
+            "no container engine listens at {all}; start Docker or Podman, or set DOCKER_HOST=unix:///path"
+        )
+    })
+}
+
+/// Where engines listen unless told otherwise.
+fn usual_places() -> Vec<PathBuf> {
+    let mut places = vec![PathBuf::from("/var/run/docker.sock"), "/run/podman/podman.sock".into()];
+    if let Some(own) = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
+        places.push(own.join("docker.sock"));
+        places.push(own.join("podman/podman.sock"));
+    }
+    places
+}
+
+fn unreachable(socket: &Path, reason: &str) -> String {
+    format!(
+        "the container engine at {} cannot be reached ({reason}); is it running, and may this user open its socket?",
+        socket.display()
+    )
+}
+
+/// What the engine said, without the words of the client around it.
+pub(crate) fn text(error: &Said) -> String {
+    match error {
+        Said::DockerResponseServerError { message, .. } => message.trim().to_string(),
+        Said::DockerStreamError { error } => error.trim().to_string(),
+        other => {
+            let mut words = other.to_string();
+            let mut source = std::error::Error::source(other);
+            while let Some(inner) = source {
+                let inner_words = inner.to_string();
+                if !words.contains(&inner_words) {
+                    words = format!("{words}: {inner_words}");
+                }
+                source = inner.source();
+            }
+            words
+        }
+    }
+}
+
+/// Whether the engine said that there is no such thing.
+pub(crate) fn is_absent(error: &Said) -> bool {
+    matches!(error, Said::DockerResponseServerError { status_code: 404, .. })
+}
+
+/// Runs something with the engine to its end, for those who have no loop of their own.
+pub(crate) fn block_on<T>(work: impl std::future::Future<Output = T>) -> Result<T, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("no runtime for talking to the engine ({error})"))?;
+    Ok(runtime.block_on(work))
+}
+
+/// What `metier doctor` says of containers.
+pub fn check() -> Result<String, Missing> {
+    let fix = "start Docker or Podman, or set DOCKER_HOST=unix:///path/of/its/socket; only --image needs one";
+    let missing = |reason: String| Missing::fixable(reason, fix);
+    let socket = find(None).map_err(missing)?;
+    let engine = block_on(Engine::connect(&socket)).and_then(|engine| engine).map_err(missing)?;
+    let how = match engine.has_systemd_driver {
+        true => "its control groups are systemd's: end counters are read as a container ends",
+        false => "containers get a control group inside one of ours: exact end counters",
+    };
+    Ok(format!("{} at {}; {how}", engine.name, socket.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_elsewhere_or_nowhere_is_refused_with_what_was_asked_for() {
+        let elsewhere = find(Some("tcp://example.org:2375")).unwrap_err();
+        assert!(
+            elsewhere.contains("tcp://example.org:2375") && elsewhere.contains("unix:///"),
+            "{elsewhere}"
+        );
+        let nowhere = find(Some("unix:///no/such.sock")).unwrap_err();
+        assert!(nowhere.contains("/no/such.sock"), "{nowhere}");
+    }
+}

@@ -1,0 +1,248 @@
+//! Our side of the gate (`crates/metier-launch/src/gate.rs`): a folder with the program and a socket that is mounted
+//! into the container, and the conversation with the process that waits there.
+
+use std::fs;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::{Roots, leftovers, wake};
+
+/// The gate's program file, built by `build.rs`.
+static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/metier-gate"));
+
+/// Where the container sees the folder.
+pub(crate) const INSIDE: &str = "/.metier";
+/// What the engine is told to start.
+pub(crate) const ENTRYPOINT: [&str; 2] = ["/.metier/gate", "/.metier/socket"];
+/// How long becoming the workload may take.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The folder that is mounted, and who listens there.
+pub(crate) struct Gate {
+    pub folder: PathBuf,
+    listener: OwnedFd,
+}
+
+impl Gate {
+    /// Makes the folder in the first place in which programs may be executed and a socket's path fits.
+    pub fn set_up(places: &[PathBuf], name: &str) -> io::Result<Self> {
+        let mut reason = io::Error::other("no place for it");
+        for place in places.iter().filter(|place| !is_noexec(place)) {
+            let folder = place.join(name);
+            match Self::make(&folder) {
+                Ok(gate) => return Ok(gate),
+                Err(error) => {
+                    let _ = fs::remove_dir_all(&folder);
+                    reason = error;
+                }
+            }
+        }
+        Err(reason)
+    }
+
+    fn make(folder: &Path) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        // Whoever the container's user is has to get through; nobody gets here but through the mount or as us.
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
+        let program = folder.join("gate");
+        fs::write(&program, PROGRAM)?;
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+        let socket = folder.join("socket");
+        let listener = listen(&socket)?;
+        fs::set_permissions(&socket, fs::Permissions::from_mode(0o666))?;
+        Ok(Self { folder: folder.into(), listener })
+    }
+
+    /// Files to remove at the end, before the folder.
+    pub fn files(&self) -> [PathBuf; 2] {
+        [self.folder.join("gate"), self.folder.join("socket")]
+    }
+
+    /// Readable when somebody is at the gate.
+    pub fn descriptor(&self) -> RawFd {
+        self.listener.as_raw_fd()
+    }
+
+    /// Who is at the gate.
+    pub fn accept(&self) -> Option<Waiting> {
+        // SAFETY: no address is asked for; the descriptor is checked before it is owned; the credentials are plain data
+        // whose size is passed.
+        unsafe {
+            let none = std::ptr::null_mut();
+            let fd = libc::accept4(self.listener.as_raw_fd(), none, none.cast(), libc::SOCK_CLOEXEC);
+            if fd < 0 {
+                return None;
+            }
+            let socket = OwnedFd::from_raw_fd(fd);
+            let mut who: libc::ucred = zeroed();
+            let mut size = size_of::<libc::ucred>() as libc::socklen_t;
+            let asked =
+                libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut who).cast(), &mut size);
+            let waiting = Waiting { socket, pid: u32::try_from(who.pid).ok().filter(|_| asked == 0)? };
+            (waiting.hear().as_deref() == Some(b"R")).then_some(waiting)
+        }
+    }
+}
+
+/// Removes folders that a killed measuring program and its launcher left.
+pub(crate) fn sweep(roots: &Roots, places: &[PathBuf]) {
+    for entry in places.iter().flat_map(|place| fs::read_dir(place).into_iter().flatten().flatten()) {
+        let is_left = entry.file_name().to_str().is_some_and(|name| leftovers::is_group_left(roots, name));
+        if is_left && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            for name in ["gate", "socket"] {
+                let _ = fs::remove_file(entry.path().join(name));
+            }
+            // Only where nothing else is in it.
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+/// Where the folder may be, besides the place for files that live as long as a session.
+pub(crate) fn places(runtime_dir: &Path) -> [PathBuf; 4] {
+    [runtime_dir.into(), std::env::temp_dir(), "/var/tmp".into(), "/dev/shm".into()]
+}
+
+/// A process that waits at the gate.
+pub(crate) struct Waiting {
+    socket: OwnedFd,
+    /// Its number on this host.
+    pub pid: u32,
+}
+
+/// Why a process at the gate did not become the workload.
+#[derive(Debug)]
+pub(crate) enum Stopped {
+    /// It could not be executed.
+    Exec(io::Error),
+    /// It is gone.
+    Gone,
+}
+
+impl Waiting {
+    /// Lets it become the workload; gives the moment just before by the monotonic clock.
+    pub fn let_go(self) -> Result<u64, Stopped> {
+        if !self.say(b"G") {
+            return Err(Stopped::Gone);
+        }
+        let started = match self.hear().as_deref() {
+            Some([b'S', time @ ..]) => time.try_into().map(u64::from_ne_bytes).map_err(|_| Stopped::Gone)?,
+            _ => return Err(Stopped::Gone),
+        };
+        match self.hear().as_deref() {
+            // Closed by the exec itself.
+            None => Ok(started),
+            Some([b'F', number @ ..]) => {
+                let errno = number.try_into().map(i32::from_ne_bytes).unwrap_or(0);
+                Err(Stopped::Exec(io::Error::from_raw_os_error(errno)))
+            }
+            Some(_) => Err(Stopped::Gone),
+        }
+    }
+
+    fn say(&self, packet: &[u8]) -> bool {
+        // SAFETY: the packet is valid for its length.
+        let sent = unsafe {
+            libc::send(self.socket.as_raw_fd(), packet.as_ptr().cast(), packet.len(), libc::MSG_NOSIGNAL)
+        };
+        sent == packet.len() as isize
+    }
+
+    /// The next packet, or `None` when the other side is gone or says nothing for long.
+    fn hear(&self) -> Option<Vec<u8>> {
+        if !wake::wait([self.socket.as_raw_fd()], LIMIT)[0] {
+            return None;
+        }
+        let mut packet = [0u8; 16];
+        // SAFETY: the buffer is ours and its length is passed.
+        let got = unsafe {
+            libc::recv(self.socket.as_raw_fd(), packet.as_mut_ptr().cast(), packet.len(), libc::MSG_DONTWAIT)
+        };
+        usize::try_from(got).ok().filter(|length| *length > 0).map(|length| packet[..length].to_vec())
+    }
+}
+
+fn listen(path: &Path) -> io::Result<OwnedFd> {
+    let bytes = path.as_os_str().as_bytes();
+    // SAFETY: the address is plain data that is filled within its bounds; the descriptor is checked before it is owned.
+    unsafe {
+        let mut address: libc::sockaddr_un = zeroed();
+        if bytes.len() >= address.sun_path.len() {
+            return Err(io::Error::other("the socket's path is too long"));
+        }
+        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+        for (to, from) in address.sun_path.iter_mut().zip(bytes) {
+            *to = *from as libc::c_char;
+        }
+        let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        let fd = libc::socket(libc::AF_UNIX, kind, 0);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let socket = OwnedFd::from_raw_fd(fd);
+        let size = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+        if libc::bind(fd, (&raw const address).cast(), size) != 0 || libc::listen(fd, 4) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(socket)
+    }
+}
+
+/// Whether nothing may be executed there.
+fn is_noexec(place: &Path) -> bool {
+    let Ok(path) = std::ffi::CString::new(place.as_os_str().as_bytes()) else { return true };
+    // SAFETY: the path ends with NUL and the structure is plain data that the call fills.
+    unsafe {
+        let mut about: libc::statvfs = zeroed();
+        libc::statvfs(path.as_ptr(), &mut about) == 0 && about.f_flag & libc::ST_NOEXEC != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at_the_gate(command: &[&str]) -> (tempfile::TempDir, std::process::Child, Waiting) {
+        let folder = tempfile::tempdir().unwrap();
+        let gate = Gate::set_up(&[folder.path().into()], "g").unwrap();
+        let [program, socket] = gate.files();
+        let mut start = std::process::Command::new(program);
+        let child = start.arg(socket).args(command).stdout(std::process::Stdio::piped()).spawn().unwrap();
+        assert!(wake::wait([gate.descriptor()], LIMIT)[0]);
+        let waiting = gate.accept().unwrap();
+        (folder, child, waiting)
+    }
+
+    #[test]
+    fn the_process_at_the_gate_becomes_the_program_in_place() {
+        let (_folder, child, waiting) = at_the_gate(&["sh", "-c", "echo $$"]);
+        assert_eq!(waiting.pid, child.id());
+        let before = wake::monotonic_ns();
+        let started = waiting.let_go().unwrap();
+        assert!(started >= before);
+        let pid = child.id();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), pid.to_string());
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_told_with_its_reason() {
+        let (_folder, mut child, waiting) = at_the_gate(&["/no/such/program"]);
+        assert!(
+            matches!(waiting.let_go(), Err(Stopped::Exec(error)) if error.raw_os_error() == Some(libc::ENOENT))
+        );
+        assert_eq!(child.wait().unwrap().code(), Some(127));
+    }
+
+    #[test]
+    fn a_gate_that_nobody_opens_ends() {
+        let (_folder, mut child, waiting) = at_the_gate(&["true"]);
+        drop(waiting);
+        assert_eq!(child.wait().unwrap().code(), Some(125));
+    }
+}

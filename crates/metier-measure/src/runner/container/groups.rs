@@ -1,0 +1,82 @@
+//! The control group around a container: ours, in every hierarchy, so that its counters outlive the container's own
+//! group, which vanishes with it.
+//!
+//! An engine that makes groups itself (driver `cgroupfs`) puts a container's group below the path that it is given, in
+//! all hierarchies, and leaves that parent behind in each: so all of them are ours to remove, also those in which we
+//! account nothing. The path is from the root of each hierarchy, since it has to be the same in all.
+//!
+//! With systemd's driver, or where we do not see the hierarchies from their roots (we are in a container ourselves), the
+//! container's own group is read instead; it may vanish at any moment.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use metier_types::Method;
+
+use crate::cgroup::mounts::roots_of_hierarchies;
+use crate::cgroup::{Group, Place};
+use crate::runner::foreign::Folders;
+
+/// Makes the parent; `None` where that is not to be had.
+pub(super) fn make(proc: &Path, name: &str) -> Option<Group> {
+    let hierarchies = roots_of_hierarchies(proc)?;
+    let mut group = Group {
+        method: Method::Container,
+        v2: None,
+        v1: Default::default(),
+        remove: hierarchies.iter().map(|hierarchy| hierarchy.point.join(name)).collect(),
+        around: Place::default(),
+        peak: None,
+    };
+    group.remove.dedup();
+    for hierarchy in &hierarchies {
+        let folder = hierarchy.point.join(name);
+        let accounts = ["cpuacct", "memory"].into_iter().filter(|account| hierarchy.has(account));
+        let accounts: Vec<&'static str> = accounts.collect();
+        if accounts.is_empty() && hierarchy.version == 1 {
+            continue;
+        }
+        if fs::create_dir(&folder).is_err() {
+            group.discard();
+            return None;
+        }
+        if hierarchy.version == 2 {
+            group.v2 = Some(folder);
+        } else {
+            accounts.iter().for_each(|account| {
+                group.v1.insert(account, folder.clone());
+            });
+        }
+    }
+    Some(group)
+}
+
+/// Whether a process is in our group; completes it with where its own CPU limit is accounted. A version 2 group beside
+/// version 1 ones in which it is not is left out.
+pub(super) fn holds(group: &mut Group, proc: &Path, pid: u32) -> bool {
+    let place = Place::of(proc, &pid.to_string());
+    let is_in =
+        |ours: &PathBuf, theirs: Option<&PathBuf>| theirs.is_some_and(|folder| folder.starts_with(ours));
+    let v1 = group.v1.iter().all(|(account, folder)| is_in(folder, place.v1.get(*account)));
+    let v2 = group.v2.as_ref().is_some_and(|folder| is_in(folder, place.v2.as_ref()));
+    if !v2 && !group.v1.is_empty() {
+        group.v2 = None;
+    }
+    group.around = place;
+    v1 && (v2 || !group.v1.is_empty())
+}
+
+/// The container's own group.
+pub(super) fn own(proc: &Path, pid: u32) -> Group {
+    let place = Place::of(proc, &pid.to_string());
+    Group::of(Folders { v2: place.v2, v1: place.v1 })
+}
+
+/// How often the kernel killed something in the container for want of memory, as its own group tells it: a version 1
+/// parent does not count for its children.
+pub(super) fn oom_kills(own: &Place) -> Option<u64> {
+    let v1 = own.v1.get("memory").map(|folder| folder.join("memory.oom_control"));
+    let v2 = own.v2.as_ref().map(|folder| folder.join("memory.events"));
+    let read = |file: PathBuf| crate::file::keyed(&fs::read_to_string(file).ok()?, "oom_kill");
+    v1.and_then(read).or_else(|| v2.and_then(read))
+}

@@ -1,0 +1,117 @@
+//! The image: here or fetched, its content's digest, and the words that a container of it runs.
+
+use bollard::models::ImageInspect;
+use bollard::query_parameters::CreateImageOptions;
+use futures_util::StreamExt;
+use metier_types::Digest;
+
+use super::engine::{Engine, is_absent, text};
+use crate::spec::{ContainerSpec, Pull};
+
+/// What of an image is needed to run it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Image {
+    pub digest: Option<Digest>,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    pub working_directory: Option<String>,
+}
+
+/// Gets the image, and finds out what it would run.
+pub(crate) async fn find(engine: &Engine, spec: &ContainerSpec) -> Result<Image, String> {
+    let name = &spec.image;
+    if spec.pull == Pull::Always {
+        fetch(engine, name)
+            .await
+            .map_err(|reason| format!("the image {name} could not be fetched: {reason}"))?;
+    }
+    let found = match engine.docker.inspect_image(name).await {
+        Err(error) if is_absent(&error) && spec.pull == Pull::Missing => {
+            fetch(engine, name).await.map_err(|reason| {
+                format!("there is no image {name} here, and it could not be fetched: {reason}")
+            })?;
+            engine.docker.inspect_image(name).await
+        }
+        other => other,
+    };
+    let found = found.map_err(|error| match is_absent(&error) {
+        true => format!("there is no image {name} here; `docker pull` it, or correct its name"),
+        false => format!("the image {name} cannot be looked at: {}", text(&error)),
+    })?;
+    let command = words(spec, &found)?;
+    let config = found.config.unwrap_or_default();
+    // What a registry calls it, else what the engine does: both are digests of the content.
+    let registry = found.repo_digests.iter().flatten().filter_map(|digest| digest.split_once('@')).next();
+    let digest = registry.and_then(|(_, digest)| digest.parse().ok());
+    let digest = digest.or_else(|| found.id.as_deref().and_then(|id| id.parse().ok()));
+    Ok(Image { digest, command, working_directory: config.working_dir.filter(|folder| !folder.is_empty()) })
+}
+
+async fn fetch(engine: &Engine, name: &str) -> Result<(), String> {
+    // Without a tag the engine would fetch all of them.
+    let last = name.rsplit('/').next().unwrap_or(name);
+    let tag = (!last.contains(':') && !name.contains('@')).then(|| "latest".to_string());
+    let options = CreateImageOptions { from_image: Some(name.to_string()), tag, ..Default::default() };
+    let mut steps = engine.patient().create_image(Some(options), None, None).boxed();
+    while let Some(step) = steps.next().await {
+        match step {
+            Ok(step) => {
+                if let Some(error) = step.error_detail.and_then(|detail| detail.message) {
+                    return Err(error);
+                }
+            }
+            Err(error) => return Err(text(&error)),
+        }
+    }
+    Ok(())
+}
+
+/// Entrypoint and command as the engine would put them together.
+fn words(spec: &ContainerSpec, image: &ImageInspect) -> Result<Vec<String>, String> {
+    let config = image.config.clone().unwrap_or_default();
+    let own = config.entrypoint.unwrap_or_default();
+    let entrypoint = spec.entrypoint.clone().unwrap_or(own);
+    let arguments = match (&spec.entrypoint, spec.arguments.is_empty()) {
+        (_, false) => spec.arguments.clone(),
+        // The image's command was meant for the image's entrypoint.
+        (Some(_), true) => Vec::new(),
+        (None, true) => config.cmd.unwrap_or_default(),
+    };
+    let words = [entrypoint, arguments].concat();
+    match words.first().is_none_or(String::is_empty) {
+        true => Err(format!(
+            "the image {} has neither an entrypoint nor a command; say what to run in it, after the image's name",
+            spec.image
+        )),
+        false => Ok(words),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bollard::models::ImageConfig;
+
+    use super::*;
+
+    fn image(entrypoint: &[&str], cmd: &[&str]) -> ImageInspect {
+        let list = |words: &[&str]| Some(words.iter().map(|word| (*word).to_string()).collect());
+        let config = ImageConfig { entrypoint: list(entrypoint), cmd: list(cmd), ..Default::default() };
+        ImageInspect { config: Some(config), ..Default::default() }
+    }
+
+    #[test]
+    fn entrypoint_and_command_are_put_together_as_the_engine_does() {
+        let list = |words: &[&str]| -> Vec<String> { words.iter().map(|word| (*word).to_string()).collect() };
+        let both = image(&["/entry"], &["a"]);
+        let mut spec = ContainerSpec { image: "x".into(), ..ContainerSpec::default() };
+        assert_eq!(words(&spec, &both).unwrap(), ["/entry", "a"]);
+        spec.arguments = list(&["b", "c"]);
+        assert_eq!(words(&spec, &both).unwrap(), ["/entry", "b", "c"]);
+        spec.entrypoint = Some(list(&["sh"]));
+        assert_eq!(words(&spec, &both).unwrap(), ["sh", "b", "c"]);
+        spec.arguments.clear();
+        assert_eq!(words(&spec, &both).unwrap(), ["sh"]);
+        spec.entrypoint = None;
+        assert!(words(&spec, &image(&[], &[])).unwrap_err().contains("neither an entrypoint nor a command"));
+    }
+}

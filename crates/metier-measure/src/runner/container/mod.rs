@@ -1,0 +1,505 @@
+//! A container of an engine on this host (Docker Engine, or Podman's socket of the same kind), measured from its
+//! control group with exact end counters, however short it is.
+//!
+//! * [`groups`]: the engine makes the container's group inside one of ours, whose counters stay when it is gone.
+//! * [`gate`]: the first process of the container waits while the counters are read, so that the engine's own work is
+//!   not the run's, and becomes the workload in place. Where it cannot be used the figures are marked as estimated.
+//! * [`drive`]: a thread that talks to the engine. [`streams`]: standard streams as if it were a command.
+//! * [`sweep`]: what is left by a measuring program that was killed. The launcher, which outlives us, ends the container,
+//!   asks the engine to remove it, and removes our groups; what even that misses is swept at the next start.
+//!
+//! Whatever keeps a container from starting becomes a record with that cause. Nothing of the user's is ever part of a
+//! line for a shell: the engine takes lists.
+
+mod drive;
+pub(crate) mod engine;
+mod gate;
+mod groups;
+mod image;
+mod settings;
+mod streams;
+pub(crate) mod sweep;
+mod tar;
+
+use std::io::{Seek, SeekFrom};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::TryRecvError;
+use std::time::{Duration, Instant};
+
+use metier_types::{ImageUse, Method, Missing, RunId};
+
+use super::{About, Body, Outcome, Prepared, Report, Root, Rung, Sink};
+use crate::artefacts::path_matches;
+use crate::cgroup::{Group, Place, baseline};
+use crate::file::Held;
+use crate::launch::{Launcher, Program};
+use crate::observer::Provision;
+use crate::signals::Signals;
+use crate::spec::ContainerSpec;
+use crate::stop::Stopper;
+use crate::{Error, Roots, Spec, leftovers, wake};
+use drive::{Driver, Said};
+use gate::{Gate, Waiting};
+use settings::Plan;
+
+/// How long the process may take from the engine's start to the gate.
+const GATE_LIMIT: Duration = Duration::from_secs(60);
+/// Bytes of archives that are looked through for artefacts: their files may be 1 GiB together.
+const ARCHIVE: u64 = 3 << 30;
+
+/// What a session has that a container needs.
+pub(crate) struct Workshop<'a> {
+    pub roots: &'a Roots,
+    pub runtime_dir: &'a Path,
+    pub program: &'a Program,
+    pub signals: &'a Signals,
+    pub stopper: &'a Stopper,
+}
+
+/// Makes and starts the container up to its gate.
+pub(crate) fn prepare(
+    shop: &Workshop<'_>,
+    spec: &Spec,
+    container: &ContainerSpec,
+    id: RunId,
+    provision: &Provision,
+) -> Result<Prepared, Error> {
+    let mut plan = Plan::new(spec, container, id, provision, &sweep::labels(shop.roots, id))?;
+    let mut about = About {
+        method: Some(Method::Container),
+        limits: plan.shown_limits(),
+        image: Some(ImageUse {
+            reference: container.image.clone(),
+            digest: None,
+            engine: "unknown".into(),
+            container: None,
+            extra: Default::default(),
+        }),
+        ..About::default()
+    };
+    let unstarted = |about: &About, detail: String| unstarted(about, detail, None);
+    let socket = engine::find(container.engine.as_deref()).map_err(|reason| unstarted(&about, reason))?;
+    let name = leftovers::group_name(shop.roots, id);
+    let mut without_gate = container.without_gate.then(|| "it was asked for".to_string());
+    loop {
+        let gate = match &without_gate {
+            None => {
+                let places = gate::places(shop.runtime_dir);
+                gate::sweep(shop.roots, &places);
+                match Gate::set_up(&places, &name) {
+                    Ok(gate) => Some(gate),
+                    Err(error) => {
+                        without_gate = Some(format!("its program could not be put anywhere ({error})"));
+                        None
+                    }
+                }
+            }
+            Some(_) => None,
+        };
+        plan.gate = gate.as_ref().map(|gate| gate.folder.to_string_lossy().into_owned());
+        let group = groups::make(&shop.roots.proc, &name);
+        plan.cgroup_parent = group.as_ref().map(|_| format!("/{name}"));
+        let launcher = Launcher::watch_over(shop.program, spec.grace)?;
+        launcher.prepare(&orders(group.as_ref(), gate.as_ref(), &socket, &plan.name))?;
+        launcher.watch()?;
+        let folders: Vec<PathBuf> =
+            group.iter().flat_map(|group| group.v1.values().chain(&group.v2)).cloned().collect();
+        let driver = Driver::start(socket.clone(), plan.clone(), folders)
+            .map_err(|reason| Error::System { doing: "starting the engine's thread", reason })?;
+        let mut start = Start { shop, driver, gate, launcher, group, about: about.clone() };
+        match start.wait() {
+            Ok((pid, waiting)) => {
+                about = start.about.clone();
+                about.inexact = without_gate.map(|reason| {
+                    let what = format!(
+                        "the engine's own start-up is in the figures, because the gate was not used: {reason}"
+                    );
+                    Missing::because(what)
+                });
+                return Ok(start.prepared(pid, waiting, about));
+            }
+            // Another way in: without the gate.
+            Err(Failure { detail, is_gate: true, .. }) if without_gate.is_none() => {
+                start.give_up();
+                without_gate = Some(detail);
+            }
+            Err(Failure { detail, stop, .. }) => {
+                about = start.about.clone();
+                start.give_up();
+                return Err(self::unstarted(&about, detail, stop));
+            }
+        }
+    }
+}
+
+fn unstarted(about: &About, detail: String, stop: Option<i32>) -> Error {
+    Error::Unstarted { detail, about: Box::new(about.clone()), stop }
+}
+
+/// What the launcher is to know: whom to end, and what to take away.
+fn orders(group: Option<&Group>, gate: Option<&Gate>, socket: &Path, container: &str) -> Vec<(u8, Vec<u8>)> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = |order: u8, path: &Path| (order, path.as_os_str().as_bytes().to_vec());
+    let mut orders: Vec<(u8, Vec<u8>)> = group
+        .into_iter()
+        .flat_map(Group::orders)
+        .filter(|(order, _)| *order != b'J')
+        .map(|(order, file)| path(order, &file))
+        .collect();
+    if let Some(gate) = gate {
+        orders.extend(gate.files().iter().map(|file| path(b'F', file)));
+        orders.push(path(b'R', &gate.folder));
+    }
+    // The name is a run's identity and needs no escaping.
+    let request = format!(
+        "DELETE /containers/{container}?force=true&v=true HTTP/1.1\r\nHost: engine\r\nConnection: close\r\n\r\n"
+    );
+    let mut engine = socket.as_os_str().as_bytes().to_vec();
+    engine.push(0);
+    engine.extend(request.as_bytes());
+    orders.push((b'E', engine));
+    orders
+}
+
+/// Why a container did not get to its gate.
+struct Failure {
+    detail: String,
+    /// Whether it may have been the gate.
+    is_gate: bool,
+    /// Whether somebody asked us to stop meanwhile.
+    stop: Option<i32>,
+}
+
+/// A container on its way to the gate.
+struct Start<'a> {
+    shop: &'a Workshop<'a>,
+    driver: Driver,
+    gate: Option<Gate>,
+    launcher: Launcher,
+    group: Option<Group>,
+    about: About,
+}
+
+impl Start<'_> {
+    /// Waits until its first process is at the gate, or runs where there is none.
+    fn wait(&mut self) -> Result<(u32, Option<Waiting>), Failure> {
+        let mut started: Option<(u32, Instant)> = None;
+        let mut waiting: Option<Waiting> = None;
+        loop {
+            if let (Some((pid, _)), true) = (started, waiting.is_some() || self.gate.is_none()) {
+                return match (pid, &waiting) {
+                    (0, None) => Err(self.failure("it ended before it could be looked at".into(), false)),
+                    _ => Ok((waiting.as_ref().map_or(pid, |waiting| waiting.pid), waiting)),
+                };
+            }
+            if started.is_some_and(|(_, since)| since.elapsed() > GATE_LIMIT) {
+                return Err(self.failure("nobody came to the gate within 60 s".into(), true));
+            }
+            let bell = self.driver.bell.as_raw_fd();
+            let gate = self.gate.as_ref().map_or(-1, Gate::descriptor);
+            let others = [self.shop.signals.descriptor(), self.shop.stopper.descriptor()];
+            let [said, at_gate, signal, stop] =
+                wake::wait([bell, gate, others[0], others[1]], Duration::from_secs(1));
+            if at_gate && let Some(came) = self.gate.as_ref().and_then(Gate::accept) {
+                waiting = Some(came).filter(|came| self.is_ours(came.pid)).or(waiting);
+            }
+            let asked = match (signal, stop) {
+                (true, _) => self.shop.signals.next().map(|came| came.signal),
+                (_, true) => self.shop.stopper.take(),
+                _ => None,
+            };
+            if let Some(signal) = asked {
+                let detail = "it was interrupted before it could start".to_string();
+                return Err(Failure { detail, is_gate: false, stop: Some(signal) });
+            }
+            if said {
+                self.hear(&mut started)?;
+            }
+        }
+    }
+
+    fn hear(&mut self, started: &mut Option<(u32, Instant)>) -> Result<(), Failure> {
+        let said = self.driver.said.try_recv();
+        wake::answer(&self.driver.bell);
+        match said {
+            Ok(Said::Found { engine, image }) => {
+                if let Some(about) = &mut self.about.image {
+                    about.engine = engine;
+                    about.digest = image.digest;
+                }
+                self.about.command = Some(image.command);
+                self.about.working_directory = image.working_directory;
+            }
+            Ok(Said::Started { id, pid }) => {
+                if let Some(about) = &mut self.about.image {
+                    about.container = Some(id);
+                }
+                *started = Some((pid, Instant::now()));
+            }
+            Ok(Said::Failed(detail)) => {
+                let is_gate = self.gate.is_some() && detail.contains(gate::INSIDE);
+                return Err(self.failure(detail, is_gate));
+            }
+            Ok(Said::Exited { code, .. }) if self.gate.is_some() => {
+                return Err(self.failure(format!("it ended with code {code} before the gate"), true));
+            }
+            Ok(Said::Lost(detail)) => return Err(self.failure(detail, false)),
+            Ok(Said::Exited { .. } | Said::Gone) | Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => {
+                return Err(self.failure("the engine's thread ended".into(), false));
+            }
+        }
+        Ok(())
+    }
+
+    fn failure(&self, detail: String, is_gate: bool) -> Failure {
+        Failure { detail, is_gate, stop: None }
+    }
+
+    /// Whoever comes through the mount is in the container; anybody else on this host is not.
+    fn is_ours(&self, pid: u32) -> bool {
+        let theirs = Place::of(&self.shop.roots.proc, &pid.to_string());
+        let ours = Place::of(&self.shop.roots.proc, "self");
+        theirs != ours
+    }
+
+    fn give_up(self) {
+        self.driver.bye();
+        self.launcher.bye();
+    }
+
+    fn prepared(mut self, pid: u32, waiting: Option<Waiting>, about: About) -> Prepared {
+        let proc = &self.shop.roots.proc;
+        let is_inside = self.group.as_mut().is_some_and(|group| groups::holds(group, proc, pid));
+        let own = Place::of(proc, &pid.to_string());
+        let mut group = match self.group.take().filter(|_| is_inside) {
+            Some(group) => group,
+            None => {
+                let group = groups::own(proc, pid);
+                let orders = group.orders().into_iter().filter(|(order, _)| matches!(order, b'P' | b'K'));
+                // Best effort: without it the launcher asks the engine alone.
+                let _ = self.launcher.prepare_paths(&orders.collect::<Vec<_>>());
+                group
+            }
+        };
+        let baseline = waiting.is_some().then(|| baseline::take(&mut group));
+        let pidfd = pidfd(pid);
+        let body = Contained {
+            descriptor: gather(&[
+                self.driver.bell.as_raw_fd(),
+                self.launcher.descriptor(),
+                pidfd.as_ref().map_or(-1, AsRawFd::as_raw_fd),
+            ]),
+            started_ns: crate::tree::started_ns(proc, pid),
+            network: network_of(proc, pid),
+            driver: self.driver,
+            launcher: self.launcher,
+            waiting,
+            pidfd,
+            own,
+            ended_ns: None,
+            outcome: Outcome::default(),
+            about: about.clone(),
+        };
+        Prepared {
+            body: Box::new(body),
+            group: Ok(group),
+            root: Root::These(vec![pid]),
+            about,
+            baseline,
+            is_fleeting: !is_inside,
+            has_own_limit: true,
+        }
+    }
+}
+
+/// A descriptor that stands for a process and becomes readable when it ends.
+fn pidfd(pid: u32) -> Option<OwnedFd> {
+    // SAFETY: plain numbers; the descriptor is checked before it is owned.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0);
+        (fd >= 0).then(|| OwnedFd::from_raw_fd(fd as RawFd))
+    }
+}
+
+/// One descriptor that is readable when one of several is.
+fn gather(descriptors: &[RawFd]) -> Option<OwnedFd> {
+    // SAFETY: the descriptor is checked before it is owned; each entry is valid for its call.
+    unsafe {
+        let fd = libc::epoll_create1(libc::EPOLL_CLOEXEC);
+        if fd < 0 {
+            return None;
+        }
+        let all = OwnedFd::from_raw_fd(fd);
+        for descriptor in descriptors.iter().filter(|descriptor| **descriptor >= 0) {
+            let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: *descriptor as u64 };
+            libc::epoll_ctl(fd, libc::EPOLL_CTL_ADD, *descriptor, &mut event);
+        }
+        Some(all)
+    }
+}
+
+/// The counters of a network namespace that is not ours. The open file keeps the namespace after its last process.
+fn network_of(proc: &Path, pid: u32) -> Option<Held> {
+    let namespace = |process: &str| std::fs::read_link(proc.join(process).join("ns/net")).ok();
+    let theirs = namespace(&pid.to_string())?;
+    (Some(theirs) != namespace("self")).then(|| Held::open(proc.join(pid.to_string()).join("net/dev")))?
+}
+
+/// A container between its gate and its end.
+struct Contained {
+    driver: Driver,
+    launcher: Launcher,
+    waiting: Option<Waiting>,
+    pidfd: Option<OwnedFd>,
+    /// Stands for the driver's bell, the launcher and the main process.
+    descriptor: Option<OwnedFd>,
+    started_ns: Option<u64>,
+    network: Option<Held>,
+    /// The container's own groups.
+    own: Place,
+    ended_ns: Option<u64>,
+    outcome: Outcome,
+    about: About,
+}
+
+impl Contained {
+    /// The main process has just ended: what vanishes with the container is read now.
+    fn last_words(&mut self) {
+        self.ended_ns = Some(wake::monotonic_ns());
+        self.outcome.oom_kills = groups::oom_kills(&self.own);
+        self.outcome.network = self.network.as_mut().and_then(|held| crate::tree::network_of(held.text()?));
+        if let (Some(pidfd), Some(all)) = (self.pidfd.take(), &self.descriptor) {
+            // SAFETY: both are open descriptors; the entry is not looked at when one is taken out.
+            unsafe {
+                let none = std::ptr::null_mut();
+                libc::epoll_ctl(all.as_raw_fd(), libc::EPOLL_CTL_DEL, pidfd.as_raw_fd(), none);
+            }
+        }
+    }
+}
+
+impl Body for Contained {
+    fn go(&mut self) -> Result<u64, Error> {
+        let Some(waiting) = self.waiting.take() else {
+            return Ok(self.started_ns.unwrap_or_else(wake::monotonic_ns));
+        };
+        waiting.let_go().map_err(|stopped| {
+            let program = self.about.command.iter().flatten().next().cloned().unwrap_or_default();
+            let image = self.about.image.as_ref().map(|image| image.reference.clone()).unwrap_or_default();
+            let detail = match stopped {
+                gate::Stopped::Exec(error) => format!(
+                    "{program} cannot be started in {image}: {error}; is it there, and a program for this machine?"
+                ),
+                gate::Stopped::Gone => format!("the container of {image} ended before {program} was started in it"),
+            };
+            unstarted(&self.about, detail, None)
+        })
+    }
+
+    fn descriptor(&self) -> RawFd {
+        self.descriptor.as_ref().map_or_else(|| self.driver.bell.as_raw_fd(), AsRawFd::as_raw_fd)
+    }
+
+    fn report(&mut self) -> Report {
+        let pidfd = self.pidfd.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+        let descriptors = [pidfd, self.driver.bell.as_raw_fd(), self.launcher.descriptor()];
+        let [ended, said, launcher] = wake::wait(descriptors, Duration::ZERO);
+        if ended {
+            self.last_words();
+            return Report::Ending;
+        }
+        if !said {
+            return if launcher { self.launcher.report() } else { Report::Nothing };
+        }
+        let message = self.driver.said.try_recv();
+        wake::answer(&self.driver.bell);
+        let now = wake::monotonic_ns();
+        match message {
+            Ok(Said::Exited { code, oom }) => {
+                if self.ended_ns.is_none() {
+                    self.last_words();
+                }
+                self.outcome.oom = oom || self.outcome.oom_kills.is_some_and(|kills| kills > 0);
+                Report::MainEnded { status: (code as i32 & 0xff) << 8, time_ns: self.ended_ns.unwrap_or(now) }
+            }
+            Ok(Said::Lost(detail)) => {
+                self.outcome.lost = true;
+                self.outcome.detail = Some(detail);
+                // Without the engine nobody else would end it.
+                self.launcher.climb(Rung::Kill);
+                Report::Nothing
+            }
+            Ok(Said::Gone) => Report::Gone { stuck: 0, time_ns: now, own_cpu_ns: 0, used: None },
+            Ok(Said::Found { .. } | Said::Started { .. } | Said::Failed(_)) => Report::Nothing,
+            Err(TryRecvError::Empty) => Report::Nothing,
+            Err(TryRecvError::Disconnected) => Report::Lost,
+        }
+    }
+
+    fn climb(&mut self, from: Rung) {
+        self.launcher.climb(from);
+    }
+
+    fn hears_terminal(&self) -> bool {
+        false
+    }
+
+    fn outcome(&mut self) -> Outcome {
+        std::mem::take(&mut self.outcome)
+    }
+
+    fn files(&mut self, patterns: &[String], sink: &mut Sink<'_>) -> Option<Result<(), String>> {
+        let base = self.about.working_directory.clone().unwrap_or_else(|| "/".into());
+        for pattern in patterns {
+            let whole = Path::new(&base).join(pattern).to_string_lossy().into_owned();
+            if let Err(reason) = self.hand_out(&whole, sink) {
+                return Some(Err(format!("files that match {pattern} could not be had: {reason}")));
+            }
+        }
+        Some(Ok(()))
+    }
+
+    fn bye(self: Box<Self>) {
+        self.driver.bye();
+        self.launcher.bye();
+    }
+}
+
+impl Contained {
+    /// Hands over files that match an absolute pattern: from an archive of the part before the first wildcard.
+    fn hand_out(&mut self, pattern: &str, sink: &mut Sink<'_>) -> Result<(), String> {
+        let parts: Vec<&str> = pattern.split('/').filter(|part| !part.is_empty()).collect();
+        let fixed = parts.iter().take_while(|part| !part.contains(['*', '?'])).count();
+        let root = format!("/{}", parts[..fixed].join("/"));
+        if root == "/" {
+            return Err("it begins with a wildcard; name a folder first".into());
+        }
+        let above = Path::new(&root).parent().unwrap_or(Path::new("/")).to_path_buf();
+        let mut spool = tempfile().map_err(|error| error.to_string())?;
+        let copy = spool.try_clone().map_err(|error| error.to_string())?;
+        self.driver.archive(&root, copy, ARCHIVE)?;
+        spool.seek(SeekFrom::Start(0)).map_err(|error| error.to_string())?;
+        let mut found = false;
+        let mut reader = std::io::BufReader::new(spool);
+        let read = tar::files(&mut reader, &mut |name, content| {
+            let path = above.join(name).to_string_lossy().into_owned();
+            if !path_matches(pattern, &path) {
+                return true;
+            }
+            found = true;
+            sink(&path, content)
+        });
+        read.map_err(|error| error.to_string())?;
+        if found { Ok(()) } else { Err("there are none".into()) }
+    }
+}
+
+/// A file without a name, gone when it is closed.
+fn tempfile() -> std::io::Result<std::fs::File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = std::fs::OpenOptions::new();
+    options.read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o600);
+    options.open(std::env::temp_dir())
+}

@@ -1,0 +1,171 @@
+//! What the engine is asked to make: the specification in the engine's own words. Everything is passed as lists and
+//! fields, never as a line for a shell.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use bollard::models::{
+    ContainerCreateBody, DeviceMapping, DeviceRequest, HealthConfig, HostConfig, HostConfigLogConfig, Mount,
+    MountBindOptions, MountType,
+};
+use metier_types::RunId;
+
+use super::gate;
+use super::image::Image;
+use crate::observer::Provision;
+use crate::spec::{self, ContainerSpec, GpuCount, Limits};
+use crate::{Error, Spec};
+
+/// Everything that a container is made from, apart from its image's own settings.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    pub name: String,
+    pub container: ContainerSpec,
+    pub labels: HashMap<String, String>,
+    environment: Vec<String>,
+    mounts: Vec<Mount>,
+    limits: Limits,
+    working_directory: Option<String>,
+    /// Our group, as a path from the root of each hierarchy.
+    pub cgroup_parent: Option<String>,
+    /// The gate's folder on this host.
+    pub gate: Option<String>,
+}
+
+impl Plan {
+    /// From a specification; refuses what an engine cannot be told.
+    pub fn new(
+        spec: &Spec,
+        container: &ContainerSpec,
+        id: RunId,
+        provision: &Provision,
+        owner: &[(&str, String)],
+    ) -> Result<Self, Error> {
+        let given = spec.environment.iter();
+        // The engine takes the last of two equal names.
+        let environment =
+            provision.environment.iter().chain(given).map(|(name, value)| format!("{name}={value}"));
+        let mounts = provision.mounts.iter().chain(&spec.mounts).map(mount).collect::<Result<_, _>>()?;
+        let mut labels: HashMap<String, String> = container.labels.clone().into_iter().collect();
+        labels.extend(owner.iter().map(|(name, value)| ((*name).to_string(), value.clone())));
+        let working_directory = spec.working_directory.as_deref().map(|f| utf8("workdir", f)).transpose()?;
+        Ok(Self {
+            name: format!("metier-{id}"),
+            container: container.clone(),
+            labels,
+            environment: environment.collect(),
+            mounts,
+            limits: spec.limits,
+            working_directory,
+            cgroup_parent: None,
+            gate: None,
+        })
+    }
+
+    /// For the engine.
+    pub fn body(&self, image: &Image) -> ContainerCreateBody {
+        let container = &self.container;
+        let gated = |gate: &String| format!("{gate}:{}:ro,z", gate::INSIDE);
+        let words = image.command.clone();
+        let (entrypoint, cmd) = match &self.gate {
+            Some(_) => (gate::ENTRYPOINT.map(str::to_string).to_vec(), words),
+            // Together they are what runs; the image's own must not come in between.
+            None => (words.iter().take(1).cloned().collect(), words.into_iter().skip(1).collect()),
+        };
+        let memory = self.limits.memory.and_then(|bytes| i64::try_from(bytes.0).ok());
+        let host = HostConfig {
+            cgroup_parent: self.cgroup_parent.clone(),
+            binds: self.gate.as_ref().map(|gate| vec![gated(gate)]),
+            mounts: Some(self.mounts.clone()),
+            memory,
+            // No swap: it would be slow instead of hitting its limit.
+            memory_swap: memory,
+            nano_cpus: self.limits.cpu.map(|cores| (cores * 1e9).round() as i64),
+            device_requests: self.limits.gpus.map(|gpus| vec![gpu_request(gpus)]),
+            devices: Some(container.devices.iter().map(|path| device(path)).collect()),
+            network_mode: container.network.clone(),
+            runtime: container.runtime.clone(),
+            cap_add: (!container.capabilities.is_empty()).then(|| container.capabilities.clone()),
+            privileged: Some(container.privileged),
+            shm_size: container.shared_memory.and_then(|bytes| i64::try_from(bytes.0).ok()),
+            // Its output comes through the attached streams; a copy on disk would be work in the run's time.
+            log_config: Some(HostConfigLogConfig { typ: Some("none".into()), config: None }),
+            ..Default::default()
+        };
+        ContainerCreateBody {
+            image: Some(container.image.clone()),
+            entrypoint: Some(entrypoint),
+            cmd: Some(cmd),
+            env: Some(self.environment.clone()),
+            working_dir: self.working_directory.clone(),
+            user: container.user.clone(),
+            labels: Some(self.labels.clone()),
+            attach_stdout: Some(true),
+            attach_stderr: Some(true),
+            attach_stdin: Some(container.stdin),
+            open_stdin: Some(container.stdin),
+            stdin_once: Some(container.stdin),
+            // Checks of its health would run as processes of the run.
+            healthcheck: Some(HealthConfig { test: Some(vec!["NONE".into()]), ..Default::default() }),
+            host_config: Some(host),
+            ..Default::default()
+        }
+    }
+
+    /// Limits as the record shows them.
+    pub fn shown_limits(&self) -> BTreeMap<String, String> {
+        let mut shown = BTreeMap::new();
+        let mut add = |name: &str, value: Option<String>| {
+            shown.extend(value.map(|value| (name.to_string(), value)));
+        };
+        add("cpu", self.limits.cpu.map(|cores| format!("{cores} cores")));
+        add("memory", self.limits.memory.map(|bytes| bytes.to_string()));
+        add(
+            "gpus",
+            self.limits.gpus.map(|gpus| match gpus {
+                GpuCount::All => "all".to_string(),
+                GpuCount::Count(count) => count.to_string(),
+            }),
+        );
+        add("runtime", self.container.runtime.clone());
+        shown
+    }
+}
+
+fn utf8(field: &'static str, path: &Path) -> Result<String, Error> {
+    let want = "a path in UTF-8: engines take no others";
+    let got = || path.display().to_string();
+    path.to_str().map(str::to_string).ok_or_else(|| Error::Spec { field, got: got(), want })
+}
+
+fn mount(mount: &spec::Mount) -> Result<Mount, Error> {
+    Ok(Mount {
+        source: Some(utf8("mount", &mount.source)?),
+        target: Some(utf8("mount", &mount.target)?),
+        typ: Some(MountType::BIND),
+        read_only: Some(mount.read_only),
+        // A source that is missing is an error, not a new folder of root's.
+        bind_options: Some(MountBindOptions { create_mountpoint: None, ..Default::default() }),
+        ..Default::default()
+    })
+}
+
+fn device(path: &Path) -> DeviceMapping {
+    let path = path.to_string_lossy().into_owned();
+    DeviceMapping {
+        path_on_host: Some(path.clone()),
+        path_in_container: Some(path),
+        cgroup_permissions: Some("rwm".into()),
+    }
+}
+
+fn gpu_request(gpus: GpuCount) -> DeviceRequest {
+    DeviceRequest {
+        count: Some(match gpus {
+            GpuCount::All => -1,
+            GpuCount::Count(count) => i64::from(count),
+        }),
+        capabilities: Some(vec![vec!["gpu".into()]]),
+        ..Default::default()
+    }
+}
