@@ -32,6 +32,7 @@ pub mod sensors;
 pub mod session;
 mod signals;
 pub mod spec;
+pub mod stacks;
 mod stop;
 mod timeline;
 mod tree;
@@ -40,7 +41,7 @@ mod verdict;
 pub mod wake;
 
 pub use error::Error;
-pub use observer::{Keep, Observer, Provision};
+pub use observer::{Keep, Observer, Provision, Ready};
 pub use recorder::{NoRecorder, Recorder, StoreRecorder};
 pub use session::{Finished, Options, Session, Stop};
 pub use spec::{Command, Spec, Target};

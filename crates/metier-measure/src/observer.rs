@@ -29,6 +29,17 @@ pub struct Provision {
     pub mounts: Vec<Mount>,
 }
 
+/// A run that waits to be let go.
+#[derive(Debug, Clone, Copy)]
+pub struct Ready<'a> {
+    /// Which one.
+    pub run: RunId,
+    /// Its control group, where it has one: empty, or with whoever waits in it.
+    pub group: Option<&'a Group>,
+    /// The process above the run that is not part of it, where there is one; the run is what it starts from now on.
+    pub launcher: Option<u32>,
+}
+
 /// A run that has just started.
 #[derive(Debug, Clone, Copy)]
 pub struct Started<'a> {
@@ -46,6 +57,8 @@ pub struct Started<'a> {
 pub trait Observer {
     /// Before anything is started.
     fn prepare(&mut self, _run: RunId, _spec: &Spec, _provision: &mut Provision) {}
+    /// All is there, and nothing of the run has been executed: what must see its first instruction looks from now on.
+    fn ready(&mut self, _ready: Ready<'_>) {}
     /// The run has started.
     fn started(&mut self, _started: Started<'_>) {}
     /// A sample was taken, this long after the start.

@@ -18,7 +18,7 @@ use crate::events::Watch;
 use crate::gpu::Gpus;
 use crate::host::HostMeter;
 use crate::launch::Program;
-use crate::observer::{Keep, Observer, Provision, Started};
+use crate::observer::{Keep, Observer, Provision, Ready, Started};
 pub use crate::recorder::{NoRecorder, Recorder, StoreRecorder};
 use crate::runner::container::Workshop;
 use crate::runner::foreign::Foreign;
@@ -260,6 +260,12 @@ impl Session {
             body.bye();
             return Err(error);
         }
+        let launcher = match root {
+            Root::Below(pid) => Some(pid),
+            Root::These(_) => None,
+        };
+        let ready = Ready { run: id, group: group.as_ref().ok(), launcher };
+        observers.iter_mut().for_each(|observer| observer.ready(ready));
         let started_ns = match body.go() {
             Ok(started_ns) => started_ns,
             Err(error) => {

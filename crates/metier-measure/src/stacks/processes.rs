@@ -1,0 +1,98 @@
+//! Who is who among the sampled: names of threads, and which file is where in the memory of each process.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::fold::Frame;
+use super::modules::{ModuleId, Modules};
+use super::record::Mapping;
+
+/// Processes whose memory is known; those that have ended are forgotten first.
+const MOST: usize = 20_000;
+/// Mappings of one process.
+const MOST_MAPPINGS: usize = 10_000;
+
+/// Files in the memory of one process.
+#[derive(Debug, Clone, Default)]
+struct Space {
+    /// By start: end, offset in the file, file.
+    regions: BTreeMap<u64, (u64, u64, ModuleId)>,
+    has_ended: bool,
+}
+
+/// Names and memory of all.
+#[derive(Default)]
+pub(super) struct Processes {
+    names: HashMap<u32, Arc<str>>,
+    spaces: HashMap<u32, Space>,
+}
+
+impl Processes {
+    pub(super) fn named(&mut self, pid: u32, tid: u32, name: &str, exec: bool) {
+        if exec {
+            self.spaces.remove(&pid);
+        }
+        self.names.insert(tid, Arc::from(name));
+        self.names.entry(pid).or_insert_with(|| Arc::from(name));
+    }
+
+    pub(super) fn forked(&mut self, pid: u32, parent: u32, tid: u32, parent_tid: u32) {
+        if pid != parent
+            && let Some(space) = self.spaces.get(&parent)
+        {
+            let space = Space { has_ended: false, ..space.clone() };
+            self.spaces.insert(pid, space);
+            self.make_room();
+        }
+        if let Some(name) = self.names.get(&parent_tid).or_else(|| self.names.get(&parent)).cloned() {
+            self.names.insert(tid, name);
+        }
+    }
+
+    pub(super) fn ended(&mut self, pid: u32, tid: u32) {
+        if pid == tid
+            && let Some(space) = self.spaces.get_mut(&pid)
+        {
+            space.has_ended = true;
+        }
+    }
+
+    pub(super) fn mapped(&mut self, mapping: &Mapping, modules: &mut Modules) {
+        let Some(module) = modules.of(mapping) else { return };
+        let space = self.spaces.entry(mapping.pid).or_default();
+        let end = mapping.start.saturating_add(mapping.length);
+        if space.regions.len() < MOST_MAPPINGS {
+            // What lies below a new mapping is gone.
+            space.regions.retain(|start, (last, ..)| *last <= mapping.start || *start >= end);
+            space.regions.insert(mapping.start, (end, mapping.offset, module));
+        }
+        self.make_room();
+    }
+
+    /// The name of a thread; `None` where it has not been told.
+    pub(super) fn name(&self, pid: u32, tid: u32) -> Option<Arc<str>> {
+        self.names.get(&tid).or_else(|| self.names.get(&pid)).cloned()
+    }
+
+    /// Where an address of a process is.
+    pub(super) fn frame(&self, pid: u32, address: u64) -> Frame {
+        let found = self.spaces.get(&pid).and_then(|space| space.regions.range(..=address).next_back());
+        match found {
+            Some((start, (end, offset, module))) if address < *end => {
+                Frame::Code(*module, address - start + offset)
+            }
+            _ => Frame::Loose(pid, address),
+        }
+    }
+
+    fn make_room(&mut self) {
+        if self.spaces.len() > MOST {
+            self.spaces.retain(|_, space| !space.has_ended);
+            let living = &self.spaces;
+            self.names.retain(|tid, _| living.contains_key(tid));
+        }
+        if self.spaces.len() > MOST {
+            self.spaces.clear();
+        }
+    }
+}
