@@ -9,6 +9,7 @@ use crate::gpu::Gpus;
 use crate::host::HostMeter;
 use crate::runner::container;
 use crate::sensors::Meters;
+use crate::stacks::Stacks;
 use crate::{Roots, leftovers};
 
 /// One thing that was looked at.
@@ -74,6 +75,7 @@ pub fn checks(roots: &Roots, store: Option<&Store>) -> Vec<Check> {
     ));
     let meters = Meters::open(roots);
     checks.push(Check::from("energy", meters.missing().map_or_else(|| Ok(meters.names().join(", ")), Err)));
+    checks.push(Check::from("stacks", Stacks::permitted(roots)));
     let gpus = Gpus::find(roots, None);
     checks.push(Check::from("gpu", gpus.missing().map_or_else(|| Ok(gpus.names().join(", ")), Err)));
     checks.push(Check::from("containers", container::engine::check()));

@@ -26,6 +26,7 @@ use crate::runner::{About, Body, Prepared, Root, command, container};
 use crate::sensors::Meters;
 use crate::signals::Signals;
 use crate::spec::Target;
+use crate::stacks::Stacks;
 use crate::stop::Stopper;
 use crate::timeline::Timeline;
 use crate::tree::Walker;
@@ -113,11 +114,11 @@ impl Session {
         recorder: &mut dyn Recorder,
         observers: &mut [&mut dyn Observer],
     ) -> Result<Finished, Error> {
-        if spec.listen.is_empty() {
-            return self.run_observed(spec, recorder, observers);
-        }
-        let mut ears = Ears::new(&spec.listen, &self.options);
-        let mut all: Vec<&mut dyn Observer> = vec![&mut ears];
+        let mut ears = (!spec.listen.is_empty()).then(|| Ears::new(&spec.listen, &self.options));
+        let mut stacks = spec.stacks.map(Stacks::new);
+        let mut all: Vec<&mut dyn Observer> = Vec::new();
+        all.extend(ears.iter_mut().map(|ears| ears as &mut dyn Observer));
+        all.extend(stacks.iter_mut().map(|stacks| stacks as &mut dyn Observer));
         all.extend(observers.iter_mut().map(|observer| &mut **observer as &mut dyn Observer));
         self.run_observed(spec, recorder, &mut all)
     }
@@ -174,8 +175,12 @@ impl Session {
         let mut watch = Watch::open();
         let prepared = foreign.prepared();
         watch.iter_mut().for_each(|watch| watch.follow(&prepared.root));
-        let ended = self.measure_prepared(spec, id, asked, prepared, watch, recorder, observers);
-        self.conclude(spec, id, None, ended, recorder, observers)
+        let mut stacks = spec.stacks.map(Stacks::new);
+        let mut all: Vec<&mut dyn Observer> = Vec::new();
+        all.extend(stacks.iter_mut().map(|stacks| stacks as &mut dyn Observer));
+        all.extend(observers.iter_mut().map(|observer| &mut **observer as &mut dyn Observer));
+        let ended = self.measure_prepared(spec, id, asked, prepared, watch, recorder, &mut all);
+        self.conclude(spec, id, None, ended, recorder, &mut all)
     }
 
     /// Keeps the record of a run that never started, with the reason.

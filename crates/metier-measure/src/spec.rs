@@ -109,6 +109,8 @@ pub struct Spec {
     pub artefacts: Vec<String>,
     /// How to listen to what the application says of itself.
     pub listen: Ways,
+    /// How often its stacks are sampled per second, where that is wanted.
+    pub stacks: Option<u32>,
     /// Time between samples.
     pub interval: Duration,
     /// Longest time that it may take.
@@ -152,6 +154,7 @@ impl Spec {
             ready: None,
             artefacts: Vec::new(),
             listen: Ways::default(),
+            stacks: None,
             interval: Duration::from_millis(100),
             timeout: None,
             grace: Duration::from_secs(5),
@@ -228,6 +231,10 @@ impl Spec {
         if self.limits.memory.is_some_and(|bytes| bytes.0 < 1 << 20) {
             let got = self.limits.memory.map(|bytes| bytes.to_string()).unwrap_or_default();
             return wrong("memory", got, "at least 1 MiB");
+        }
+        if let Some(hertz) = self.stacks.filter(|hertz| !crate::stacks::HERTZ.contains(hertz)) {
+            let want = "1 to 1000 samples per second";
+            return Err(Error::Spec { field: "stacks", got: hertz.to_string(), want });
         }
         if let Some((field, got, want)) = self.listen.defect() {
             return wrong(field, got, want);

@@ -220,6 +220,7 @@ impl Check {
         if let Some(rate) = file.stacks.filter(|rate| !(1..=1000).contains(rate)) {
             self.wrong(at("stacks"), &rate.to_string(), "1 to 1000 samples per second");
         }
+        spec.stacks = file.stacks;
         for (index, address) in file.listen.scrape.iter().enumerate() {
             if let Err(want) = app::http::Url::parse(address) {
                 self.wrong(at(&format!("listen.scrape[{index}]")), address, want);

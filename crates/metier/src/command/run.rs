@@ -293,7 +293,6 @@ fn refuse_unbuilt(checked: &Checked) -> anyhow::Result<()> {
         ("needs", !file.needs.is_empty()),
         ("with", !file.with.is_empty()),
         ("ready", file.ready.is_some()),
-        ("stacks", file.stacks.is_some()),
     ];
     match unbuilt.iter().find(|(_, is_given)| *is_given) {
         Some((field, _)) => Err(usage(format!("{field} is not in this build; want a run without it"))),
