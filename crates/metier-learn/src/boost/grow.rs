@@ -1,0 +1,336 @@
+//! Grows one tree, leaf by leaf: always the split that saves most.
+
+use serde::{Deserialize, Serialize};
+
+use super::bins::Bins;
+use super::{Monotone, Settings};
+
+/// One place of a tree.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+struct Place {
+    /// The feature that is asked; a leaf has none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    feature: Option<u32>,
+    /// Up to this the way is left; for a leaf, its value.
+    value: f64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    left: u32,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    right: u32,
+    /// Whether rows without the feature go left.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    unknown_left: bool,
+    /// What the split saved.
+    #[serde(default)]
+    gain: f64,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// A regression tree; the first place is its root.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Tree {
+    places: Vec<Place>,
+}
+
+impl Tree {
+    /// The value of the leaf that a row falls into.
+    pub fn predict(&self, row: &[f64]) -> f64 {
+        let mut at = 0usize;
+        // A tree that was read from a file may lead in circles: no way is longer than the tree.
+        for _ in 0..=self.places.len() {
+            let Some(place) = self.places.get(at) else { return 0.0 };
+            let Some(feature) = place.feature else { return place.value };
+            let value = row.get(feature as usize).copied().unwrap_or(f64::NAN);
+            let is_left = if value.is_nan() { place.unknown_left } else { value <= place.value };
+            at = if is_left { place.left } else { place.right } as usize;
+        }
+        0.0
+    }
+
+    pub(super) fn add_gains(&self, gains: &mut [f64]) {
+        for place in &self.places {
+            if let Some(gain) = place.feature.and_then(|feature| gains.get_mut(feature as usize)) {
+                *gain += place.gain;
+            }
+        }
+    }
+}
+
+/// Sums of gradients, curvatures and rows.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    gradient: f64,
+    curvature: f64,
+    rows: u32,
+}
+
+impl Sum {
+    fn add(&mut self, other: Sum) {
+        self.gradient += other.gradient;
+        self.curvature += other.curvature;
+        self.rows += other.rows;
+    }
+
+    fn less(self, other: Sum) -> Sum {
+        Sum {
+            gradient: self.gradient - other.gradient,
+            curvature: self.curvature - other.curvature,
+            rows: self.rows - other.rows,
+        }
+    }
+}
+
+/// The best split of a leaf.
+#[derive(Debug, Clone, Copy)]
+struct Split {
+    gain: f64,
+    feature: usize,
+    bin: usize,
+    unknown_left: bool,
+}
+
+/// A leaf that may still grow.
+struct Leaf {
+    place: usize,
+    rows: std::ops::Range<usize>,
+    sums: Vec<Sum>,
+    total: Sum,
+    low: f64,
+    high: f64,
+    best: Option<Split>,
+}
+
+/// Grows trees over the same bins.
+pub struct Grower<'a> {
+    bins: &'a Bins,
+    settings: &'a Settings,
+    /// Where the sums of each feature start.
+    starts: Vec<usize>,
+    width: usize,
+    scratch: Vec<u32>,
+}
+
+impl<'a> Grower<'a> {
+    pub fn new(bins: &'a Bins, settings: &'a Settings, rows: usize) -> Self {
+        let mut starts = Vec::with_capacity(bins.width());
+        let mut width = 0;
+        for feature in 0..bins.width() {
+            starts.push(width);
+            width += bins.count(feature);
+        }
+        Self { bins, settings, starts, width, scratch: vec![0; rows] }
+    }
+
+    /// A tree, already multiplied by the rate; `None` where no split saves anything.
+    pub fn tree(
+        &mut self,
+        gradients: &[(f64, f64)],
+        mut rows: Vec<u32>,
+        columns: &[u32],
+        exact: &dyn Fn(&[u32]) -> Option<f64>,
+    ) -> Option<Tree> {
+        let mut places =
+            vec![Place { feature: None, value: 0.0, left: 0, right: 0, unknown_left: false, gain: 0.0 }];
+        let sums = self.sums(gradients, &rows, columns);
+        let mut total = Sum::default();
+        for row in &rows {
+            let (gradient, curvature) = gradients[*row as usize];
+            total.add(Sum { gradient, curvature, rows: 1 });
+        }
+        let mut root = Leaf {
+            place: 0,
+            rows: 0..rows.len(),
+            sums,
+            total,
+            low: f64::NEG_INFINITY,
+            high: f64::INFINITY,
+            best: None,
+        };
+        root.best = self.best(&root, columns);
+        let mut leaves = vec![root];
+        while leaves.len() < self.settings.leaves {
+            let next = leaves
+                .iter()
+                .enumerate()
+                .filter_map(|(at, leaf)| leaf.best.map(|split| (at, split)))
+                // The first of equals: trees must not depend on anything but the rows.
+                .reduce(|a, b| if b.1.gain > a.1.gain { b } else { a });
+            let Some((at, split)) = next else { break };
+            let leaf = leaves.swap_remove(at);
+            let (left, right) = self.part(gradients, &mut rows, leaf, split, columns, &mut places);
+            leaves.push(left);
+            leaves.push(right);
+        }
+        if leaves.len() < 2 {
+            return None;
+        }
+        for leaf in leaves {
+            let value = exact(&rows[leaf.rows.clone()]).unwrap_or_else(|| self.value(leaf.total));
+            places[leaf.place].value = value.clamp(leaf.low, leaf.high) * self.settings.rate;
+        }
+        Some(Tree { places })
+    }
+
+    fn value(&self, sum: Sum) -> f64 {
+        let weight = sum.curvature + self.settings.ridge;
+        if weight > 0.0 { -sum.gradient / weight } else { 0.0 }
+    }
+
+    fn sums(&self, gradients: &[(f64, f64)], rows: &[u32], columns: &[u32]) -> Vec<Sum> {
+        let mut sums = vec![Sum::default(); self.width];
+        for feature in columns {
+            let feature = *feature as usize;
+            let codes = self.bins.column(feature);
+            let own = &mut sums[self.starts[feature]..self.starts[feature] + self.bins.count(feature)];
+            for row in rows {
+                let row = *row as usize;
+                let (gradient, curvature) = gradients[row];
+                let sum = &mut own[codes[row] as usize];
+                sum.gradient += gradient;
+                sum.curvature += curvature;
+                sum.rows += 1;
+            }
+        }
+        sums
+    }
+
+    /// What a set of rows saves as a leaf of its own.
+    fn worth(&self, sum: Sum, low: f64, high: f64) -> (f64, f64) {
+        let value = self.value(sum).clamp(low, high);
+        let loss = sum.gradient * value + 0.5 * (sum.curvature + self.settings.ridge) * value * value;
+        (-loss, value)
+    }
+
+    fn best(&self, leaf: &Leaf, columns: &[u32]) -> Option<Split> {
+        let fewest = self.settings.leaf_rows.max(1) as u32;
+        if leaf.total.rows < fewest * 2 {
+            return None;
+        }
+        let (whole, _) = self.worth(leaf.total, leaf.low, leaf.high);
+        let mut best: Option<Split> = None;
+        for feature in columns {
+            let feature = *feature as usize;
+            let own = &leaf.sums[self.starts[feature]..self.starts[feature] + self.bins.count(feature)];
+            let unknown = own[0];
+            let direction = self.settings.monotone.get(feature).copied().unwrap_or_default();
+            for unknown_left in [true, false] {
+                if !unknown_left && unknown.rows == 0 {
+                    continue;
+                }
+                let mut left = if unknown_left { unknown } else { Sum::default() };
+                // Behind the last bin there is only what is not known.
+                let ends = if unknown_left { own.len() - 1 } else { own.len() };
+                for (bin, sum) in own.iter().enumerate().take(ends).skip(1) {
+                    left.add(*sum);
+                    let right = leaf.total.less(left);
+                    if left.rows < fewest {
+                        continue;
+                    }
+                    if right.rows < fewest {
+                        break;
+                    }
+                    let (left_worth, left_value) = self.worth(left, leaf.low, leaf.high);
+                    let (right_worth, right_value) = self.worth(right, leaf.low, leaf.high);
+                    let is_allowed = match direction {
+                        Monotone::Free => true,
+                        Monotone::Up => left_value <= right_value,
+                        Monotone::Down => left_value >= right_value,
+                    };
+                    let gain = left_worth + right_worth - whole;
+                    if is_allowed && gain > 1e-12 && best.is_none_or(|best| gain > best.gain) {
+                        best = Some(Split { gain, feature, bin, unknown_left });
+                    }
+                }
+            }
+        }
+        best
+    }
+
+    fn part(
+        &mut self,
+        gradients: &[(f64, f64)],
+        rows: &mut [u32],
+        leaf: Leaf,
+        split: Split,
+        columns: &[u32],
+        places: &mut Vec<Place>,
+    ) -> (Leaf, Leaf) {
+        let Split { feature, bin, unknown_left, gain } = split;
+        let codes = self.bins.column(feature);
+        let own = &mut rows[leaf.rows.clone()];
+        // Left rows move to the front, right rows wait aside; both keep their order.
+        let (mut lefts, mut rights) = (0, 0);
+        let mut left_total = Sum::default();
+        for at in 0..own.len() {
+            let row = own[at];
+            let code = codes[row as usize] as usize;
+            let is_left = if code == 0 { unknown_left } else { code <= bin };
+            if is_left {
+                let (gradient, curvature) = gradients[row as usize];
+                left_total.add(Sum { gradient, curvature, rows: 1 });
+                own[lefts] = row;
+                lefts += 1;
+            } else {
+                self.scratch[rights] = row;
+                rights += 1;
+            }
+        }
+        own[lefts..].copy_from_slice(&self.scratch[..rights]);
+        let middle = leaf.rows.start + lefts;
+        let right_total = leaf.total.less(left_total);
+        let (left_range, right_range) = (leaf.rows.start..middle, middle..leaf.rows.end);
+        // The larger side's sums are what is left of the whole.
+        let small = if lefts <= rights { left_range.clone() } else { right_range.clone() };
+        let small_sums = self.sums(gradients, &rows[small], columns);
+        let large_sums: Vec<Sum> =
+            leaf.sums.iter().zip(&small_sums).map(|(whole, part)| whole.less(*part)).collect();
+        let (left_sums, right_sums) =
+            if lefts <= rights { (small_sums, large_sums) } else { (large_sums, small_sums) };
+        // Below a monotone split no leaf of one side may pass the middle between the two.
+        let (mut left_high, mut right_low, mut left_low, mut right_high) =
+            (leaf.high, leaf.low, leaf.low, leaf.high);
+        let between = (self.worth(left_total, leaf.low, leaf.high).1
+            + self.worth(right_total, leaf.low, leaf.high).1)
+            / 2.0;
+        match self.settings.monotone.get(feature).copied().unwrap_or_default() {
+            Monotone::Free => {}
+            Monotone::Up => (left_high, right_low) = (between, between),
+            Monotone::Down => (left_low, right_high) = (between, between),
+        }
+        let (left_place, right_place) = (places.len(), places.len() + 1);
+        let empty = Place { feature: None, value: 0.0, left: 0, right: 0, unknown_left: false, gain: 0.0 };
+        places.extend([empty, empty]);
+        places[leaf.place] = Place {
+            feature: Some(feature as u32),
+            value: self.bins.edge(feature, bin),
+            left: left_place as u32,
+            right: right_place as u32,
+            unknown_left,
+            gain,
+        };
+        let mut left = Leaf {
+            place: left_place,
+            rows: left_range,
+            sums: left_sums,
+            total: left_total,
+            low: left_low,
+            high: left_high,
+            best: None,
+        };
+        let mut right = Leaf {
+            place: right_place,
+            rows: right_range,
+            sums: right_sums,
+            total: right_total,
+            low: right_low,
+            high: right_high,
+            best: None,
+        };
+        left.best = self.best(&left, columns);
+        right.best = self.best(&right, columns);
+        (left, right)
+    }
+}

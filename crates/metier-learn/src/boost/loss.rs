@@ -1,0 +1,63 @@
+//! What is to be small: its gradients, its best constant.
+
+use crate::score::quantile;
+
+/// The loss of a prediction.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Loss {
+    /// Squares: predicts the mean.
+    Squared,
+    /// Absolute values: predicts the median.
+    Absolute,
+    /// Predicts the value that this share of targets does not exceed (pinball loss).
+    Quantile(f64),
+}
+
+impl Loss {
+    fn share(self) -> Option<f64> {
+        match self {
+            Self::Squared => None,
+            Self::Absolute => Some(0.5),
+            Self::Quantile(share) => Some(share),
+        }
+    }
+
+    /// The best constant.
+    pub fn start(self, target: &[f64]) -> f64 {
+        let mean = || target.iter().sum::<f64>() / target.len().max(1) as f64;
+        self.leaf(target.iter().copied()).unwrap_or_else(mean)
+    }
+
+    /// Gradient and curvature at a prediction. Losses with corners have no curvature: every row counts as one.
+    pub fn gradient(self, is: f64, said: f64) -> (f64, f64) {
+        match self.share() {
+            None => (said - is, 1.0),
+            Some(share) => (if is > said { -share } else { 1.0 - share }, 1.0),
+        }
+    }
+
+    /// The best constant for what is left over; `None` where gradients tell it.
+    pub fn leaf(self, left: impl Iterator<Item = f64>) -> Option<f64> {
+        let share = self.share()?;
+        let mut left: Vec<f64> = left.collect();
+        left.sort_by(f64::total_cmp);
+        let low = quantile(&left, share)?;
+        // A median of an even number lies half-way; so does any quantile that falls between two values.
+        let exact = share * left.len() as f64;
+        let at = exact as usize;
+        Some(if exact.fract() == 0.0 && at < left.len() { (low + left[at]) / 2.0 } else { low })
+    }
+
+    /// The mean loss of predictions.
+    pub fn mean(self, target: &[f64], said: &[f64]) -> f64 {
+        let each = target.iter().zip(said).map(|(is, said)| {
+            let error = is - said;
+            match self.share() {
+                None => error * error,
+                Some(share) if error > 0.0 => share * error,
+                Some(share) => (share - 1.0) * error,
+            }
+        });
+        each.sum::<f64>() / target.len().max(1) as f64
+    }
+}

@@ -1,0 +1,136 @@
+//! Intervals around predictions that hold with a stated coverage.
+//!
+//! Split conformal prediction (Vovk, Gammerman and Shafer 2005; Lei et al. 2018): scores of rows that the predictor has not seen are sorted, and the
+//! score that a share of them does not exceed widens every new prediction. Rows of one workload or device are alike, so the promise
+//! for a *new* one must not count rows: here every group has the same weight, shared by its rows, and the new group stands in the sum
+//! with its own weight at infinity (as in Dunn, Wasserman and Ramdas 2022 for two-layer data). With too few groups for the coverage, there is no interval.
+//!
+//! The score is `|measured − predicted| / scale`, with a scale for each row where errors differ in size (a second predictor,
+//! or the prediction itself for relative errors).
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// How far to go to either side of a prediction, in units of its scale.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// Scores, ascending, with the weight up to and including each (the new group's weight is what is missing to 1).
+    scores: Vec<(f64, f64)>,
+    /// How many groups they come from.
+    groups: usize,
+}
+
+/// One row that the predictor has not seen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Unseen {
+    /// What was measured.
+    pub measured: f64,
+    /// What was predicted.
+    pub predicted: f64,
+    /// The size that an error has here; above 0.
+    pub scale: f64,
+    /// The workload or device that it belongs to.
+    pub group: u64,
+}
+
+impl Calibration {
+    /// Learns from rows that the predictor has not seen.
+    pub fn new(rows: &[Unseen]) -> Result<Self, Error> {
+        let mut sizes = std::collections::BTreeMap::new();
+        for row in rows {
+            if !(row.scale > 0.0 && row.measured.is_finite() && row.predicted.is_finite()) {
+                let why = format!(
+                    "a row of scale {}, measured {}, predicted {}",
+                    row.scale, row.measured, row.predicted
+                );
+                return Err(Error::Table { why });
+            }
+            *sizes.entry(row.group).or_insert(0usize) += 1;
+        }
+        if sizes.is_empty() {
+            return Err(Error::TooLittle { what: "rows", got: 0, want: 1, purpose: "calibrate" });
+        }
+        let each = 1.0 / (sizes.len() + 1) as f64;
+        let mut scores: Vec<(f64, f64)> = rows
+            .iter()
+            .map(|row| {
+                let share = sizes.get(&row.group).map_or(0.0, |size| each / *size as f64);
+                ((row.measured - row.predicted).abs() / row.scale, share)
+            })
+            .collect();
+        scores.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut sum = 0.0;
+        for score in &mut scores {
+            sum += score.1;
+            score.1 = sum;
+        }
+        Ok(Self { scores, groups: sizes.len() })
+    }
+
+    /// How many scales to either side hold a new group's value with this coverage; `None` where so few groups cannot promise it.
+    pub fn reach(&self, coverage: f64) -> Option<f64> {
+        // A sum of many shares may fall short of the share by rounding.
+        let wanted = coverage - 1e-9;
+        self.scores.iter().find(|(_, weight)| *weight >= wanted).map(|(score, _)| *score)
+    }
+
+    /// How many groups it was learned from.
+    pub fn groups(&self) -> usize {
+        self.groups
+    }
+
+    /// The largest coverage that it can promise.
+    pub fn most(&self) -> f64 {
+        self.groups as f64 / (self.groups + 1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    fn unseen(group: u64, error: f64) -> Unseen {
+        Unseen { measured: error, predicted: 0.0, scale: 1.0, group }
+    }
+
+    #[test]
+    fn with_one_row_a_group_it_is_plain_split_conformal() {
+        // ⌈(9 + 1) · 0.8⌉ = 8: the eighth of nine scores.
+        let rows: Vec<Unseen> = (1..=9).map(|n| unseen(n, n as f64)).collect();
+        let calibration = Calibration::new(&rows).unwrap();
+        assert_eq!(calibration.reach(0.8), Some(8.0));
+        assert_eq!(calibration.reach(0.9), Some(9.0));
+        assert_eq!(calibration.reach(0.91), None);
+    }
+
+    #[test]
+    fn a_group_of_many_rows_does_not_drown_the_others() {
+        let mut rows: Vec<Unseen> = (0..1000).map(|_| unseen(0, 0.1)).collect();
+        rows.extend((1..=9).map(|group| unseen(group, 5.0)));
+        assert_eq!(Calibration::new(&rows).unwrap().reach(0.8), Some(5.0));
+    }
+
+    /// New groups are covered as promised, though rows of a group are alike.
+    #[test]
+    fn new_groups_are_covered_as_promised() {
+        let mut random = Random::new(11);
+        let mut uniform = || (random.next() >> 11) as f64 / (1u64 << 53) as f64;
+        let (mut covered, mut asked) = (0.0, 0.0);
+        for round in 0..400u64 {
+            let group = |id: u64, uniform: &mut dyn FnMut() -> f64| -> Vec<Unseen> {
+                let level = uniform();
+                (0..5).map(|_| unseen(id, level + 0.1 * uniform())).collect()
+            };
+            let rows: Vec<Unseen> = (0..30).flat_map(|id| group(round * 100 + id, &mut uniform)).collect();
+            let reach = Calibration::new(&rows).unwrap().reach(0.9).unwrap();
+            for row in group(round * 100 + 99, &mut uniform) {
+                covered += f64::from(u8::from(row.measured <= reach));
+                asked += 1.0;
+            }
+        }
+        let share = covered / asked;
+        assert!((0.87..0.94).contains(&share), "{share}");
+    }
+}

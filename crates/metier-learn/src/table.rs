@@ -1,0 +1,94 @@
+//! What is learned from: rows of numbers with names, a target, and the group that each row belongs to.
+
+use crate::Error;
+
+/// Rows of features with a target. A feature that is not known is NaN; a target is always a number.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Table {
+    names: Vec<String>,
+    /// Row after row.
+    features: Vec<f64>,
+    target: Vec<f64>,
+    /// Rows of one group (a workload, a device) stay on one side of every split.
+    groups: Vec<u64>,
+}
+
+impl Table {
+    /// An empty table of these features.
+    pub fn new(names: Vec<String>) -> Self {
+        Self { names, features: Vec::new(), target: Vec::new(), groups: Vec::new() }
+    }
+
+    /// Adds a row.
+    pub fn push(&mut self, features: &[f64], target: f64, group: u64) -> Result<(), Error> {
+        if features.len() != self.names.len() {
+            let why = format!("a row of {} features; want {}", features.len(), self.names.len());
+            return Err(Error::Table { why });
+        }
+        if !target.is_finite() || features.iter().any(|value| value.is_infinite()) {
+            let why = format!("row {} holds a number without end, or its target is none", self.target.len());
+            return Err(Error::Table { why });
+        }
+        self.features.extend_from_slice(features);
+        self.target.push(target);
+        self.groups.push(group);
+        Ok(())
+    }
+
+    /// Names of the features.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// How many features there are.
+    pub fn width(&self) -> usize {
+        self.names.len()
+    }
+
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.target.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.target.is_empty()
+    }
+
+    /// The features of a row.
+    pub fn row(&self, row: usize) -> &[f64] {
+        &self.features[row * self.names.len()..(row + 1) * self.names.len()]
+    }
+
+    /// The targets.
+    pub fn target(&self) -> &[f64] {
+        &self.target
+    }
+
+    /// The group of each row.
+    pub fn groups(&self) -> &[u64] {
+        &self.groups
+    }
+
+    /// Only these rows, in this order.
+    pub fn select(&self, rows: &[usize]) -> Table {
+        let mut out = Table::new(self.names.clone());
+        for row in rows {
+            out.features.extend_from_slice(self.row(*row));
+            out.target.push(self.target[*row]);
+            out.groups.push(self.groups[*row]);
+        }
+        out
+    }
+
+    /// The same rows with targets of another kind, for example their logarithms.
+    pub fn with_target(&self, of: impl Fn(f64) -> f64) -> Result<Table, Error> {
+        let target: Vec<f64> = self.target.iter().map(|value| of(*value)).collect();
+        if let Some(row) = target.iter().position(|value| !value.is_finite()) {
+            return Err(Error::Table {
+                why: format!("the target of row {row} ({}) has no such value", self.target[row]),
+            });
+        }
+        Ok(Table { target, ..self.clone() })
+    }
+}

@@ -1,0 +1,91 @@
+//! Parts data so that a score is honest: whole groups are held out, and which ones is settled before anything is fitted.
+
+use std::collections::BTreeMap;
+
+use crate::random::mix;
+use crate::{Error, Table};
+
+/// Rows to learn from and rows to be scored on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Split {
+    /// Rows to learn from.
+    pub train: Vec<usize>,
+    /// Rows to be scored on.
+    pub test: Vec<usize>,
+}
+
+/// Folds of whole groups, about equally many rows in each. Which fold a group falls into depends on nothing but the groups, their sizes and
+/// the seed.
+pub fn folds(table: &Table, count: usize, seed: u64) -> Result<Vec<Split>, Error> {
+    let mut sizes: BTreeMap<u64, usize> = BTreeMap::new();
+    for group in table.groups() {
+        *sizes.entry(*group).or_default() += 1;
+    }
+    if count < 2 || sizes.len() < count {
+        let want = count.max(2);
+        return Err(Error::TooLittle {
+            what: "groups",
+            got: sizes.len(),
+            want,
+            purpose: "hold some of them out",
+        });
+    }
+    let mut groups: Vec<(u64, usize)> = sizes.into_iter().collect();
+    // Large groups first, so that the folds come out even; equal ones in an order by hash.
+    groups.sort_by_key(|(group, size)| (std::cmp::Reverse(*size), mix(group ^ mix(seed))));
+    let mut rows = vec![0usize; count];
+    let mut fold_of = BTreeMap::new();
+    for (group, size) in groups {
+        let fold = (0..count).min_by_key(|fold| rows[*fold]).unwrap_or(0);
+        rows[fold] += size;
+        fold_of.insert(group, fold);
+    }
+    Ok((0..count)
+        .map(|fold| {
+            let is_test = |row: &usize| fold_of.get(&table.groups()[*row]) == Some(&fold);
+            let (test, train) = (0..table.len()).partition(is_test);
+            Split { train, test }
+        })
+        .collect())
+}
+
+/// Whether a group is among a share of all that is held out, by its hash alone.
+pub fn is_held_out(group: u64, share: f64, seed: u64) -> bool {
+    (mix(group ^ mix(seed)) as f64) < share * 2f64.powi(64)
+}
+
+/// A number for a name, the same on every machine (FNV-1a).
+pub fn group_of(name: &str) -> u64 {
+    name.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn no_group_is_on_both_sides_and_every_row_is_tested_once(groups in prop::collection::vec(0u64..20, 30..200), seed: u64) {
+            let mut table = Table::new(vec!["x".to_string()]);
+            groups.iter().for_each(|group| table.push(&[0.0], 1.0, *group).unwrap());
+            let Ok(folds) = folds(&table, 4, seed) else { return Ok(()) };
+            let mut tested = vec![0; table.len()];
+            for fold in &folds {
+                for row in &fold.test {
+                    tested[*row] += 1;
+                    prop_assert!(fold.train.iter().all(|other| groups[*other] != groups[*row]));
+                }
+                prop_assert_eq!(fold.train.len() + fold.test.len(), table.len());
+            }
+            prop_assert!(tested.iter().all(|count| *count == 1));
+        }
+    }
+
+    #[test]
+    fn about_the_share_that_was_asked_for_is_held_out() {
+        let held = (0..10_000u64).filter(|group| is_held_out(*group, 0.3, 7)).count();
+        assert!((2_800..3_200).contains(&held), "{held}");
+    }
+}

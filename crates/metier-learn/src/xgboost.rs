@@ -1,0 +1,243 @@
+//! Reads predictors in XGBoost's JSON format, and gives XGBoost's own numbers to the last bit.
+//!
+//! Supported: `gbtree` and `dart` boosters of one output with numeric splits, for the objectives whose output is the
+//! sum itself (`reg:squarederror`, `reg:absoluteerror`, …), its exponential (`count:poisson`, `reg:gamma`, `reg:tweedie`) or its logistic (`reg:logistic`,
+//! `binary:logistic`). XGBoost compares and adds in single precision, tree after tree, in their order: so do we.
+//! A file may be read within limits only: places of a tree lead forward or nowhere.
+
+use serde_json::Value;
+
+use crate::Error;
+
+/// Most places of all trees together.
+const PLACES: usize = 20_000_000;
+
+/// What is made of the sum of all leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Link {
+    Identity,
+    Exponential,
+    Logistic,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Place {
+    feature: u32,
+    /// Threshold, or the value of a leaf.
+    value: f32,
+    left: i32,
+    right: i32,
+    unknown_left: bool,
+}
+
+/// A predictor that XGBoost has learned.
+#[derive(Debug, Clone, PartialEq)]
+pub struct XGBoost {
+    /// Names of the features, where the file has them.
+    pub names: Vec<String>,
+    features: usize,
+    base: f32,
+    link: Link,
+    trees: Vec<(f32, Vec<Place>)>,
+}
+
+fn wrong<T>(field: impl Into<String>, why: impl Into<String>) -> Result<T, Error> {
+    Err(Error::File { field: field.into(), why: why.into() })
+}
+
+fn at<'a>(value: &'a Value, path: &str) -> Result<&'a Value, Error> {
+    let mut inner = value;
+    for key in path.split('.') {
+        match inner.get(key) {
+            Some(next) => inner = next,
+            None => return wrong(path, "is missing"),
+        }
+    }
+    Ok(inner)
+}
+
+/// A number that XGBoost writes as one, as a text, or (base scores from version 3 on) as a list of one in a text.
+fn number(value: &Value, field: &str) -> Result<f64, Error> {
+    let parsed = match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().trim_start_matches('[').trim_end_matches(']').trim().parse().ok(),
+        _ => None,
+    };
+    match parsed.filter(|number: &f64| number.is_finite()) {
+        Some(number) => Ok(number),
+        None => wrong(field, format!("is {value}; want a number")),
+    }
+}
+
+fn list<'a>(tree: &'a Value, field: &str, number: usize) -> Result<&'a Vec<Value>, Error> {
+    match tree.get(field).and_then(Value::as_array) {
+        Some(list) => Ok(list),
+        None => wrong(format!("trees[{number}].{field}"), "is no list"),
+    }
+}
+
+impl XGBoost {
+    /// Reads a file's text.
+    pub fn read(text: &str) -> Result<Self, Error> {
+        let file: Value = match serde_json::from_str(text) {
+            Ok(file) => file,
+            Err(error) => return wrong("text", format!("is no JSON: {error}")),
+        };
+        let learner = at(&file, "learner")?;
+        let objective = at(learner, "objective.name")?.as_str().unwrap_or_default();
+        let link = match objective {
+            "count:poisson" | "reg:gamma" | "reg:tweedie" => Link::Exponential,
+            "reg:logistic" | "binary:logistic" => Link::Logistic,
+            "binary:logitraw" => Link::Identity,
+            other if other.starts_with("reg:") => Link::Identity,
+            other => {
+                return wrong(
+                    "learner.objective.name",
+                    format!("is {other:?}; want a regression of one output"),
+                );
+            }
+        };
+        let about = at(learner, "learner_model_param")?;
+        for (field, want) in [("num_target", 1.0), ("num_class", 0.0)] {
+            if let Some(value) = about.get(field)
+                && !(number(value, field)? == want || (field == "num_class" && number(value, field)? == 1.0))
+            {
+                return wrong(
+                    format!("learner.learner_model_param.{field}"),
+                    "asks for several outputs; want one",
+                );
+            }
+        }
+        let base = number(at(about, "base_score")?, "learner.learner_model_param.base_score")? as f32;
+        let features = number(at(about, "num_feature")?, "learner.learner_model_param.num_feature")? as usize;
+        // The base score is kept as a prediction; trees are added to what it is made of.
+        let base = match link {
+            Link::Identity => base,
+            Link::Exponential => base.ln(),
+            Link::Logistic => -(1.0 / base - 1.0).ln(),
+        };
+        let booster = at(learner, "gradient_booster")?;
+        let (trees, weights) = match at(booster, "name")?.as_str() {
+            Some("gbtree") => (at(booster, "model.trees")?, None),
+            Some("dart") => (at(booster, "gbtree.model.trees")?, Some(at(booster, "weight_drop")?)),
+            other => {
+                return wrong("learner.gradient_booster.name", format!("is {other:?}; want gbtree or dart"));
+            }
+        };
+        let Some(trees) = trees.as_array() else {
+            return wrong("learner.gradient_booster.model.trees", "is no list");
+        };
+        let mut read = Vec::with_capacity(trees.len());
+        let mut places = 0;
+        for (number_of, tree) in trees.iter().enumerate() {
+            let own = tree_of(tree, number_of, features)?;
+            places += own.len();
+            if places > PLACES {
+                return wrong(
+                    "learner.gradient_booster.model.trees",
+                    format!("hold more than {PLACES} places"),
+                );
+            }
+            let weight = match weights {
+                Some(weights) => {
+                    number(weights.get(number_of).unwrap_or(&Value::Null), "weight_drop")? as f32
+                }
+                None => 1.0,
+            };
+            read.push((weight, own));
+        }
+        let names = learner.get("feature_names").and_then(Value::as_array);
+        let names = names.map(|names| names.iter().filter_map(Value::as_str).map(str::to_string).collect());
+        Ok(Self { names: names.unwrap_or_default(), features, base, link, trees: read })
+    }
+
+    /// How many features a row has.
+    pub fn width(&self) -> usize {
+        self.features
+    }
+
+    /// How many trees there are.
+    pub fn trees(&self) -> usize {
+        self.trees.len()
+    }
+
+    /// What it predicts for a row; a feature that is not known is NaN.
+    pub fn predict(&self, row: &[f32]) -> f32 {
+        let mut sum = self.base;
+        for (weight, tree) in &self.trees {
+            sum += weight * leaf(tree, row);
+        }
+        match self.link {
+            Link::Identity => sum,
+            Link::Exponential => sum.exp(),
+            Link::Logistic => 1.0 / (1.0 + (-sum).exp()),
+        }
+    }
+}
+
+fn leaf(tree: &[Place], row: &[f32]) -> f32 {
+    let mut at = 0usize;
+    for _ in 0..=tree.len() {
+        let Some(place) = tree.get(at) else { return 0.0 };
+        if place.left < 0 {
+            return place.value;
+        }
+        let value = row.get(place.feature as usize).copied().unwrap_or(f32::NAN);
+        let is_left = if value.is_nan() { place.unknown_left } else { value < place.value };
+        at = if is_left { place.left } else { place.right } as usize;
+    }
+    0.0
+}
+
+fn tree_of(tree: &Value, number_of: usize, features: usize) -> Result<Vec<Place>, Error> {
+    let lists = ["split_indices", "split_conditions", "left_children", "right_children", "default_left"];
+    let [indices, conditions, lefts, rights, defaults] = lists.map(|field| list(tree, field, number_of));
+    let (indices, conditions, lefts, rights, defaults) = (indices?, conditions?, lefts?, rights?, defaults?);
+    let count = conditions.len();
+    if [indices.len(), lefts.len(), rights.len(), defaults.len()].iter().any(|length| *length != count)
+        || count == 0
+    {
+        return wrong(format!("trees[{number_of}]"), "has lists of different lengths");
+    }
+    if let Some(types) = tree.get("split_type").and_then(Value::as_array)
+        && types.iter().any(|kind| kind.as_i64() != Some(0))
+    {
+        return wrong(
+            format!("trees[{number_of}].split_type"),
+            "splits by category; want numeric splits only",
+        );
+    }
+    let mut places = Vec::with_capacity(count);
+    for place in 0..count {
+        let field = |name: &str| format!("trees[{number_of}].{name}[{place}]");
+        let whole =
+            |value: &Value, name: &str| match value.as_i64().and_then(|number| i32::try_from(number).ok()) {
+                Some(number) => Ok(number),
+                None => wrong(field(name), format!("is {value}; want a whole number")),
+            };
+        let (left, right) =
+            (whole(&lefts[place], "left_children")?, whole(&rights[place], "right_children")?);
+        let is_leaf = left < 0;
+        let leads = |child: i32| usize::try_from(child).is_ok_and(|child| child > place && child < count);
+        let leads_on = leads(left) && leads(right);
+        if !is_leaf && !leads_on {
+            return wrong(
+                field("left_children"),
+                format!("leads to {left} and {right}; want places behind it below {count}"),
+            );
+        }
+        let feature = whole(&indices[place], "split_indices")?;
+        if !is_leaf && usize::try_from(feature).map_or(true, |feature| feature >= features.max(1)) {
+            return wrong(field("split_indices"), format!("is {feature}; want one of {features} features"));
+        }
+        let Some(value) = conditions[place].as_f64() else {
+            return wrong(field("split_conditions"), "is no number");
+        };
+        let unknown_left = match &defaults[place] {
+            Value::Bool(value) => *value,
+            other => other.as_i64() == Some(1),
+        };
+        places.push(Place { feature: feature.max(0) as u32, value: value as f32, left, right, unknown_left });
+    }
+    Ok(places)
+}
