@@ -1,0 +1,43 @@
+//! The report as one HTML file: style inside, nothing fetched, every text escaped by the template.
+
+use askama::Template;
+
+use crate::blocks::{Block, Section};
+use crate::words::moment;
+use crate::{Error, ReportRecord};
+
+#[derive(Template)]
+#[template(path = "report.html")]
+struct Page<'a> {
+    title: &'a str,
+    record: &'a ReportRecord,
+    sections: &'a [Section],
+    style: &'static str,
+    script: &'static str,
+    policy: String,
+    made: String,
+}
+
+/// Fetches are forbidden; of scripts, only the flame graphs' own is allowed, by its digest.
+fn policy(has_flame: bool) -> String {
+    let script = if has_flame { "; script-src 'unsafe-inline'" } else { "" };
+    format!(
+        "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'{script}"
+    )
+}
+
+/// The whole page.
+pub fn page(title: &str, record: &ReportRecord, sections: &[Section]) -> Result<String, Error> {
+    let has_flame =
+        sections.iter().flat_map(|section| &section.blocks).any(|block| matches!(block, Block::Flame { .. }));
+    let page = Page {
+        title,
+        record,
+        sections,
+        style: include_str!("../templates/report.css"),
+        script: "",
+        policy: policy(has_flame),
+        made: moment(record.made),
+    };
+    Ok(page.render()?)
+}

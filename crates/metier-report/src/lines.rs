@@ -1,0 +1,188 @@
+//! Columns of series as lines to draw, and as means over windows.
+
+use metier_signal::downsample;
+use metier_types::{Column, Kind, Seconds, Series, Unit};
+
+/// Points of a line at most.
+const POINTS: usize = 240;
+
+/// A line: seconds from the start and values.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Line {
+    /// What it is.
+    pub label: String,
+    /// Number of its colour.
+    pub colour: usize,
+    /// Whether it stands behind the others.
+    pub is_faint: bool,
+    /// Its points, in time order.
+    pub points: Vec<(f64, f64)>,
+}
+
+impl Line {
+    /// The largest value.
+    pub fn most(&self) -> f64 {
+        self.points.iter().map(|point| point.1).fold(0.0, f64::max)
+    }
+
+    /// The value at a time, as drawn.
+    pub fn at(&self, time: f64) -> Option<f64> {
+        let after = self.points.partition_point(|point| point.0 <= time);
+        let (before, next) = (self.points.get(after.checked_sub(1)?)?, self.points.get(after));
+        match next {
+            None => (time - before.0 < 1e-9).then_some(before.1),
+            Some(next) => {
+                Some(before.1 + (next.1 - before.1) * (time - before.0) / (next.0 - before.0).max(1e-12))
+            }
+        }
+    }
+}
+
+/// Times in seconds and values of a column, where it has any.
+fn rows(series: &Series, column: &Column) -> Vec<(f64, f64)> {
+    let there = |row: &usize| column.absent.binary_search(&(*row as u32)).is_err();
+    (0..series.times.len())
+        .filter(there)
+        .filter_map(|row| Some((*series.times.get(row)? as f64 / 1e9, column.values.number(row)?)))
+        .filter(|(_, value)| value.is_finite())
+        .collect()
+}
+
+/// What one unit of a counter's difference a second is drawn as: cores, watts, bytes a second.
+fn rate_scale(unit: Unit) -> f64 {
+    match unit {
+        Unit::Nanoseconds => 1e-9,
+        Unit::Microjoules => 1e-6,
+        _ => 1.0,
+    }
+}
+
+/// A counter at a time, between its readings.
+fn between(rows: &[(f64, f64)], time: f64) -> Option<f64> {
+    let after = rows.partition_point(|row| row.0 < time);
+    let next = rows.get(after)?;
+    match after.checked_sub(1).and_then(|before| rows.get(before)) {
+        None => ((next.0 - time).abs() < 1e-9).then_some(next.1),
+        Some(before) => {
+            Some(before.1 + (next.1 - before.1) * (time - before.0) / (next.0 - before.0).max(1e-12))
+        }
+    }
+}
+
+/// A column as a line: gauges as they were read, counters as exact means of short stretches.
+pub fn line(series: &Series, name: &str) -> Option<Line> {
+    let column = series.column(name)?;
+    let points = match column.kind {
+        Kind::Counter => rates(&rows(series, column), rate_scale(column.unit)),
+        Kind::Gauge => {
+            let mut alone = Series { columns: vec![column.clone()], ..series.clone() };
+            if alone.defect().is_some() {
+                return None;
+            }
+            if let Ok(thin) = downsample(&alone, i64::MIN, i64::MAX, POINTS) {
+                alone = thin;
+            }
+            rows(&alone, alone.columns.first()?)
+        }
+    };
+    (points.len() > 1).then(|| Line { label: name.to_string(), points, ..Line::default() })
+}
+
+fn rates(rows: &[(f64, f64)], scale: f64) -> Vec<(f64, f64)> {
+    let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Vec::new() };
+    let stretches = POINTS.min(rows.len().saturating_sub(1));
+    let each = (last.0 - first.0) / stretches.max(1) as f64;
+    if each <= 0.0 {
+        return Vec::new();
+    }
+    let edges = (0..=stretches).filter_map(|at| {
+        // The last edge is the last reading itself, whatever rounding says.
+        let time = if at == stretches { last.0 } else { first.0 + each * at as f64 };
+        Some((time, between(rows, time)?))
+    });
+    let edges: Vec<(f64, f64)> = edges.collect();
+    let mut points: Vec<(f64, f64)> = edges
+        .windows(2)
+        .map(|pair| {
+            (
+                (pair[0].0 + pair[1].0) / 2.0,
+                ((pair[1].1 - pair[0].1) / (pair[1].0 - pair[0].0)).max(0.0) * scale,
+            )
+        })
+        .collect();
+    // A mean belongs to its whole stretch, so the ends are drawn as well.
+    if let (Some(head), Some(tail)) = (points.first().copied(), points.last().copied()) {
+        points.insert(0, (first.0, head.1));
+        points.push((last.0, tail.1));
+    }
+    points
+}
+
+/// Means of a counter over whole windows of that length; the last one may be shorter, but not than half.
+pub fn windows(series: &Series, name: &str, window: Seconds) -> Vec<f64> {
+    let Some(column) = series.column(name).filter(|column| column.kind == Kind::Counter) else {
+        return Vec::new();
+    };
+    let rows = rows(series, column);
+    let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Vec::new() };
+    let mut found = Vec::new();
+    let mut from = first.0;
+    while last.0 - from >= window.get() / 2.0 && found.len() < 1_000_000 {
+        let to = (from + window.get()).min(last.0);
+        if let Some((start, end)) = between(&rows, from).zip(between(&rows, to)) {
+            found.push(((end - start) / (to - from)).max(0.0) * rate_scale(column.unit));
+        }
+        from = to;
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use metier_types::{RunId, Values};
+
+    fn counter(times: &[i64], values: Vec<i64>) -> Series {
+        let column = Column {
+            name: "cpu".into(),
+            kind: Kind::Counter,
+            unit: Unit::Nanoseconds,
+            values: Values::Integer(values),
+            absent: vec![],
+        };
+        Series {
+            times: times.iter().map(|ms| ms * 1_000_000).collect(),
+            columns: vec![column],
+            ..Series::new(RunId::new(), "use")
+        }
+    }
+
+    #[test]
+    fn windows_are_exact_means_of_the_counter() {
+        // One core for a second, two for the next, then half a second of none.
+        let series = counter(
+            &[0, 500, 1500, 2000, 2500],
+            vec![0, 500_000_000, 2_000_000_000, 3_000_000_000, 3_000_000_000],
+        );
+        let found = windows(&series, "cpu", Seconds(1.0));
+        assert_eq!(found.len(), 3);
+        assert!(
+            (found[0] - 1.25).abs() < 1e-9 && (found[1] - 1.75).abs() < 1e-9 && found[2] == 0.0,
+            "{found:?}"
+        );
+        assert!(windows(&series, "absent", Seconds(1.0)).is_empty());
+    }
+
+    #[test]
+    fn the_mean_of_a_line_is_what_the_counter_counted() {
+        let times: Vec<i64> = (0..2000).map(|at| at * 7).collect();
+        let values: Vec<i64> = (0..2000).map(|at: i64| at * at * 1000).collect();
+        let series = counter(&times, values.clone());
+        let line = line(&series, "cpu").unwrap();
+        assert_eq!(line.points.len(), POINTS + 2);
+        let inner = &line.points[1..line.points.len() - 1];
+        let mean = inner.iter().map(|point| point.1).sum::<f64>() / inner.len() as f64;
+        let want = values[1999] as f64 / 1e9 / (1999.0 * 0.007);
+        assert!((mean / want - 1.0).abs() < 1e-9, "{mean} {want}");
+    }
+}
