@@ -29,6 +29,8 @@ const FIRM_WINDOWS: usize = 60;
 const MARGIN: f64 = 0.10;
 const MARGIN_ALONE: f64 = 0.25;
 const CPU_MARGIN: f64 = 0.10;
+/// What binary fractions add to a whole number must not add another one.
+const ROUNDING: f64 = 1e-6;
 
 /// How far the advice can be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -103,7 +105,7 @@ pub fn advise(runs: &[Measured]) -> Advice {
     cpu(&counted, &all_windows, &mut quotas, &mut notes);
     memory(&counted, &peaks, &mut quotas, &mut notes);
     let firm = n >= FIRM_RUNS && w >= FIRM_WINDOWS;
-    let basis = format!("From {} and {} of {WINDOW}", count(n, "run"), count(w, "window"));
+    let basis = format!("From {} and {} of 1 s", count(n, "run"), count(w, "window"));
     let basis = match firm {
         true => format!("{basis}."),
         false => {
@@ -150,7 +152,7 @@ fn cpu(runs: &[&Measured], windows: &[f64], quotas: &mut Vec<Quota>, notes: &mut
     sorted.sort_unstable_by(f64::total_cmp);
     let (Some(most), false) = (sorted.last(), sorted.len() < FEWEST_WINDOWS) else {
         notes.push(format!(
-            "Only {} of {WINDOW}: too few for advice on CPU; want {FEWEST_WINDOWS}.",
+            "Only {} of 1 s: too few for advice on CPU; want {FEWEST_WINDOWS}.",
             count(sorted.len(), "window")
         ));
         return;
@@ -160,7 +162,7 @@ fn cpu(runs: &[&Measured], windows: &[f64], quotas: &mut Vec<Quota>, notes: &mut
     quotas.push(Quota {
         key: "request.cpu".to_string(),
         value: millicores(p95),
-        reason: format!("95 of 100 windows of {WINDOW} used at most {p95:.2} cores"),
+        reason: format!("95 of 100 windows of 1 s used at most {p95:.2} cores"),
     });
     quotas.push(Quota {
         key: "limit.cpu".to_string(),
@@ -183,20 +185,20 @@ fn memory(runs: &[&Measured], peaks: &[f64], quotas: &mut Vec<Quota>, notes: &mu
             "It ran under {name} = {value}; near that limit it may have made do with less than it would take."
         ));
     }
+    // Samples may miss the height of anonymous memory; what of the exact peak is surely no page cache is then more.
     let kept = |measured: &&Measured| {
         let memory = &measured.run.memory;
-        memory
-            .peak_anonymous_bytes
-            .map(|bytes| bytes.get() + memory.peak_kernel_bytes.map_or(0, |kernel| kernel.get()))
+        let anonymous = memory.peak_anonymous_bytes?.get();
+        let sampled = anonymous + memory.peak_kernel_bytes.map_or(0, |kernel| kernel.get());
+        let peak = measured.run.summary.peak_memory_bytes;
+        let rest = peak.zip(memory.peak_file_bytes).map(|(peak, file)| peak.get().saturating_sub(file.get()));
+        Some(sampled.max(rest.unwrap_or(0)))
     };
     let most_kept = runs.iter().filter_map(kept).max().filter(|kept| (*kept as f64) < spread.max);
     let (request, why) = match most_kept {
         Some(kept) => (
             kept as f64,
-            format!(
-                "anonymous and kernel memory reached {}; the rest of the peak was page cache, which can be dropped",
-                Bytes(kept)
-            ),
+            format!("at least {} of the peak was no page cache, which could be dropped", Bytes(kept)),
         ),
         None => (spread.max, format!("the highest peak was {}", Bytes(spread.max as u64))),
     };
@@ -224,10 +226,10 @@ fn memory(runs: &[&Measured], peaks: &[f64], quotas: &mut Vec<Quota>, notes: &mu
 
 /// Whole tens of millicores, upwards; at least 10.
 fn millicores(cores: f64) -> String {
-    format!("{}m", ((cores * 100.0).ceil().max(1.0) * 10.0) as u64)
+    format!("{}m", ((cores * 100.0 - ROUNDING).ceil().max(1.0) * 10.0) as u64)
 }
 
 /// Whole mebibytes, upwards; at least 1.
 fn mebibytes(bytes: f64) -> String {
-    format!("{}Mi", (bytes / 1_048_576.0).ceil().max(1.0) as u64)
+    format!("{}Mi", (bytes / 1_048_576.0 - ROUNDING).ceil().max(1.0) as u64)
 }

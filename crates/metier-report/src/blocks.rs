@@ -77,6 +77,12 @@ impl Table {
             rows: Vec::new(),
         }
     }
+
+    /// Whether a column holds numbers, which stand at the right.
+    pub fn is_number(&self, column: &usize) -> bool {
+        let cell = self.rows.first().and_then(|row| row.get(*column));
+        cell.is_some_and(|cell| matches!(cell.tone, Tone::Number | Tone::Good | Tone::Bad))
+    }
 }
 
 /// A picture with the words that stand for it.
@@ -107,6 +113,8 @@ pub enum Block {
     Table(Table),
     /// A picture.
     Chart(Chart),
+    /// A table that most readers need not see, under a sentence that says what is in it.
+    More(String, Table),
     /// Text to copy.
     Copy(String),
     /// A picture that is too wide for Markdown; our own markup.

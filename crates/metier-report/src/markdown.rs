@@ -38,6 +38,12 @@ fn write_block(text: &mut String, block: &Block) {
             write_table(text, &table);
         }
         Block::Table(table) => write_table(text, table),
+        Block::More(words, table) => {
+            // Folded where it is shown as a page, plain in a terminal.
+            let _ = writeln!(text, "<details><summary>{}</summary>\n", inline(words));
+            write_table(text, table);
+            text.push_str("</details>\n\n");
+        }
         Block::Chart(chart) => {
             let _ = writeln!(text, "- {}: {}\n", inline(&chart.title), inline(&chart.summary));
         }
@@ -52,15 +58,8 @@ fn write_block(text: &mut String, block: &Block) {
 
 fn write_table(text: &mut String, table: &Table) {
     let head: Vec<String> = table.head.iter().map(|name| inline(name)).collect();
-    let is_number = |column: usize| {
-        table
-            .rows
-            .first()
-            .and_then(|row| row.get(column))
-            .is_some_and(|cell| matches!(cell.tone, Tone::Number | Tone::Good | Tone::Bad))
-    };
     let rule: Vec<&str> =
-        (0..head.len()).map(|column| if is_number(column) { "---:" } else { "---" }).collect();
+        (0..head.len()).map(|column| if table.is_number(&column) { "---:" } else { "---" }).collect();
     let _ = writeln!(text, "| {} |\n| {} |", head.join(" | "), rule.join(" | "));
     for row in &table.rows {
         let cells: Vec<String> = row.iter().map(cell).collect();

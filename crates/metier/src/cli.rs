@@ -10,7 +10,7 @@ use crate::command;
 use crate::config::Typed;
 use crate::console::complain;
 use crate::exit::Code;
-use crate::output::{Format, When, word};
+use crate::output::{Form, When, word};
 
 /// Examples first: most people look for the line that does what they want.
 const TEMPLATE: &str =
@@ -21,13 +21,15 @@ const EXAMPLES: &str = "Examples:
   metier runs                     list what was measured
   metier show last                everything about the latest run
   metier compare before after     what changed, and whether chance explains it
+  metier report last --file x.html
+                                  the same as one file, with charts and advice on limits
   metier doctor                   what this host lets us measure, and how to get the rest
   metier up                       the page, at http://127.0.0.1:7001";
 
 /// The commands by what one wants to do.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Measure", &["run", "session", "device", "board", "doctor"]),
-    ("Look", &["runs", "show", "compare", "up"]),
+    ("Look", &["runs", "show", "compare", "report", "up"]),
     ("Graphs", &["inspect", "split"]),
     ("Keep", &["export", "import"]),
     ("Set up", &["config", "completions", "man"]),
@@ -57,7 +59,7 @@ pub struct Globals {
     pub config: Option<PathBuf>,
     /// Form of data on stdout [METIER_OUTPUT; default table]
     #[arg(short, long, global = true, value_name = "FORM")]
-    pub output: Option<Format>,
+    pub output: Option<Form>,
     /// Colours [METIER_COLOR, NO_COLOR; default auto]
     #[arg(long, global = true, value_name = "WHEN")]
     pub color: Option<When>,
@@ -74,7 +76,7 @@ impl Globals {
     pub fn typed(&self) -> Typed {
         vec![
             ("store", self.store.clone()),
-            ("output", self.output.as_ref().map(word)),
+            ("output", self.output.filter(|form| !form.is_document()).as_ref().map(word)),
             ("color", self.color.as_ref().map(word)),
             ("quiet", self.quiet.then(|| "true".to_string())),
         ]
@@ -100,6 +102,8 @@ pub enum Command {
     Runs(command::runs::Runs),
     /// Show everything about a run
     Show(command::show::Show),
+    /// Write what runs say as one file: HTML, Markdown, JSON
+    Report(command::report::Report),
     /// Say what an ONNX graph consists of and costs
     Inspect(command::inspect::Inspect),
     /// Cut an ONNX graph into parts

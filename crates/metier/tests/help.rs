@@ -5,12 +5,13 @@ mod common;
 
 use common::{Place, refusal, stderr, stdout};
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "run",
     "session",
     "runs",
     "show",
     "compare",
+    "report",
     "export",
     "import",
     "device",

@@ -76,7 +76,7 @@ pub fn section(subjects: &[Subject]) -> Section {
     Section { title: "Over time".to_string(), kind: "charts", blocks }
 }
 
-fn in_use<'a>(measured: &'a Measured) -> Option<&'a Series> {
+fn in_use(measured: &Measured) -> Option<&Series> {
     measured.series.iter().find(|series| series.name == "use")
 }
 

@@ -15,7 +15,7 @@ use crate::{ReportRecord, Subject};
 
 /// Everything, but what has nothing to say.
 pub fn all(subjects: &[Subject], record: &ReportRecord) -> Vec<Section> {
-    let mut sections = vec![trust::section(subjects), needs::section(record), comparison::section(record)];
+    let mut sections = vec![trust::section(subjects), comparison::section(record), needs::section(record)];
     sections.push(spread::section(record));
     sections.push(charts::section(subjects));
     let each: [fn(&crate::Measured) -> Vec<Block>; 4] =

@@ -20,7 +20,17 @@ pub fn section(subjects: &[Subject]) -> Section {
         for warning in run.warnings.iter().take(WARNINGS) {
             blocks.push(Block::Warning(format!("{name}{}", warning.text)));
         }
+    }
+    // Runs on one host lack the same things; those are told once.
+    let mut told: Vec<&Run> = Vec::new();
+    for subject in subjects {
+        let Some(run) = subject.shown().map(|shown| &shown.run) else { continue };
+        if told.iter().any(|other| other.missing == run.missing) {
+            continue;
+        }
+        let name = if told.is_empty() { String::new() } else { format!("{}: ", subject.label) };
         blocks.extend(missing(run, &name));
+        told.push(run);
     }
     Section { title: "How far to trust it".to_string(), kind: "trust", blocks }
 }
@@ -70,8 +80,7 @@ fn missing(run: &Run, name: &str) -> Option<Block> {
     if reasons.is_empty() {
         return None;
     }
-    let mut table =
-        Table::new(&format!("{name}not measured"), &["not measured", "why", "what would change that"]);
+    let mut table = Table::new("", &["not measured", "why", "what would change that"]);
     for ((reason, fix), fields) in reasons {
         table.rows.push(vec![
             Cell::toned(words::shortened(&fields.join(", "), 400), Tone::Code),
@@ -79,5 +88,11 @@ fn missing(run: &Run, name: &str) -> Option<Block> {
             Cell::text(fix.unwrap_or("–")),
         ]);
     }
-    Some(Block::Table(table))
+    let n = run.missing.len();
+    let words = if n == 1 {
+        "1 value was not measured: why".to_string()
+    } else {
+        format!("{n} values were not measured: why, and what would change that")
+    };
+    Some(Block::More(format!("{name}{words}"), table))
 }

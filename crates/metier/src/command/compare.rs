@@ -56,7 +56,7 @@ pub fn percent(text: &str) -> Result<Ratio, String> {
 impl Compare {
     /// Prints the comparison.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let mut sides = Sides { room, store: None };
+        let mut sides = Sides::new(room);
         let (a, b) = (sides.runs(&self.a)?, sides.runs(&self.b)?);
         let fields = if self.metric.is_empty() { Field::ALL.to_vec() } else { self.metric.clone() };
         let options = CompareOptions {
@@ -111,12 +111,17 @@ impl Compare {
 }
 
 /// Where the runs of a side come from; the store is opened only if a side needs it.
-struct Sides<'a> {
+pub struct Sides<'a> {
     room: &'a Room,
     store: Option<Store>,
 }
 
-impl Sides<'_> {
+impl<'a> Sides<'a> {
+    /// Nothing is opened yet.
+    pub fn new(room: &'a Room) -> Self {
+        Self { room, store: None }
+    }
+
     fn store(&mut self) -> anyhow::Result<Store> {
         let store = match self.store.take() {
             Some(store) => store,
@@ -126,7 +131,8 @@ impl Sides<'_> {
         Ok(store)
     }
 
-    fn runs(&mut self, text: &str) -> anyhow::Result<Vec<Run>> {
+    /// The runs that a text names.
+    pub fn runs(&mut self, text: &str) -> anyhow::Result<Vec<Run>> {
         if Path::new(text).is_file() {
             return from_file(Path::new(text));
         }

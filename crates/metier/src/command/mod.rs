@@ -10,6 +10,7 @@ pub mod export;
 pub mod import;
 pub mod inspect;
 pub mod man;
+pub mod report;
 pub mod run;
 pub mod runs;
 pub mod session;
@@ -24,8 +25,9 @@ use metier_types::RunState;
 use crate::cli::{Cli, Command};
 use crate::config::{Settings, Typed, data_folder};
 use crate::console::{Console, complain};
-use crate::exit::{ClosedPipe, Code, code_of, one_line};
+use crate::exit::{ClosedPipe, Code, code_of, one_line, usage};
 use crate::log;
+use crate::output::{Form, word};
 
 /// What every command is given.
 pub struct Room {
@@ -35,6 +37,8 @@ pub struct Room {
     pub settings: Settings,
     /// How much to say about what is being done.
     pub verbose: u8,
+    /// The form of document that was asked for, if it was one.
+    pub form: Option<Form>,
 }
 
 impl Room {
@@ -95,7 +99,14 @@ fn perform(cli: Cli) -> anyhow::Result<Code> {
     typed.extend(settings_of(&command));
     let settings = Settings::load(globals.config.as_deref(), typed)?;
     let console = Console::new(&settings)?;
-    let room = Room { console, settings, verbose: globals.verbose };
+    let form = globals.output.filter(|form| form.is_document());
+    if let Some(form) = form.filter(|_| !matches!(command, Command::Report(_))) {
+        let form = word(&form);
+        return Err(usage(format!(
+            "-o is {form:?}, which only `metier report` writes; want table, json, yaml or csv"
+        )));
+    }
+    let room = Room { console, settings, verbose: globals.verbose, form };
     if !matches!(command, Command::Up(_)) && (room.verbose > 0 || std::env::var_os("METIER_LOG").is_some()) {
         log::start(&room.console, room.verbose, log::COMMAND)?;
     }
@@ -108,6 +119,7 @@ fn perform(cli: Cli) -> anyhow::Result<Code> {
         Command::Export(export) => export.run(&room),
         Command::Import(import) => import.run(&room),
         Command::Inspect(inspect) => inspect.run(&room),
+        Command::Report(report) => report.run(&room),
         Command::Runs(runs) => runs.run(&room),
         Command::Session(session) => session.run(&room),
         Command::Show(show) => show.run(&room),

@@ -1,5 +1,6 @@
 //! `metier show`: everything about a run, with marks for what is not exact and reasons for what is not there.
 
+mod artefact;
 mod sections;
 mod timeline;
 
@@ -20,6 +21,8 @@ const EXAMPLES: &str = "Examples:
   metier show 3a5c7e9d --processes      its processes, as a tree
   metier show last --missing            what could not be measured, why, and the fix
   metier show last --series -o csv      its time line
+  metier show last --artefact trace.nvvp --save FILE
+                                        a file that a probe left, as it is
   metier show last -o json              the record (metier.run/1)";
 
 /// Largest process tree that is shown; it is larger only if something is wrong.
@@ -41,6 +44,12 @@ pub struct Show {
     /// Only what could not be measured
     #[arg(short, long)]
     missing: bool,
+    /// A file of it, as it is
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["series", "missing", "processes"])]
+    artefact: Option<String>,
+    /// Write that file there instead of to stdout
+    #[arg(long, value_name = "FILE", requires = "artefact")]
+    save: Option<std::path::PathBuf>,
 }
 
 impl Show {
@@ -53,6 +62,8 @@ impl Show {
             self.series(room, &store, &run, name)?;
         } else if self.processes {
             self.processes(room, &store, &run)?;
+        } else if let Some(name) = &self.artefact {
+            artefact::write(room, &store, &run, name, self.save.as_deref())?;
         } else if self.missing {
             self.missing(room, &run)?;
         } else {

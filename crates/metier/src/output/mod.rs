@@ -30,6 +30,30 @@ pub enum Format {
     Csv,
 }
 
+/// All forms that can be typed. Documents are what `report` and `flame` write; other commands refuse them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    Table,
+    Json,
+    Yaml,
+    Csv,
+    #[value(hide = true)]
+    Html,
+    #[value(hide = true)]
+    Md,
+    #[value(hide = true)]
+    Svg,
+    #[value(hide = true)]
+    Folded,
+}
+
+impl Form {
+    /// Whether it is a document and not data.
+    pub fn is_document(self) -> bool {
+        matches!(self, Self::Html | Self::Md | Self::Svg | Self::Folded)
+    }
+}
+
 /// The words of an enumeration, for settings and messages.
 pub fn words<T: ValueEnum>() -> Vec<String> {
     let name = |value: &T| value.to_possible_value().map(|word| word.get_name().to_string());

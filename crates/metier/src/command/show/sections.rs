@@ -11,6 +11,8 @@ use crate::time;
 const TOP: usize = 5;
 /// Processes that the tree lists at most.
 const MOST: usize = 10_000;
+/// Files that are listed.
+const FILES: usize = 100;
 /// Width of the time line.
 const WIDTH: usize = 60;
 
@@ -44,6 +46,18 @@ pub fn whole(run: &Run, line: Option<&Series>, tree: Option<&ProcessTree>, paint
             paint.bold(&format!("Processes: {}", tree.total)),
             top(tree, paint)
         ));
+    }
+    let files: Vec<_> = run.artefacts.iter().filter(|file| file.name != ProcessTree::ARTEFACT).collect();
+    if !files.is_empty() {
+        let mut table = Table::default().indented(2);
+        for file in files.iter().take(FILES) {
+            table.row(vec![
+                Cell::text(&file.name).at_most(60),
+                Cell::number(file.size_bytes.to_string()),
+                Cell::text(&file.media_type).styled(Paint::dim),
+            ]);
+        }
+        text.push_str(&format!("\n{}\n{}", paint.bold("Files (--artefact NAME)"), table.render(paint)));
     }
     if !run.warnings.is_empty() {
         text.push_str(&format!("\n{}\n", paint.bold("Warnings")));

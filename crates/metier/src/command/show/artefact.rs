@@ -1,0 +1,40 @@
+//! A file of a run, as it is: to stdout, or to a file of the user's.
+
+use std::io::IsTerminal;
+use std::path::Path;
+
+use metier_store::Store;
+use metier_types::Run;
+
+use crate::command::Room;
+use crate::exit::usage;
+use crate::output::{Destination, printable};
+
+/// Writes the file of that name out.
+pub fn write(room: &Room, store: &Store, run: &Run, name: &str, save: Option<&Path>) -> anyhow::Result<()> {
+    let Some(file) = run.artefacts.iter().find(|file| file.name == name) else {
+        let known: Vec<String> = run.artefacts.iter().take(50).map(|file| printable(&file.name)).collect();
+        let want = if known.is_empty() {
+            "it has none".to_string()
+        } else {
+            format!("want one of {}", known.join(", "))
+        };
+        anyhow::bail!("run {} has no file {name:?}; {want}", run.id.short());
+    };
+    if let Some(path) = save {
+        let mut destination = Destination::open("--save", path)?;
+        store.artefact(&file.digest, &mut destination)?;
+        destination.commit()?;
+        room.console.note(format!("{} written to {}", file.size_bytes, path.display()));
+        return Ok(());
+    }
+    let is_text = file.media_type.starts_with("text/") || file.media_type.contains("json");
+    if !is_text && std::io::stdout().is_terminal() {
+        return Err(usage(format!(
+            "{} is {}, which is not for a terminal; want --save FILE, or redirect stdout",
+            printable(&file.name),
+            printable(&file.media_type)
+        )));
+    }
+    room.console.data(|out| Ok(store.artefact(&file.digest, out).map(|_| ())?))
+}
