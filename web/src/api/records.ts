@@ -104,6 +104,31 @@ export interface HostState {
   io_pressure_ratio?: Maybe<number>;
 }
 
+/** One stage of an application; numbers are seconds where the kind is `duration`. */
+export interface Stage {
+  name: string;
+  labels?: string;
+  kind: string;
+  source: string;
+  count: number;
+  rate_per_second?: Maybe<number>;
+  p50?: Maybe<number>;
+  p95?: Maybe<number>;
+  p99?: Maybe<number>;
+  cpu_seconds_per_item?: Maybe<number>;
+  joules_per_item?: Maybe<number>;
+}
+
+/** How listening to the application went. */
+export interface Intake {
+  messages: number;
+  dropped: number;
+  malformed: number;
+  examples?: string[];
+  beyond_limit?: number;
+  strangers?: number;
+}
+
 export interface Run {
   schema: string;
   id: string;
@@ -134,6 +159,8 @@ export interface Run {
     peak_memory_bytes?: Maybe<number>;
     energy_joules?: Maybe<number>;
   }[];
+  stages?: Stage[];
+  intake?: Maybe<Intake>;
   host?: HostState;
   overhead?: Record<string, Maybe<number>>;
   quality?: Record<string, Quality>;

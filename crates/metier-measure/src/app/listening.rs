@@ -205,8 +205,9 @@ impl Listening {
         let root = proc.to_path_buf();
         self.pump.open(Box::new(move |peer| match members.standing(&root, peer.pid) {
             Standing::Member => Some(()),
-            // Gone before we could look: only members can reach a folder that is the run's own.
-            Standing::Unknown if is_private => Some(()),
+            // Gone before we could look: a folder that is the run's own only members can reach, and elsewhere the user that we
+            // run as could do to the run what he likes anyway.
+            Standing::Unknown if is_private || descriptor::is_own_user(peer.uid) => Some(()),
             _ => None,
         }));
         for address in &self.ways.scrape {
