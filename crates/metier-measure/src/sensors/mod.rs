@@ -5,6 +5,7 @@
 mod hwmon;
 mod ina3221;
 mod rapl;
+mod tegrastats;
 
 use std::time::Instant;
 
@@ -14,7 +15,8 @@ use crate::Roots;
 use crate::boards::Integrator;
 
 /// Kinds of sensor that are looked for.
-const KINDS: [fn(&Roots, &mut Found); 3] = [rapl::open, ina3221::open, hwmon::open];
+/// The last one asks what came before.
+const KINDS: [fn(&Roots, &mut Found); 4] = [rapl::open, ina3221::open, hwmon::open, tegrastats::open];
 
 /// What a meter shows at one moment.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -58,19 +58,10 @@ pub struct Board {
 impl Board {
     /// Opens what there is.
     pub fn open(roots: &Roots) -> Self {
-        let tree = [roots.proc.join("device-tree"), roots.sys.join("firmware/devicetree/base")];
-        let of_tree = |name: &str| tree.iter().find_map(|folder| file::text(folder.join(name)));
-        let compatible = of_tree("compatible").unwrap_or_default();
-        let kind = if compatible.contains("nvidia,tegra") {
-            Kind::Jetson
-        } else if compatible.contains("raspberrypi,") {
-            Kind::RaspberryPi
-        } else {
-            Kind::Other
-        };
         Self {
-            kind,
-            model: of_tree("model").or_else(|| file::text(roots.sys.join("class/dmi/id/product_name"))),
+            kind: kind(roots),
+            model: of_tree(roots, "model")
+                .or_else(|| file::text(roots.sys.join("class/dmi/id/product_name"))),
             cores: Cores::open(roots),
             memory: MemoryFiles::open(roots),
             zones: Zones::open(roots),
@@ -112,6 +103,23 @@ impl Board {
     pub fn power(&self) -> Option<Watts> {
         self.meters.power().map(Watts)
     }
+}
+
+/// What kind of board this is, by what its device tree says.
+pub fn kind(roots: &Roots) -> Kind {
+    let compatible = of_tree(roots, "compatible").unwrap_or_default();
+    if compatible.contains("nvidia,tegra") {
+        Kind::Jetson
+    } else if compatible.contains("raspberrypi,") {
+        Kind::RaspberryPi
+    } else {
+        Kind::Other
+    }
+}
+
+fn of_tree(roots: &Roots, name: &str) -> Option<String> {
+    let folders = [roots.proc.join("device-tree"), roots.sys.join("firmware/devicetree/base")];
+    folders.iter().find_map(|folder| file::text(folder.join(name)))
 }
 
 #[cfg(test)]

@@ -1,0 +1,32 @@
+//! Any bytes as lines of `tegrastats`: none panics, and whatever is read out of them makes sense.
+#![no_main]
+
+use std::time::Duration;
+
+use libfuzzer_sys::fuzz_target;
+use metier_measure::boards::exporter;
+use metier_measure::boards::log::Recording;
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut recording = Recording::new(Duration::from_secs(1));
+    for line in bytes.split(|byte| *byte == b'\n') {
+        let (line, _) = recording.add(line);
+        let board = &line.board;
+        let loads = board.cores.iter().filter_map(|core| core.load_ratio);
+        assert!(loads.clone().all(|load| load.get().is_finite() && load.get() >= 0.0));
+        assert!(board.cores.iter().all(|core| !core.off || core.load_ratio.is_none()));
+        assert!(board.temperatures.iter().filter_map(|sensor| sensor.celsius).all(|celsius| celsius.get() > -256.0));
+        if let Some(watts) = board.power() {
+            assert!(watts.get().is_finite() && !board.power_rails().is_empty());
+        }
+        let mut seen = std::collections::HashSet::new();
+        for one in exporter::series(board, Default::default()) {
+            assert!(one.value.is_finite());
+            assert!(seen.insert((one.name, one.label)), "a series comes twice");
+        }
+    }
+    if let Some(energy) = recording.finish().energy {
+        assert!(energy.joules.get().is_finite() && energy.covered.get() >= 0.0);
+        assert!(energy.bound_joules.get() >= 0.0 && energy.aliasing_joules.get() >= 0.0);
+    }
+});
