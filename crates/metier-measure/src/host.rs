@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use metier_types::{Bytes, Celsius, Hertz, HostReading, HostState, Ratio, Seconds};
 
 use crate::Roots;
+use crate::boards::sysfs::throttling;
 use crate::file::{self, Held, kib_field, pressure_micros};
 
 /// Counters of the whole host at one moment.
@@ -28,6 +29,8 @@ pub struct HostMeter {
     pressure: [Option<Held>; 3],
     frequencies: Vec<Held>,
     zones: Vec<Held>,
+    /// Why the firmware holds the board back (Raspberry Pi).
+    throttling: Option<Held>,
     governor: Option<String>,
     tick_ns: u64,
 }
@@ -54,6 +57,7 @@ impl HostMeter {
                 .filter_map(|zone| Held::open(zone.join("temp")))
                 .take(32)
                 .collect(),
+            throttling: throttling::open(roots),
             governor: (governors.len() == 1).then(|| governors.into_iter().next()).flatten(),
             tick_ns: 1_000_000_000 / if tick > 0 { tick as u64 } else { 100 },
         }
@@ -82,6 +86,11 @@ impl HostMeter {
             .filter(|t| *t > 0)
             .max();
         reading.temperature_celsius = hottest.map(|milli| Celsius(milli as f64 / 1e3));
+        if let Some(held) = self.throttling.as_mut().and_then(throttling::read)
+            && let Ok(held) = serde_json::to_value(held)
+        {
+            reading.extra.insert("throttling".into(), held);
+        }
         reading
     }
 
@@ -220,6 +229,17 @@ mod tests {
         assert_eq!(reading.memory_available_bytes, Some(Bytes(5120)));
         assert_eq!(reading.frequency_hertz, Some(Hertz(1.5e9)));
         assert_eq!(reading.temperature_celsius, Some(Celsius(41.5)));
+    }
+
+    #[test]
+    fn a_board_that_its_firmware_holds_back_says_so() {
+        let (_folder, roots) = tree();
+        let path = roots.sys.join("devices/platform/soc/soc:firmware/get_throttled");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "50005\n").unwrap();
+        let reading = HostMeter::open(&roots).reading();
+        assert_eq!(reading.extra["throttling"]["under_voltage"], true);
+        assert_eq!(reading.extra["throttling"]["frequency_capped"], false);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use metier_types::{Run, Warning};
 
+use crate::boards::Throttling;
+
 /// Steal above this share of the cores' time makes wall times doubtful.
 const STEAL: f64 = 0.02;
 /// Others' use above this share makes wall times doubtful.
@@ -36,6 +38,18 @@ pub fn warnings(run: &Run, cores: u32) -> Vec<Warning> {
                 percent(others)
             ),
         );
+    }
+    let mut held = [&host.after, &host.before].into_iter().filter_map(|reading| {
+        let flags = reading.extra.get("throttling")?.clone();
+        serde_json::from_value::<Throttling>(flags).ok().filter(Throttling::is_active)
+    });
+    if let Some(held) = held.next() {
+        let why = if held.under_voltage {
+            "its supply is too weak"
+        } else {
+            "it is too hot or its clock is capped"
+        };
+        warn("held-back", format!("the board's firmware held it back during the run: {why}"));
     }
     let wall = run.summary.wall_seconds.map_or(0.0, |s| s.get());
     if let Some(waited) =
@@ -95,4 +109,30 @@ pub fn warnings(run: &Run, cores: u32) -> Vec<Warning> {
         );
     }
     warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use metier_types::RunId;
+
+    use super::*;
+
+    #[test]
+    fn a_board_that_was_held_back_is_told_with_the_reason() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../metier/tests/fixtures/archive.jsonl");
+        let text = std::fs::read_to_string(path).unwrap();
+        let line = text.lines().find(|line| line.contains("\"metier.run/1\"")).unwrap();
+        let mut run: Run = serde_json::from_str(line).unwrap();
+        run.id = RunId::new();
+        let codes = |run: &Run| warnings(run, 4).into_iter().map(|w| (w.code, w.text)).collect::<Vec<_>>();
+        assert!(codes(&run).iter().all(|(code, _)| code != "held-back"));
+        let flags =
+            serde_json::to_value(Throttling { under_voltage: true, ..Throttling::default() }).unwrap();
+        run.host.after.extra.insert("throttling".into(), flags);
+        let told = codes(&run);
+        assert!(
+            told.iter().any(|(code, text)| code == "held-back" && text.contains("supply is too weak")),
+            "{told:?}"
+        );
+    }
 }

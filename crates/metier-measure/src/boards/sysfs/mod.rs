@@ -7,7 +7,7 @@ mod cores;
 mod gpu;
 mod memory;
 mod thermal;
-mod throttling;
+pub(crate) mod throttling;
 
 use metier_types::{Hertz, Watts};
 

@@ -1,6 +1,6 @@
 //! Why a Raspberry Pi's firmware holds it back.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Roots;
 use crate::file::Held;
@@ -12,7 +12,7 @@ const FILES: [&str; 2] = [
 ];
 
 /// What the firmware says it does now, and did since the board started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Throttling {
     /// The supply is too weak.
     pub under_voltage: bool,
@@ -47,10 +47,10 @@ impl Throttling {
     }
 }
 
-pub(super) fn open(roots: &Roots) -> Option<Held> {
+pub(crate) fn open(roots: &Roots) -> Option<Held> {
     FILES.iter().find_map(|path| Held::open(roots.sys.join(path)))
 }
 
-pub(super) fn read(held: &mut Held) -> Option<Throttling> {
+pub(crate) fn read(held: &mut Held) -> Option<Throttling> {
     Throttling::parse(held.text()?)
 }
