@@ -131,6 +131,7 @@ start_node() {
     container=$(engine create busybox:local)
     engine commit -c 'ENTRYPOINT ["/bin/sleep", "2147483647"]' "$container" pause:local >/dev/null
     engine rm "$container" >/dev/null
+    # No image can be fetched again, so none is to be removed when the disk gets full.
     start kubelet "$cache/bin/kubelet" --kubeconfig="$config" --hostname-override="$NODE" --root-dir="$state/kubelet" \
         --cert-dir="$state/pki" --container-runtime=docker --docker-endpoint="$(PART=docker recall socket)" \
         --pod-infra-container-image=pause:local --cgroup-driver="$driver" --fail-swap-on=false \
@@ -138,7 +139,7 @@ start_node() {
         --anonymous-auth=true --authorization-mode=AlwaysAllow --authentication-token-webhook=false \
         --container-runtime-endpoint="unix://$state/dockershim.sock" --image-service-endpoint="unix://$state/dockershim.sock" \
         --experimental-dockershim-root-directory="$state/dockershim" --make-iptables-util-chains=false \
-        --eviction-hard= --cluster-domain=cluster.local --cluster-dns=10.0.0.10
+        --eviction-hard= --image-gc-high-threshold=100 --cluster-domain=cluster.local --cluster-dns=10.0.0.10
     wait_for 120 "the node to be ready" kubelet ask wait --for=condition=Ready "node/$NODE" --timeout=1s
 }
 

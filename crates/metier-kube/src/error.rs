@@ -59,14 +59,7 @@ impl Error {
     /// A failed call, with what was being done.
     pub(crate) fn api(doing: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
         let doing = doing.into();
-        move |error| {
-            // The status of the API server says it in a sentence; the wrapping says it twice.
-            let reason = match &error {
-                kube::Error::Api(status) => status.message.clone(),
-                other => chain(other),
-            };
-            Self::Api { doing, reason }
-        }
+        move |error| Self::Api { doing, reason: words(&error) }
     }
 
     /// The exit code of `metier run` for it: our own failure.
@@ -75,6 +68,14 @@ impl Error {
             Self::Measure(error) => error.exit_code(),
             _ => 125,
         }
+    }
+}
+
+/// What the API server said. Its status says it in a sentence; the wrapping says it twice.
+pub(crate) fn words(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => chain(other),
     }
 }
 

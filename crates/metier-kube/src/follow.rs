@@ -25,6 +25,11 @@ use crate::state::{self, MAIN, State};
 pub const AGAIN: Duration = Duration::from_millis(250);
 /// How much of the log is kept with the record.
 pub const KEPT: usize = 16 << 20;
+/// How long after its log the end of a container is told.
+const ENDED_WITHIN: Duration = Duration::from_secs(20);
+/// What some kubelets write in place of a log that they do not have any more.
+const NO_LOG: [&[u8]; 2] =
+    [b"unable to retrieve container logs for", b"failed to try resolving symlinks in path"];
 /// How often a broken log is asked for again.
 const LOG_TRIES: u32 = 20;
 
@@ -60,7 +65,7 @@ pub async fn pod(cluster: Cluster, run: RunId, tell: watch::Sender<Seen>) {
         let list = match pods.list(&ListParams::default().labels(&labels)).await {
             Ok(list) => list,
             Err(error) => {
-                tell.send_modify(|seen| seen.trouble = Some(crate::error::chain(&error)));
+                tell.send_modify(|seen| seen.trouble = Some(crate::error::words(&error)));
                 tokio::time::sleep(AGAIN).await;
                 continue;
             }
@@ -155,27 +160,27 @@ pub async fn log(
     let started = |seen: &Seen| matches!(seen.state(), State::Running | State::Ended(_)) || seen.is_gone;
     let Ok(name) = seen.wait_for(started).await.map(|seen| name_of(&seen)) else { return };
     let pods = cluster.pods();
+    let is_over = |seen: &Seen| {
+        let is_deleted = seen.pod.as_ref().is_some_and(state::is_being_deleted);
+        seen.is_gone || is_deleted || matches!(seen.state(), State::Ended(_) | State::Gone { .. })
+    };
     for _ in 0..LOG_TRIES {
         let parameters = LogParams { container: Some(MAIN.into()), follow: true, ..LogParams::default() };
         let trouble = match pods.log_stream(&name, &parameters).await {
             Ok(stream) => copy(stream, &kept, &out).await,
-            Err(error) => Some(crate::error::chain(&error)),
-        };
-        let is_over = {
-            let seen = seen.borrow();
-            matches!(seen.state(), State::Ended(_) | State::Gone { .. }) || seen.is_gone
+            Err(error) => Some(crate::error::words(&error)),
         };
         kept.with(|kept| kept.trouble.clone_from(&trouble));
-        if trouble.is_none() && is_over {
-            return;
-        }
-        if trouble.is_none() {
-            // The stream ended in peace; the status follows, and then the rest, if there is one, is had once more.
-            let ended =
-                |seen: &Seen| !matches!(seen.state(), State::Running | State::Waiting { .. }) || seen.is_gone;
-            let _ = tokio::time::timeout(AGAIN * 8, seen.wait_for(ended)).await;
-        } else {
+        if trouble.is_some() {
             tokio::time::sleep(AGAIN).await;
+            if seen.borrow().is_gone {
+                return;
+            }
+            continue;
+        }
+        // A stream ends in peace with its container, or because somebody on the way had enough of it: the status tells.
+        if tokio::time::timeout(ENDED_WITHIN, seen.wait_for(is_over)).await.is_ok() {
+            return;
         }
     }
 }
@@ -189,10 +194,16 @@ async fn copy(
     let mut stream = std::pin::pin!(stream);
     let mut skip = kept.with(|kept| kept.length);
     let mut buffer = vec![0; 1 << 16];
+    let mut is_first = true;
     loop {
         match stream.read(&mut buffer).await {
             Ok(0) => return None,
             Ok(length) => {
+                if std::mem::take(&mut is_first)
+                    && NO_LOG.iter().any(|words| buffer[..length].starts_with(words))
+                {
+                    return Some(String::from_utf8_lossy(&buffer[..length]).into_owned());
+                }
                 let known = skip.min(length as u64) as usize;
                 skip -= known as u64;
                 let fresh = &buffer[known..length];

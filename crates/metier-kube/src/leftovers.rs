@@ -60,7 +60,20 @@ pub async fn remove(cluster: &Cluster, run: RunId) -> Result<(), Error> {
     })
 }
 
-async fn delete(cluster: &Cluster, name: &str) -> Result<(), Error> {
+/// Asks the pods of a run to end, with so many seconds of grace, or those of the pod.
+pub async fn end_pods(cluster: &Cluster, run: RunId, grace: Option<u32>) -> Result<(), Error> {
+    let parameters = DeleteParams { grace_period_seconds: grace, ..DeleteParams::default() };
+    let list = ListParams::default().labels(&job::selector(run));
+    let pods = cluster.pods();
+    for pod in pods.list(&list).await.map_err(Error::api("looking for the pod to end"))? {
+        if let Some(name) = pod.metadata.name {
+            pods.delete(&name, &parameters).await.map_err(Error::api(format!("ending pod {name}")))?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn delete(cluster: &Cluster, name: &str) -> Result<(), Error> {
     let parameters =
         DeleteParams { propagation_policy: Some(PropagationPolicy::Background), ..DeleteParams::default() };
     for attempt in 0.. {

@@ -10,16 +10,20 @@
 //!
 //! Where things are: [`cluster`] talks to the API server, [`node`] chooses where, [`job`] is the object,
 //! [`state`] says what a pod's status means, [`follow`] watches a pod and its log, [`leftovers`] removes what a killed
-//! predecessor left, [`run`] puts them together.
+//! predecessor left, [`outside`] measures without the launcher, `end` tells the record how it ended, [`run`] puts them
+//! together.
 
 pub mod cluster;
+mod end;
 mod error;
 pub mod follow;
 pub mod job;
 pub mod leftovers;
 pub mod node;
+mod outside;
 mod run;
 pub mod state;
 
+pub use end::LOG;
 pub use error::Error;
-pub use run::run;
+pub use run::{run, run_with};

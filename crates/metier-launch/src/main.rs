@@ -73,6 +73,8 @@ struct Launcher {
     main_ended: bool,
     /// Wait status of the main process.
     status: i32,
+    /// CPU time of ours that is not to be reported: what was before the start, where that was counted otherwise.
+    spent_before_ns: u64,
     rung: Rung,
     next_rung_at: u64,
     killed_at: u64,
@@ -111,6 +113,7 @@ fn launch(arguments: &[&CStr]) -> i32 {
         main: 0,
         main_ended: false,
         status: 0,
+        spent_before_ns: 0,
         rung: Rung::None,
         next_rung_at: u64::MAX,
         killed_at: 0,
@@ -120,6 +123,9 @@ fn launch(arguments: &[&CStr]) -> i32 {
     if !launcher.take_orders() {
         launcher.clean_up();
         return 125;
+    }
+    if is_first {
+        launcher.spent_before_ns = sys::own_cpu_ns();
     }
     let signals = sys::Signals::take_over(mask, is_first);
     if launcher.orders.is_watch {
@@ -431,7 +437,7 @@ impl Launcher {
             pid: self.reaped,
             status: stuck as i64,
             time_ns: sys::now_ns(),
-            own_cpu_ns: sys::own_cpu_ns(),
+            own_cpu_ns: sys::own_cpu_ns().saturating_sub(self.spent_before_ns),
             usage: self.used,
         };
         self.report(report);

@@ -114,7 +114,7 @@ impl Read for Counted<'_> {
 }
 
 /// Files of this host that match, with the names under which they are kept, in order.
-fn find(base: &Path, pattern: &str) -> Vec<(String, PathBuf)> {
+pub(crate) fn find(base: &Path, pattern: &str) -> Vec<(String, PathBuf)> {
     let whole = base.join(pattern);
     let parts: Vec<String> = whole
         .components()

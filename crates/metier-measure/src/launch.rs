@@ -16,7 +16,7 @@ use crate::runner::{Report, Rung, Stage, Usage};
 use crate::{Command, Error, Spec};
 
 /// The launcher's program file, built by `build.rs`.
-static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/metier-launch"));
+pub(crate) static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/metier-launch"));
 
 /// The launcher's program as something that can be executed; made once, used for all repetitions.
 pub struct Program {
@@ -68,7 +68,9 @@ fn memfd_refused() -> bool {
 
 /// A launcher that waits for its orders, or watches a command.
 pub struct Launcher {
-    child: Child,
+    /// The process, where it is a child of ours and not the first process of a container.
+    child: Option<Child>,
+    pid: u32,
     socket: OwnedFd,
 }
 
@@ -104,7 +106,12 @@ impl Launcher {
             hand_down(&mut start, &provision.descriptors).map_err(fail("handing down descriptors"))?;
         let child = start.spawn().map_err(fail("starting it"))?;
         drop(copies);
-        Ok(Self { child, socket: ours })
+        Ok(Self { pid: child.id(), child: Some(child), socket: ours })
+    }
+
+    /// One that somebody else started and that waits for orders at the other end of a socket.
+    pub fn joined(socket: OwnedFd, pid: u32) -> Self {
+        Self { child: None, pid, socket }
     }
 
     /// Starts a launcher that will watch over a group that somebody else fills.
@@ -115,7 +122,7 @@ impl Launcher {
         start.arg(theirs.as_raw_fd().to_string()).arg(grace.as_millis().to_string()).args(["0", "--", ""]);
         // In a process group of its own, or a terminal's interrupt would end it before its work is done.
         let child = start.process_group(0).spawn().map_err(fail("starting it"))?;
-        Ok(Self { child, socket: ours })
+        Ok(Self { pid: child.id(), child: Some(child), socket: ours })
     }
 
     /// Lets it watch.
@@ -125,7 +132,7 @@ impl Launcher {
 
     /// Its process id.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.pid
     }
 
     /// The descriptor that becomes readable when a report is there.
@@ -185,7 +192,9 @@ impl Launcher {
     /// Lets it clean up and end.
     pub fn bye(mut self) {
         let _ = self.send(b"B");
-        let _ = self.child.wait();
+        if let Some(child) = &mut self.child {
+            let _ = child.wait();
+        }
     }
 
     fn send(&self, packet: &[u8]) -> Result<(), Error> {

@@ -22,6 +22,7 @@ use crate::observer::{Keep, Observer, Provision, Ready, Started};
 pub use crate::recorder::{NoRecorder, Recorder, StoreRecorder};
 use crate::runner::container::Workshop;
 use crate::runner::foreign::Foreign;
+use crate::runner::joined::Joined;
 use crate::runner::{About, Body, Prepared, Root, command, container};
 use crate::sensors::Meters;
 use crate::signals::Signals;
@@ -183,6 +184,45 @@ impl Session {
         self.conclude(spec, id, None, ended, recorder, &mut all)
     }
 
+    /// Measures a container of somebody else's, with our launcher in it.
+    pub fn measure_joined(
+        &mut self,
+        spec: &Spec,
+        joined: Joined,
+        recorder: &mut dyn Recorder,
+        observers: &mut [&mut dyn Observer],
+    ) -> Result<Finished, Error> {
+        spec.check()?;
+        let (asked, id) = (Instant::now(), spec.id.unwrap_or_else(RunId::new));
+        let mut watch = Watch::open();
+        let prepared = joined.prepared();
+        watch.iter_mut().for_each(|watch| watch.follow(&prepared.root));
+        let about = prepared.about.clone();
+        let mut stacks = spec.stacks.map(Stacks::new);
+        let mut all: Vec<&mut dyn Observer> = Vec::new();
+        all.extend(stacks.iter_mut().map(|stacks| stacks as &mut dyn Observer));
+        all.extend(observers.iter_mut().map(|observer| &mut **observer as &mut dyn Observer));
+        let mut ended = self.measure_prepared(spec, id, asked, prepared, watch, recorder, &mut all);
+        if let Err(Error::Unstarted { about: empty, .. }) = &mut ended {
+            **empty = about;
+        }
+        self.conclude(spec, id, None, ended, recorder, &mut all)
+    }
+
+    /// Waits until a descriptor has something, or for so long. Says whether it has, and whether somebody asked us to stop.
+    pub fn wait_for(&self, descriptor: std::os::fd::RawFd, longest: Duration) -> (bool, Option<Stop>) {
+        let all = [descriptor, self.signals.descriptor(), self.stopper.descriptor()];
+        let [ready, signal, stop] = crate::wake::wait(all, longest);
+        let asked = if stop { self.stopper.take() } else { None };
+        let asked = asked.or_else(|| if signal { self.signals.next().map(|came| came.signal) } else { None });
+        (ready, asked.map(|signal| Stop { signal }))
+    }
+
+    /// Where the kernel's file systems are, and a private folder.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
     /// Keeps the record of a run that never started, with the reason.
     pub fn unstarted(
         &mut self,
@@ -226,11 +266,12 @@ impl Session {
         let mut run = record::of(self, spec, &mut facts, input, recorder);
         let tree = facts.walker.tree(facts.id, facts.watch.as_ref().ok(), facts.started_ns);
         let mut keep = Keep::new(recorder);
+        artefacts::collect(spec, body.as_mut(), &mut run, &mut keep);
+        // Before the observers: a container that was held may end now, and who looks after it hears of it.
+        body.bye();
         for observer in observers.iter_mut() {
             observer.finish(&mut run, &mut keep);
         }
-        artefacts::collect(spec, body.as_mut(), &mut run, &mut keep);
-        body.bye();
         let unkept = recorder.finish(&mut run, &tree).err();
         let stop = match facts.stopped {
             Stopped::Signal(signal) => Some(Stop { signal }),
@@ -329,7 +370,11 @@ impl Session {
             }
         };
         let (status, ended_ns) = life.main.unwrap_or((0, end.gone_ns));
-        let (totals, totals_quality) = life.totals();
+        let (mut totals, totals_quality) = life.totals();
+        if life.body.is_inside() {
+            let own = end.own_cpu.as_secs_f64();
+            totals.cpu = totals.cpu.map(|cpu| metier_types::Seconds((cpu.get() - own).max(0.0)));
+        }
         life.last_look(id, end.used.as_ref(), recorder);
         let Life { walker, timeline, peaks, late, rungs, stopped, left_behind, last_throttling, .. } = life;
         let around_after = around().or(last_throttling);

@@ -99,7 +99,12 @@ impl Walker {
                     living.flat_map(|pid| [vec![*pid], descendants(&self.proc, *pid)].concat()).collect()
                 }
             },
-            Group::members,
+            |group| {
+                // The launcher of a container is in its group, but not of the run.
+                let mut members = group.members();
+                members.retain(|pid| self.root != Root::Below(*pid));
+                members
+            },
         )
     }
 

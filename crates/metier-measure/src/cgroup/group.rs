@@ -127,6 +127,13 @@ impl Group {
         Self { method: Method::Container, v2, v1, remove: Vec::new(), around, peak: None }
     }
 
+    /// Lets the mark of the largest memory begin anew, where the kernel lets us: on version 1.
+    pub(crate) fn forget_peak(&self) {
+        if let Some(folder) = self.v1.get("memory") {
+            let _ = fs::write(folder.join("memory.max_usage_in_bytes"), "0");
+        }
+    }
+
     /// Makes a folder in one more version 1 hierarchy, beside the others.
     pub(super) fn add_v1(&mut self, controller: &'static str, name: &str) -> Result<PathBuf, Missing> {
         let Some(parent) = self.around.v1.get(controller).cloned() else {

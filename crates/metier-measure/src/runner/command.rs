@@ -108,7 +108,7 @@ fn needs_scope(group: &Result<Group, Missing>) -> bool {
     lacks && !is_root
 }
 
-fn start_error(command: &str, stage: Stage, errno: i32) -> Error {
+pub(crate) fn start_error(command: &str, stage: Stage, errno: i32) -> Error {
     let reason = io::Error::from_raw_os_error(errno);
     let command = command.to_string();
     match stage {

@@ -2,12 +2,14 @@
 //! end of its main process and the end of its last one, and that can be asked to stop.
 //!
 //! [`command`] is a program of this host below our launcher, [`container`] one of an engine, [`foreign`] a
-//! control group that somebody else made and looks after (a kubelet). Adding one is a file here and a line in
+//! control group that somebody else made and looks after (a kubelet), [`joined`] a container of somebody else's with our
+//! launcher in it. Adding one is a file here and a line in
 //! [`crate::session`].
 
 pub mod command;
 pub mod container;
 pub mod foreign;
+pub mod joined;
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -173,6 +175,10 @@ pub(crate) trait Body {
     /// Whether an interrupt from our terminal reaches it without us.
     fn hears_terminal(&self) -> bool {
         true
+    }
+    /// Whether the one who looks after it is in its control group, so that what that one spent is not the run's.
+    fn is_inside(&self) -> bool {
+        false
     }
     /// What only it knows; asked once, when the last process is gone.
     fn outcome(&mut self) -> Outcome {

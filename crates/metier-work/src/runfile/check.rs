@@ -403,6 +403,8 @@ impl Check {
                     namespace: pod.namespace,
                     node: pod.node,
                     node_labels: pod.selector,
+                    helper_image: pod.helper_image,
+                    start_within: None,
                     pull,
                 })
             }

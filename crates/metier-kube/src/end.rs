@@ -1,0 +1,193 @@
+//! What the cluster knows of a pod's end, put into the record before that is finished: image, node, log, and why it
+//! ended where the launcher could not tell.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use metier_measure::observer::{Keep, Observer};
+use metier_types::{Bytes, Cause, Digest, Exit, Run, RunId, Warning};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::cluster::Cluster;
+use crate::follow::{KEPT, Log, Seen};
+use crate::leftovers;
+use crate::state::{self, State};
+
+/// How long the cluster may take to notice that a container is over.
+const NOTICED_WITHIN: Duration = Duration::from_secs(60);
+/// How long a pod that is being deleted may take to say how its container ended.
+const LAST_WORD_WITHIN: Duration = Duration::from_secs(3);
+/// How long the rest of the log may take after that.
+const LOG_WITHIN: Duration = Duration::from_secs(15);
+
+/// The log in a record.
+pub const LOG: &str = "pod.log";
+
+/// Looks after the end of a pod.
+pub(crate) struct PodEnd {
+    pub handle: Handle,
+    pub cluster: Cluster,
+    pub id: RunId,
+    pub seen: watch::Receiver<Seen>,
+    pub log: Log,
+    pub logging: Option<JoinHandle<()>>,
+    pub memory_limit: Option<Bytes>,
+}
+
+impl Observer for PodEnd {
+    fn finish(&mut self, run: &mut Run, keep: &mut Keep<'_>) {
+        let is_over =
+            |seen: &Seen| seen.is_gone || matches!(seen.state(), State::Ended(_) | State::Gone { .. });
+        let mut seen = self.seen.clone();
+        let is_deleted = |seen: &Seen| seen.pod.as_ref().is_some_and(state::is_being_deleted);
+        let noticed = self.handle.block_on(async {
+            let either = |seen: &Seen| is_over(seen) || is_deleted(seen);
+            let found = tokio::time::timeout(NOTICED_WITHIN, seen.wait_for(either)).await;
+            let found = found.is_ok_and(|found| found.is_ok());
+            // A pod that is being deleted may go without another word.
+            let _ = tokio::time::timeout(LAST_WORD_WITHIN, seen.wait_for(is_over)).await;
+            found
+        });
+        if !noticed {
+            let text =
+                "the cluster did not tell of the end of the pod, so its exit is what the launcher said";
+            run.warnings.push(Warning::new("pod-end-unknown", text));
+        }
+        self.take_log(run, keep);
+        let now = self.seen.borrow().clone();
+        if let Some(pod) = &now.pod {
+            tell_place(run, pod);
+        }
+        if let Some(exit) = &mut run.exit {
+            explain(exit, &now, self.memory_limit);
+        }
+        run.verdict = Some(metier_measure::verdict(run));
+        // What is left to do afterwards is to wait until it is gone.
+        let removed = self.handle.block_on(leftovers::delete(&self.cluster, &crate::job::name(self.id)));
+        if let Err(error) = removed {
+            run.warnings.push(Warning::new("pod-left-behind", error.to_string()));
+        }
+    }
+}
+
+impl PodEnd {
+    fn take_log(&mut self, run: &mut Run, keep: &mut Keep<'_>) {
+        if let Some(mut logging) = self.logging.take() {
+            let whole = self.handle.block_on(async { tokio::time::timeout(LOG_WITHIN, &mut logging).await });
+            if whole.is_err() {
+                logging.abort();
+                let text = "the end of the pod's log did not come in time, so some of it may be missing";
+                run.warnings.push(Warning::new("log-cut", text));
+            }
+        }
+        let log = self.log.taken();
+        if let Some(trouble) = log.trouble {
+            let text = format!("some of the pod's log may be missing: {trouble}");
+            run.warnings.push(Warning::new("log-cut", text));
+        }
+        if log.length > KEPT as u64 {
+            let text =
+                format!("of {} bytes of log the first {KEPT} were kept; all were passed on", log.length);
+            run.warnings.push(Warning::new("log-cut", text));
+        }
+        if !log.bytes.is_empty() {
+            keep.artefact(run, LOG, "text/plain", &mut log.bytes.as_slice());
+        }
+    }
+}
+
+/// Image and node, as they really were.
+fn tell_place(run: &mut Run, pod: &Pod) {
+    if let Some(place) = &mut run.context.pod {
+        place.node = state::node(pod).map(str::to_string).or(place.node.take());
+    }
+    if let (Some(image), Some((id, container))) = (&mut run.context.image, state::image(pod)) {
+        image.container = container.map(str::to_string);
+        // `docker-pullable://name@sha256:…`, `docker://sha256:…`, `registry/name@sha256:…`
+        image.digest = id.find("sha256:").and_then(|at| id[at..].parse::<Digest>().ok());
+    }
+}
+
+/// Why it ended so, where the launcher could not tell or not everything.
+fn explain(exit: &mut Exit, seen: &Seen, limit: Option<Bytes>) {
+    let lost = exit.cause == Cause::Lost;
+    let is_deleted = seen.is_gone || seen.pod.as_ref().is_some_and(state::is_being_deleted);
+    if let State::Ended(ended) = seen.state() {
+        if ended.out_of_memory() && matches!(exit.cause, Cause::Lost | Cause::Signalled | Cause::Exited) {
+            exit.cause = Cause::Oom;
+            exit.ended_by = Some("the kernel, for want of memory".into());
+            exit.code = exit.code.or(Some(ended.code)).filter(|_| exit.signal.is_none());
+            let limit = limit.map(|limit| format!("it reached its limit of {limit} of memory"));
+            exit.detail = limit.or_else(|| Some("its container was killed for want of memory".into()));
+            return;
+        }
+        if lost && !is_deleted {
+            exit.code = Some(ended.code);
+            exit.cause = if ended.code > 128 { Cause::Signalled } else { Cause::Exited };
+            exit.detail =
+                Some(format!("its container ended as {} {}", ended.reason, ended.message).trim_end().into());
+        }
+    }
+    if is_deleted && matches!(exit.cause, Cause::Lost | Cause::Signalled | Cause::Exited) {
+        exit.ended_by = Some("the cluster".into());
+        exit.detail = Some("its pod was deleted by somebody else while it ran".into());
+    }
+    if let State::Gone { why } = seen.state()
+        && !is_deleted
+    {
+        exit.detail = Some(why);
+    }
+    if lost && exit.detail.is_none() {
+        exit.detail = Some("its pod was lost sight of, and the cluster does not say why".into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use metier_types::Extra;
+    use serde_json::json;
+
+    use super::*;
+
+    fn exit(cause: Cause) -> Exit {
+        Exit {
+            code: None,
+            signal: None,
+            cause,
+            ended_by: None,
+            detail: None,
+            left_behind: 0,
+            settled_seconds: None,
+            extra: Extra::new(),
+        }
+    }
+
+    fn seen(pod: serde_json::Value) -> Seen {
+        Seen { pod: Some(serde_json::from_value(pod).unwrap()), ..Seen::default() }
+    }
+
+    fn ended(code: i32, reason: &str) -> serde_json::Value {
+        json!([{"name": "run", "image": "x", "imageID": "", "ready": false, "restartCount": 0,
+            "state": {"terminated": {"exitCode": code, "reason": reason}}}])
+    }
+
+    #[test]
+    fn a_container_that_was_killed_as_a_whole_for_want_of_memory_is_told_so() {
+        let mut exit = exit(Cause::Lost);
+        let status = json!({"phase": "Failed", "containerStatuses": ended(137, "OOMKilled")});
+        explain(&mut exit, &seen(json!({"metadata": {}, "status": status})), Some(Bytes(1 << 24)));
+        assert_eq!((exit.cause, exit.code), (Cause::Oom, Some(137)));
+        assert!(exit.detail.unwrap().contains("16"), "the limit is named");
+    }
+
+    #[test]
+    fn a_pod_that_somebody_deleted_is_lost_and_says_so() {
+        let mut exit = exit(Cause::Lost);
+        let metadata = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+        explain(&mut exit, &seen(json!({"metadata": metadata, "status": {"phase": "Running"}})), None);
+        assert_eq!(exit.cause, Cause::Lost);
+        assert!(exit.detail.unwrap().contains("deleted"));
+    }
+}

@@ -1,0 +1,208 @@
+//! A pod that runs as its image is, without our launcher: its entrypoint is not known, so nothing can be put before
+//! it. Where it is on this machine, the control group of the pod is read from outside.
+//!
+//! The group of the pod is there before its containers and a moment longer. The first group that appears in it is that
+//! of the container that holds the pod's namespaces; the second is the run's. What the runtime spent before the
+//! command's first instruction is subtracted as it was last read before that, so it is right to about a millisecond,
+//! and the record says `estimated`. Where the run is on another machine, only its times and its exit are known.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use metier_measure::cgroup::{Group, Place, Totals};
+use metier_measure::runner::foreign::{Folders, Foreign, Said, Voice};
+use metier_measure::runner::{About, Outcome, Rung};
+use metier_measure::{Roots, Session};
+use metier_types::{Missing, RunId};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::Error;
+use crate::cluster::Cluster;
+use crate::follow::{AGAIN, Seen};
+use crate::leftovers;
+use crate::run::{Start, why_never};
+use crate::state::State;
+
+/// How often groups are looked for between the choice of a node and the start.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// What was found of a pod on this machine.
+#[derive(Default)]
+pub(crate) struct Found {
+    folders: Option<Folders>,
+    pid: Option<u32>,
+    baseline: Option<Totals>,
+    started_ns: Option<u64>,
+}
+
+/// Waits until the pod's command runs.
+pub(crate) fn wait(session: &Session, seen: &watch::Receiver<Seen>, within: Duration) -> Start {
+    let until = Instant::now() + within;
+    let roots = session.options().roots.clone();
+    let mut look: Option<Look> = None;
+    loop {
+        // No descriptor to wait for: the time alone.
+        let (_, stop) = session.wait_for(-1, LOOK_EVERY);
+        if let Some(stop) = stop {
+            return Start::Stopped(stop);
+        }
+        if let Some(look) = &mut look {
+            if look.is_started() {
+                return Start::Alone(Box::new(std::mem::take(&mut look.found)));
+            }
+        } else if let Some(uid) = seen.borrow().pod.as_ref().and_then(|pod| pod.metadata.uid.as_deref()) {
+            look = Look::at(&roots, uid);
+        }
+        let now = seen.borrow().clone();
+        match now.state() {
+            // Over already, or on another machine: what the cluster says is all there is.
+            State::Running => return Start::Alone(Box::new(look.map(|l| l.found).unwrap_or_default())),
+            State::Ended(ended) if !ended.never_started() => {
+                return Start::Alone(Box::new(look.map(|l| l.found).unwrap_or_default()));
+            }
+            _ => {}
+        }
+        if let Some(why) = why_never(&now, until) {
+            return Start::Never(why);
+        }
+    }
+}
+
+/// Measures what was found, as somebody else's run.
+pub(crate) fn measure(
+    found: Found,
+    mut about: About,
+    runtime: &Runtime,
+    cluster: Cluster,
+    id: RunId,
+    seen: watch::Receiver<Seen>,
+) -> Result<(Foreign, JoinHandle<()>), Error> {
+    let (mut foreign, voice) = Foreign::new()?;
+    if let Some(folders) = found.folders {
+        foreign.group(folders);
+        about.inexact = Some(Missing::fixable(
+            "the image's own entrypoint is not known, so the launcher could not be put before it: what the runtime spent at the start is subtracted as it was last read",
+            "give the entrypoint in the run file",
+        ));
+    }
+    if let Some(pid) = found.pid {
+        foreign.found(pid);
+    }
+    if let Some(started) = found.started_ns {
+        foreign.started_at(started);
+    }
+    foreign.baseline = found.baseline;
+    about.method = Some(metier_types::Method::Container);
+    foreign.about = about;
+    let handle = runtime.handle().clone();
+    foreign.on_climb(Box::new(move |rung| {
+        let cluster = cluster.clone();
+        handle.spawn(async move {
+            let grace = if rung == Rung::Kill { Some(0) } else { None };
+            if let Err(error) = leftovers::end_pods(&cluster, id, grace).await {
+                tracing::warn!(%error, "could not end the pod");
+            }
+        });
+    }));
+    let watching = runtime.spawn(speak(voice, found.pid, seen));
+    Ok((foreign, watching))
+}
+
+/// Says what happens to the pod: the end of its process as seen here, its status as the cluster tells it.
+async fn speak(voice: Voice, pid: Option<u32>, mut seen: watch::Receiver<Seen>) {
+    let mut ended_ns = None;
+    if let Some(pid) = pid {
+        let folder = PathBuf::from(format!("/proc/{pid}/cgroup"));
+        let start = fs::read_to_string(&folder).ok();
+        let is_over =
+            || seen.borrow().is_gone || matches!(seen.borrow().state(), State::Ended(_) | State::Gone { .. });
+        while start.is_some() && fs::read_to_string(&folder).ok() == start && !is_over() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        ended_ns = Some(metier_measure::wake::monotonic_ns());
+    }
+    let is_over = |seen: &Seen| seen.is_gone || matches!(seen.state(), State::Ended(_) | State::Gone { .. });
+    let Ok(last) = seen.wait_for(is_over).await.map(|seen| seen.clone()) else { return };
+    let outcome = match last.state() {
+        State::Ended(ended) => {
+            voice.say(Said::MainEnded { status: (ended.code & 0xff) << 8, time_ns: ended_ns });
+            Outcome { oom: ended.out_of_memory(), ..Outcome::default() }
+        }
+        State::Gone { why } => Outcome { lost: true, detail: Some(why), ..Outcome::default() },
+        _ => Outcome { lost: true, ..Outcome::default() },
+    };
+    voice.say(Said::Gone(outcome));
+    tokio::time::sleep(AGAIN).await;
+}
+
+/// Looks for the run's container in the group of its pod.
+struct Look {
+    folder: PathBuf,
+    group: Group,
+    roots: Roots,
+    first: Option<String>,
+    found: Found,
+}
+
+impl Look {
+    /// Finds the group of a pod.
+    fn at(roots: &Roots, uid: &str) -> Option<Self> {
+        let mounts = fs::read_to_string(roots.proc.join("self/mountinfo")).ok()?;
+        let other = uid.replace('-', "_");
+        let paths = [
+            format!("/kubepods/pod{uid}"),
+            format!("/kubepods/burstable/pod{uid}"),
+            format!("/kubepods/besteffort/pod{uid}"),
+            format!("/kubepods.slice/kubepods-pod{other}.slice"),
+            format!("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{other}.slice"),
+            format!("/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{other}.slice"),
+        ];
+        paths.iter().find_map(|path| {
+            let text = format!("3:cpuacct:{path}\n2:memory:{path}\n1:cpu:{path}\n0::{path}\n");
+            let place = Place::parse(&mounts, &text);
+            let folder = place.v1.get("cpuacct").or(place.v2.as_ref())?.clone();
+            let folders = Folders { v2: place.v2.filter(|folder| folder.exists()), v1: place.v1 };
+            folder.exists().then(|| Self {
+                folder,
+                group: Group::of(folders.clone()),
+                roots: roots.clone(),
+                first: None,
+                found: Found { folders: Some(folders), ..Found::default() },
+            })
+        })
+    }
+
+    /// Looks once more; true when the command's own program runs.
+    fn is_started(&mut self) -> bool {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let mut names: Vec<String> = entries
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        let first = self.first.get_or_insert_with(|| names.first().cloned().unwrap_or_default()).clone();
+        if first.is_empty() {
+            self.first = None;
+            return false;
+        }
+        let Some(own) = names.into_iter().find(|name| *name != first) else { return false };
+        let text = fs::read_to_string(self.folder.join(own).join("cgroup.procs")).unwrap_or_default();
+        let Some(pid) = text.lines().next().and_then(|line| line.parse::<u32>().ok()) else { return false };
+        let program =
+            fs::read_to_string(self.roots.proc.join(pid.to_string()).join("comm")).unwrap_or_default();
+        // runc, crun, youki and conmon call themselves so until they become the command.
+        let is_runtime =
+            ["runc", "crun", "youki", "conmon", "exe"].iter().any(|name| program.starts_with(name));
+        if is_runtime || program.is_empty() {
+            self.found.baseline = Some(Totals::read(&self.group));
+            return false;
+        }
+        self.found.pid = Some(pid);
+        self.found.started_ns = Some(metier_measure::wake::monotonic_ns());
+        self.found.baseline.get_or_insert_with(|| Totals::read(&self.group));
+        true
+    }
+}

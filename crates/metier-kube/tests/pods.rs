@@ -1,0 +1,197 @@
+//! Runs as pods of a real cluster whose only node is this machine.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Memory, cluster, kubectl, pod_of, run, shell, until};
+use metier_measure::spec::Mount;
+use metier_types::{Bytes, Cause, Method, Quality, RunState};
+
+#[test]
+fn a_pod_is_measured_exactly_and_its_log_and_exit_come_back() {
+    let Some(kubeconfig) = cluster() else { return };
+    let script = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo out; echo \"$GREETING\"; echo err >&2; \
+         cat /proc/self/cgroup | head -1 >/dev/null; cat /proc/1/stat | cut -d' ' -f14-17; exit 3";
+    let mut spec = shell(&kubeconfig, script);
+    spec.environment.push(("GREETING".into(), "a $(NAME) 'as it is'".into()));
+    let (finished, memory) = run(&spec);
+    let run = &finished.run;
+    let exit = run.exit.as_ref().unwrap();
+    assert_eq!((exit.cause, exit.code, exit.signal), (Cause::Exited, Some(3), None));
+    assert_eq!(run.state, RunState::Finished);
+    let log = memory.text(metier_kube::LOG);
+    assert!(
+        log.contains("out\n") && log.contains("err\n") && log.contains("a $(NAME) 'as it is'\n"),
+        "{log:?}"
+    );
+    assert_eq!(run.context.method, Some(Method::Container));
+    assert_eq!(run.quality.get("summary.cpu_seconds"), Some(&Quality::Exact), "{:?}", run.missing);
+    // What the launcher's children used, as the kernel told the launcher: the command and nothing else.
+    let cpu = run.summary.cpu_seconds.unwrap().get();
+    assert!(cpu > 0.05, "{cpu}");
+    let pod = run.context.pod.as_ref().unwrap();
+    assert_eq!(pod.node.as_deref(), Some("localhost"));
+    assert!(pod.uid.is_some() && pod.name.starts_with("metier-"));
+    let image = run.context.image.as_ref().unwrap();
+    assert_eq!(image.reference, "busybox:local");
+    assert!(image.digest.is_some() && image.container.is_some(), "{image:?}");
+    assert!(run.summary.peak_memory_bytes.is_some() && memory.samples > 0);
+}
+
+#[test]
+fn the_cpu_time_of_a_short_pod_is_that_of_the_program_itself() {
+    let Some(kubeconfig) = cluster() else { return };
+    let beside = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("metier-burn");
+    let burn = std::env::var_os("METIER_BURN").map_or(beside, Into::into);
+    if !burn.exists() {
+        eprintln!("SKIP: no known load, because metier-burn is not built (cargo build -p metier-burn)");
+        return;
+    }
+    let mut spec = shell(&kubeconfig, "");
+    pod_of(&mut spec).entrypoint =
+        Some(["/burn/metier-burn", "cpu", "0.3", "--report", "-"].map(String::from).into());
+    pod_of(&mut spec).arguments = vec![];
+    let folder = burn.parent().unwrap().to_path_buf();
+    for (source, target) in
+        [(folder, "/burn"), ("/lib".into(), "/lib"), ("/lib64".into(), "/lib64"), ("/usr".into(), "/usr")]
+    {
+        spec.mounts.push(Mount { source, target: target.into(), read_only: true });
+    }
+    let (finished, memory) = run(&spec);
+    let report: serde_json::Value = serde_json::from_str(&memory.text(metier_kube::LOG)).unwrap();
+    let truth = report["cpu_nanoseconds"].as_u64().unwrap() as f64 / 1e9;
+    let ours = finished.run.summary.cpu_seconds.unwrap().get();
+    // Beside the program's own account there is its start and end, which it cannot see: a few milliseconds.
+    assert!(ours > truth * 0.995 && ours < truth * 1.01 + 0.02, "ours {ours}, its own {truth}");
+}
+
+#[test]
+fn a_pod_that_runs_out_of_memory_says_so_with_its_limit() {
+    let Some(kubeconfig) = cluster() else { return };
+    let mut spec = shell(&kubeconfig, "x=aaaaaaaaaaaaaaaa; while true; do x=$x$x; done");
+    spec.limits.memory = Some(Bytes(64 << 20));
+    let (finished, _) = run(&spec);
+    let exit = finished.run.exit.unwrap();
+    assert_eq!(exit.cause, Cause::Oom, "{exit:?}");
+    assert!(exit.detail.unwrap().contains("64"), "the limit is named");
+}
+
+#[test]
+fn what_cannot_start_says_why_in_the_record() {
+    let Some(kubeconfig) = cluster() else { return };
+    let detail = |change: &dyn Fn(&mut metier_measure::Spec)| {
+        let mut spec = shell(&kubeconfig, "true");
+        change(&mut spec);
+        let (finished, _) = run(&spec);
+        let exit = finished.run.exit.unwrap();
+        assert_eq!((exit.cause, exit.code), (Cause::Unstarted, None), "{exit:?}");
+        exit.detail.unwrap()
+    };
+    let image = detail(&|spec| pod_of(spec).image = "no/such-image:here".into());
+    assert!(image.contains("no/such-image:here") && image.contains("ErrImageNeverPull"), "{image}");
+    let name = detail(&|spec| pod_of(spec).image = "UPPER:case:twice".into());
+    assert!(name.contains("InvalidImageName") || name.contains("couldn't parse"), "{name}");
+    let node = detail(&|spec| pod_of(spec).node = Some("nowhere".into()));
+    assert!(node.contains("there is no node `nowhere`") && node.contains("localhost"), "{node}");
+    let labels = detail(&|spec| {
+        pod_of(spec).node_labels.insert("metier.test/device".into(), "orin".into());
+    });
+    assert!(labels.contains("metier.test/device=orin"), "{labels}");
+    let program = detail(&|spec| pod_of(spec).entrypoint = Some(vec!["no-such-program".into()]));
+    assert!(program.contains("not found"), "{program}");
+    let room = detail(&|spec| {
+        spec.limits.cpu = Some(5000.0);
+        pod_of(spec).start_within = Some(Duration::from_secs(5));
+    });
+    assert!(room.contains("Insufficient cpu"), "{room}");
+}
+
+#[test]
+fn a_time_limit_ends_the_pod_by_the_ladder() {
+    let Some(kubeconfig) = cluster() else { return };
+    let mut spec = shell(&kubeconfig, "trap '' INT TERM; echo up; while true; do sleep 1; done");
+    spec.timeout = Some(Duration::from_secs(1));
+    spec.grace = Duration::from_millis(300);
+    let (finished, memory) = run(&spec);
+    let exit = finished.run.exit.unwrap();
+    assert_eq!((exit.cause, exit.signal), (Cause::Timeout, Some(9)), "{exit:?}");
+    assert!(exit.ended_by.unwrap().contains("SIGINT, then SIGTERM, then SIGKILL"));
+    assert_eq!(memory.text(metier_kube::LOG), "up\n");
+}
+
+#[test]
+fn files_that_the_pod_made_are_kept_with_the_run() {
+    let Some(kubeconfig) = cluster() else { return };
+    let script = "mkdir -p /work/out && cd /work/out && echo one >a.csv && echo two >b.txt && ln -s /etc/shadow out.csv; echo three >/tmp/c.csv";
+    let mut spec = shell(&kubeconfig, script);
+    spec.artefacts = vec!["/work/**/*.csv".into(), "tmp/c.csv".into(), "/none/*".into()];
+    let (finished, memory) = run(&spec);
+    assert_eq!(memory.text("/work/out/a.csv"), "one\n", "{:?}", memory.files.keys());
+    assert_eq!(memory.text("tmp/c.csv"), "three\n");
+    assert!(!memory.files.contains_key("/work/out/b.txt"));
+    assert!(finished.run.artefacts.iter().any(|artefact| artefact.name == "/work/out/a.csv"));
+    assert!(finished.run.warnings.iter().any(|w| w.text.contains("/none/*")), "{:?}", finished.run.warnings);
+}
+
+#[test]
+fn a_pod_that_somebody_deletes_is_told_so_and_nothing_is_left() {
+    let Some(kubeconfig) = cluster() else { return };
+    let spec = shell(&kubeconfig, "echo up; sleep 600");
+    let label = format!("metier.run={}", spec.id.unwrap());
+    let other = spec.clone();
+    let deleting = std::thread::spawn(move || {
+        until("the pod's log", || {
+            let names = kubectl(&other, &["get", "pods", "-o", "name", "-l", &label]);
+            let name = names.lines().next()?.to_string();
+            let phase = kubectl(&other, &["get", &name, "-o", "jsonpath={.status.phase}"]);
+            (phase == "Running" && kubectl(&other, &["logs", &name]).contains("up")).then(|| {
+                kubectl(&other, &["delete", &name, "--wait=false"]);
+            })
+        });
+    });
+    let (finished, _) = run(&spec);
+    deleting.join().unwrap();
+    let exit = finished.run.exit.unwrap();
+    assert!(matches!(exit.cause, Cause::Lost | Cause::Signalled), "{exit:?}");
+    assert!(
+        exit.detail.as_deref().is_some_and(|detail| detail.contains("deleted")),
+        "{exit:?} {:?}",
+        finished.run.warnings
+    );
+}
+
+#[test]
+fn an_image_with_an_entrypoint_of_its_own_is_measured_from_outside() {
+    let Some(kubeconfig) = cluster() else { return };
+    let mut spec = shell(&kubeconfig, "");
+    pod_of(&mut spec).entrypoint = None;
+    pod_of(&mut spec).arguments =
+        ["sh", "-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo done"].map(String::from).into();
+    let (finished, memory) = run(&spec);
+    let run = &finished.run;
+    assert_eq!(run.exit.as_ref().unwrap().code, Some(0), "{:?}", run.exit);
+    assert_eq!(memory.text(metier_kube::LOG), "done\n");
+    assert_ne!(run.quality.get("summary.cpu_seconds"), Some(&Quality::Exact));
+    assert!(
+        run.summary.cpu_seconds.is_some_and(|cpu| cpu.get() > 0.05),
+        "{:?} {:?}",
+        run.summary,
+        run.missing
+    );
+}
+
+#[test]
+fn a_wish_to_stop_ends_the_pod_and_the_record_says_so() {
+    let Some(kubeconfig) = cluster() else { return };
+    let spec = shell(&kubeconfig, "echo up; sleep 600");
+    let folder = tempfile::Builder::new().prefix("metier-kube-").tempdir().unwrap();
+    let mut session = common::session(folder.path());
+    let stopper = session.stopper();
+    let mut memory = Memory { on_begin: Some(Box::new(move || stopper.stop(15))), ..Memory::default() };
+    let finished = metier_kube::run(&mut session, &spec, &mut memory).unwrap();
+    common::nothing_is_left(&spec, folder.path());
+    assert_eq!(finished.run.exit.unwrap().cause, Cause::Interrupted);
+    assert!(finished.stop.is_some());
+}

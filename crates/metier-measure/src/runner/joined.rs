@@ -1,0 +1,348 @@
+//! A container whose first process is our launcher: somebody else (a kubelet) makes the container, the launcher in it
+//! comes to our [`Door`], and from there on it is like any command below a launcher.
+//!
+//! The door is a folder that the container sees through a mount: in it the launcher's program, which needs no
+//! libraries, and a socket. The launcher waits for its orders, so the container's control group is there and can
+//! be read before the first instruction of the command; and it stays until told, so the group, the files and
+//! the exit status are there after the last. What the runtime spent in the group before, and what the launcher itself
+//! spends, is not the run's.
+//!
+//! Who comes is known by the kernel's word (the credentials of the socket), and only one may come: a second
+//! container with the same mount is turned away.
+//!
+//! Limits: the command is not process 1 of its container but a child of it, as with `docker run --init`. The group's
+//! memory peak is made to begin anew on version 1; version 2 has no way to, so there the peak may be that of the
+//! runtime's start (about 10 MB) where the run itself used less.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use metier_types::Method;
+
+use super::command::start_error;
+use super::foreign::Folders;
+use super::{About, Body, Outcome, Prepared, Report, Root, Rung, Sink};
+use crate::cgroup::{Group, Place, Totals};
+use crate::launch::{self, Launcher};
+use crate::{Error, Roots, artefacts, wake};
+
+/// The launcher's file in the folder of a door.
+pub const PROGRAM: &str = "launch";
+/// The socket in the folder of a door.
+pub const SOCKET: &str = "socket";
+
+/// Where launchers in containers come to.
+#[derive(Debug)]
+pub struct Door {
+    folder: PathBuf,
+    socket: OwnedFd,
+}
+
+impl Door {
+    /// Puts the launcher's program into a folder, which is made where it is not there.
+    pub fn prepare(folder: &Path) -> Result<(), Error> {
+        let fail = |reason| Error::Launcher { doing: "putting it where a container sees it", reason };
+        fs::create_dir_all(folder).map_err(fail)?;
+        // Whoever the container runs as.
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).map_err(fail)?;
+        let program = folder.join(PROGRAM);
+        fs::write(&program, launch::PROGRAM).map_err(fail)?;
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).map_err(fail)
+    }
+
+    /// Opens the door in a folder that [`Door::prepare`] has made.
+    pub fn open(folder: &Path) -> Result<Self, Error> {
+        let fail = |reason| Error::Launcher { doing: "opening a socket for it", reason };
+        let path = folder.join(SOCKET);
+        let socket = listen(&path).map_err(fail)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).map_err(fail)?;
+        Ok(Self { folder: folder.into(), socket })
+    }
+
+    /// The folder to mount.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Becomes readable when somebody is at the door.
+    pub fn descriptor(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// Lets in whoever is there, if the process is one of which this is true of its control groups: a path that
+    /// contains the words. Everybody else is turned away.
+    pub fn let_in(&self, roots: &Roots, words: &[&str]) -> Option<Joined> {
+        // SAFETY: no address is asked for; the descriptor is checked before it is owned.
+        let socket = unsafe {
+            let fd = libc::accept4(
+                self.socket.as_raw_fd(),
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+                libc::SOCK_CLOEXEC,
+            );
+            if fd < 0 {
+                return None;
+            }
+            OwnedFd::from_raw_fd(fd)
+        };
+        let pid = peer(&socket)?;
+        let groups = fs::read_to_string(roots.proc.join(pid.to_string()).join("cgroup")).ok()?;
+        if !words.is_empty() && !words.iter().any(|word| groups.contains(word)) {
+            return None;
+        }
+        Some(Joined {
+            launcher: Launcher::joined(socket, pid),
+            roots: roots.clone(),
+            about: About::default(),
+            lost: false,
+        })
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(self.folder.join(SOCKET));
+    }
+}
+
+/// A container that waits for its start.
+pub struct Joined {
+    launcher: Launcher,
+    roots: Roots,
+    /// What the record is to say of it: image, pod, limits.
+    pub about: About,
+    lost: bool,
+}
+
+impl Joined {
+    /// The launcher on this host; the command is below it.
+    pub fn pid(&self) -> u32 {
+        self.launcher.pid()
+    }
+
+    pub(crate) fn prepared(mut self) -> Prepared {
+        let place = Place::of(&self.roots.proc, &self.pid().to_string());
+        let group = Group::of(Folders { v2: place.v2, v1: place.v1 });
+        group.forget_peak();
+        let mut about = std::mem::take(&mut self.about);
+        about.method.get_or_insert(Method::Container);
+        if about.working_directory.is_none() {
+            let link = self.folder("cwd");
+            about.working_directory =
+                fs::read_link(link).ok().map(|path| path.to_string_lossy().into_owned());
+        }
+        Prepared {
+            baseline: Some(Totals::read(&group)),
+            group: Ok(group),
+            root: Root::Below(self.pid()),
+            about,
+            is_fleeting: true,
+            has_own_limit: true,
+            body: Box::new(self),
+        }
+    }
+
+    fn folder(&self, name: &str) -> PathBuf {
+        self.roots.proc.join(self.pid().to_string()).join(name)
+    }
+}
+
+impl Body for Joined {
+    fn go(&mut self) -> Result<u64, Error> {
+        self.launcher.go()?;
+        let detail = match self.launcher.report() {
+            Report::Started { time_ns, .. } => return Ok(time_ns),
+            Report::Failed { stage, errno } => {
+                let error = start_error("its command", stage, errno);
+                format!("its image does not have what it is to run: {error}")
+            }
+            _ => "its container went away as it was to start".to_string(),
+        };
+        Err(Error::Unstarted { detail, about: Box::default(), stop: None })
+    }
+
+    fn descriptor(&self) -> RawFd {
+        self.launcher.descriptor()
+    }
+
+    fn report(&mut self) -> Report {
+        match self.launcher.report() {
+            Report::Lost => {
+                // The first process of a container is gone, and with it everything in there.
+                self.lost = true;
+                Report::Gone { stuck: 0, time_ns: wake::monotonic_ns(), own_cpu_ns: 0, used: None }
+            }
+            report => report,
+        }
+    }
+
+    fn climb(&mut self, from: Rung) {
+        self.launcher.climb(from);
+    }
+
+    fn outcome(&mut self) -> Outcome {
+        Outcome { lost: self.lost, ..Outcome::default() }
+    }
+
+    fn hears_terminal(&self) -> bool {
+        false
+    }
+
+    fn is_inside(&self) -> bool {
+        true
+    }
+
+    fn files(&mut self, patterns: &[String], sink: &mut Sink<'_>) -> Option<Result<(), String>> {
+        Some(files_of(&self.folder("root"), &self.folder("cwd"), patterns, sink))
+    }
+
+    fn bye(self: Box<Self>) {
+        self.launcher.bye();
+    }
+}
+
+/// Hands over files as a process with this root and working directory sees them. A thread goes there to look, so
+/// that links in the container lead to places in the container and never to ours.
+fn files_of(root: &Path, cwd: &Path, patterns: &[String], sink: &mut Sink<'_>) -> Result<(), String> {
+    let fail =
+        |what: &str, error: io::Error| format!("the container's files cannot be read: {what}: {error}");
+    let folder = |path: &Path| File::open(path).map_err(|error| fail(&path.display().to_string(), error));
+    let (root, cwd) = (folder(root)?, folder(cwd)?);
+    std::thread::scope(|scope| {
+        let (sender, receiver) = std::sync::mpsc::sync_channel::<Result<(String, File), String>>(4);
+        scope.spawn(move || {
+            if let Err(error) = enter(&root, &cwd) {
+                let _ = sender.send(Err(fail("entering its root", error)));
+                return;
+            }
+            let base = std::env::current_dir().unwrap_or_else(|_| "/".into());
+            for pattern in patterns {
+                let found = artefacts::find(&base, pattern);
+                if found.is_empty()
+                    && sender.send(Err(format!("no file matches {pattern}, so none was kept"))).is_err()
+                {
+                    return;
+                }
+                for (name, path) in found {
+                    let file =
+                        File::open(&path).map_err(|error| format!("{name} could not be read: {error}"));
+                    if sender.send(file.map(|file| (name, file))).is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        let mut troubles = Vec::new();
+        for found in receiver {
+            match found {
+                Ok((name, mut file)) => {
+                    if !sink(&name, &mut file) {
+                        break;
+                    }
+                }
+                Err(trouble) => troubles.push(trouble),
+            }
+        }
+        if troubles.is_empty() { Ok(()) } else { Err(troubles.join("; ")) }
+    })
+}
+
+/// Gives the calling thread another root and working directory, for as long as it lives.
+fn enter(root: &File, cwd: &File) -> io::Result<()> {
+    let done = |result: libc::c_int| if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
+    // SAFETY: descriptors are open and the string is NUL-terminated; the thread has its own view after the first call.
+    unsafe {
+        done(libc::unshare(libc::CLONE_FS))?;
+        done(libc::fchdir(root.as_raw_fd()))?;
+        done(libc::chroot(c".".as_ptr()))?;
+        done(libc::fchdir(cwd.as_raw_fd()))
+    }
+}
+
+/// A packet socket that listens at a path.
+fn listen(path: &Path) -> io::Result<OwnedFd> {
+    let bytes = path.as_os_str().as_bytes();
+    // SAFETY: the address is plain data, filled below within its size, and its size is passed.
+    unsafe {
+        let mut address: libc::sockaddr_un = std::mem::zeroed();
+        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+        if bytes.len() >= address.sun_path.len() {
+            let text = format!("{} is longer than a socket's path may be", path.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        for (to, from) in address.sun_path.iter_mut().zip(bytes) {
+            *to = *from as libc::c_char;
+        }
+        let fd =
+            libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let socket = OwnedFd::from_raw_fd(fd);
+        let size = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+        if libc::bind(fd, (&raw const address).cast(), size) != 0 || libc::listen(fd, 4) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(socket)
+    }
+}
+
+/// The process at the other end, in our namespace of processes.
+fn peer(socket: &OwnedFd) -> Option<u32> {
+    // SAFETY: the structure is plain data and its size is passed.
+    let pid = unsafe {
+        let mut credentials: libc::ucred = std::mem::zeroed();
+        let mut size = size_of::<libc::ucred>() as libc::socklen_t;
+        let got = libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &mut size,
+        );
+        if got == 0 { credentials.pid } else { 0 }
+    };
+    u32::try_from(pid).ok().filter(|pid| *pid > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_in_a_container_lead_nowhere_outside_of_it() {
+        // SAFETY: takes nothing, cannot fail.
+        if unsafe { libc::geteuid() } != 0 {
+            eprintln!("SKIP: not root, so no other root can be entered");
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("root");
+        fs::create_dir_all(root.join("work/deep")).unwrap();
+        fs::create_dir_all(root.join("etc")).unwrap();
+        fs::write(place.path().join("secret"), "ours").unwrap();
+        fs::write(root.join("etc/name"), "theirs").unwrap();
+        fs::write(root.join("work/deep/a.csv"), "1").unwrap();
+        std::os::unix::fs::symlink("/etc/name", root.join("work/absolute.csv")).unwrap();
+        std::os::unix::fs::symlink(place.path().join("secret"), root.join("work/out.csv")).unwrap();
+        std::os::unix::fs::symlink("../../secret", root.join("work/up.csv")).unwrap();
+        let mut found = Vec::new();
+        let patterns = ["*.csv".to_string(), "/work/**/a.csv".to_string(), "none*".to_string()];
+        let result = files_of(&root, &root.join("work"), &patterns, &mut |name, content| {
+            let mut text = String::new();
+            content.read_to_string(&mut text).unwrap();
+            found.push((name.to_string(), text));
+            true
+        });
+        assert_eq!(
+            found,
+            [("absolute.csv", "theirs"), ("/work/deep/a.csv", "1")]
+                .map(|(a, b)| (a.to_string(), b.to_string()))
+        );
+        assert!(result.unwrap_err().contains("none*"));
+    }
+}
