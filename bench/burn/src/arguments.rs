@@ -14,7 +14,7 @@ pub const MOST_PROCESSES: u64 = 100_000;
 pub const MOST_MIB: u64 = 1 << 20;
 
 /// Options that stand alone; all others take a value.
-const FLAGS: [&str; 2] = ["--fsync", "--self"];
+const FLAGS: [&str; 3] = ["--fsync", "--from-now", "--self"];
 
 /// Why there is no result.
 #[derive(Debug)]

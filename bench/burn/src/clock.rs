@@ -31,10 +31,12 @@ pub fn burn_thread(nanoseconds: u64) {
     }
 }
 
-/// `cpu SECONDS [--threads N]`: the process's CPU time at its end is what was asked for, start included.
+/// `cpu SECONDS [--threads N] [--from-now]`: the process's CPU time at its end is what was asked for, start included;
+/// or from now on, where the process was another program before (the first one of a container).
 pub fn cpu(arguments: &mut Arguments) -> Result<ExitCode, Problem> {
     let seconds = arguments.next_number("SECONDS", MOST_SECONDS)?;
     let threads = arguments.option_whole("--threads", 1024)?.unwrap_or(1).max(1);
+    let before = if arguments.flag("--from-now") { system::process_cpu_nanoseconds() } else { 0 };
     let target = Target::last_of(arguments)?;
     let asked = (seconds * 1e9) as u64;
     if threads > 1 {
@@ -45,9 +47,9 @@ pub fn cpu(arguments: &mut Arguments) -> Result<ExitCode, Problem> {
             worker.join().map_err(|_| Problem::failed("a burning thread panicked"))?;
         }
     }
-    burn_process_until(asked);
+    burn_process_until(before + asked);
     let mut report = Report::of("cpu");
-    report.whole("asked_cpu_nanoseconds", asked).whole("threads", threads);
+    report.whole("before_nanoseconds", before).whole("asked_cpu_nanoseconds", asked).whole("threads", threads);
     report.finish(&target)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -40,7 +40,8 @@ Examples:
 Usage: metier-burn WORKLOAD [ARGUMENTS] [--report FILE|-]
 
 Workloads:
-  cpu SECONDS [--threads N]                  exactly that CPU time in all, spread evenly over the threads
+  cpu SECONDS [--threads N] [--from-now]     exactly that CPU time in all, spread evenly over the threads; from now
+                                             on where the process was another program before
   forktrue N [--self]                        N x /bin/true, in sequence; --self starts `metier-burn noop` instead
   forkburn N MS                              N children in sequence, MS milliseconds of CPU time each
   orphan SECONDS [--memory MIB]              fork twice, new session; the parent exits at once, the orphan burns
