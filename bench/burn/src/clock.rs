@@ -49,7 +49,10 @@ pub fn cpu(arguments: &mut Arguments) -> Result<ExitCode, Problem> {
     }
     burn_process_until(before + asked);
     let mut report = Report::of("cpu");
-    report.whole("before_nanoseconds", before).whole("asked_cpu_nanoseconds", asked).whole("threads", threads);
+    report
+        .whole("before_nanoseconds", before)
+        .whole("asked_cpu_nanoseconds", asked)
+        .whole("threads", threads);
     report.finish(&target)?;
     Ok(ExitCode::SUCCESS)
 }

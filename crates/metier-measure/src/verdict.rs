@@ -20,9 +20,15 @@ pub fn verdict(run: &Run) -> String {
             format!("was ended by signal {}", exit.signal.map_or("?".into(), |n| n.to_string()))
         }
         Cause::Timeout => "was stopped at its time limit".to_string(),
-        Cause::Oom => "was killed by the kernel for want of memory".to_string(),
+        Cause::Oom => match &exit.detail {
+            Some(detail) => format!("was killed by the kernel for want of memory ({detail})"),
+            None => "was killed by the kernel for want of memory".to_string(),
+        },
         Cause::Interrupted => "was interrupted".to_string(),
-        Cause::Unstarted => "never started".to_string(),
+        Cause::Unstarted => match &exit.detail {
+            Some(detail) => format!("never started: {detail}"),
+            None => "never started".to_string(),
+        },
         Cause::Lost => "was lost sight of: the measuring program ended before it".to_string(),
     };
     let mut parts = vec![format!("{} {ended}", run.workload.name)];

@@ -365,7 +365,8 @@ fn under_way(engine: &str, store: &Path, id: RunId) -> std::process::Child {
     let label = format!("label=metier.run={id}");
     wait_until("the container runs", || {
         let found = docker(engine, &["ps", "-q", "--filter", &label]);
-        !found.is_empty() && docker(engine, &["top", &found]).contains("sleep 600")
+        // The script itself ends otherwise, also while it waits at the gate.
+        !found.is_empty() && docker(engine, &["top", &found]).lines().any(|line| line.ends_with("sleep 600"))
     });
     child
 }

@@ -185,13 +185,22 @@ impl Start<'_> {
     /// Waits until its first process is at the gate, or runs where there is none.
     fn wait(&mut self) -> Result<(u32, Option<Waiting>), Failure> {
         let mut started: Option<(u32, Instant)> = None;
-        let mut waiting: Option<Waiting> = None;
+        let mut came: Vec<Waiting> = Vec::new();
         loop {
-            if let (Some((pid, _)), true) = (started, waiting.is_some() || self.gate.is_none()) {
-                return match (pid, &waiting) {
-                    (0, None) => Err(self.failure("it ended before it could be looked at".into(), false)),
-                    _ => Ok((waiting.as_ref().map_or(pid, |waiting| waiting.pid), waiting)),
-                };
+            if let Some((pid, _)) = started {
+                if let Some(at) =
+                    came.iter().position(|waiting| waiting.pid == pid || self.is_ours(waiting.pid))
+                {
+                    let waiting = came.swap_remove(at);
+                    return Ok((waiting.pid, Some(waiting)));
+                }
+                match (self.gate.is_some(), pid) {
+                    (true, _) => {}
+                    (false, 0) => {
+                        return Err(self.failure("it ended before it could be looked at".into(), false));
+                    }
+                    (false, _) => return Ok((pid, None)),
+                }
             }
             if started.is_some_and(|(_, since)| since.elapsed() > GATE_LIMIT) {
                 return Err(self.failure("nobody came to the gate within 60 s".into(), true));
@@ -201,8 +210,10 @@ impl Start<'_> {
             let others = [self.shop.signals.descriptor(), self.shop.stopper.descriptor()];
             let [said, at_gate, signal, stop] =
                 wake::wait([bell, gate, others[0], others[1]], Duration::from_secs(1));
-            if at_gate && let Some(came) = self.gate.as_ref().and_then(Gate::accept) {
-                waiting = Some(came).filter(|came| self.is_ours(came.pid)).or(waiting);
+            if at_gate && let Some(waiting) = self.gate.as_ref().and_then(Gate::accept) {
+                // Somebody else on this host may knock, too; few are let wait.
+                came.truncate(15);
+                came.insert(0, waiting);
             }
             let asked = match (signal, stop) {
                 (true, _) => self.shop.signals.next().map(|came| came.signal),
@@ -257,11 +268,17 @@ impl Start<'_> {
         Failure { detail, is_gate, stop: None }
     }
 
-    /// Whoever comes through the mount is in the container; anybody else on this host is not.
+    /// Whether a process is in the group that we made for the container.
     fn is_ours(&self, pid: u32) -> bool {
+        let Some(group) = &self.group else { return false };
         let theirs = Place::of(&self.shop.roots.proc, &pid.to_string());
-        let ours = Place::of(&self.shop.roots.proc, "self");
-        theirs != ours
+        let mut pairs = group.v1.iter().map(|(account, ours)| (ours, theirs.v1.get(*account)));
+        let is_in =
+            |(ours, theirs): (&PathBuf, Option<&PathBuf>)| theirs.is_some_and(|t| t.starts_with(ours));
+        match group.v1.is_empty() {
+            true => group.v2.iter().all(|ours| is_in((ours, theirs.v2.as_ref()))),
+            false => pairs.all(is_in),
+        }
     }
 
     fn give_up(self) {
