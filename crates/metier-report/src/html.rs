@@ -3,6 +3,7 @@
 use askama::Template;
 
 use crate::blocks::{Block, Section};
+use crate::flame::{SCRIPT, SCRIPT_DIGEST};
 use crate::words::moment;
 use crate::{Error, ReportRecord};
 
@@ -20,7 +21,7 @@ struct Page<'a> {
 
 /// Fetches are forbidden; of scripts, only the flame graphs' own is allowed, by its digest.
 fn policy(has_flame: bool) -> String {
-    let script = if has_flame { "; script-src 'unsafe-inline'" } else { "" };
+    let script = if has_flame { format!("; script-src '{SCRIPT_DIGEST}'") } else { String::new() };
     format!(
         "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'{script}"
     )
@@ -35,7 +36,7 @@ pub fn page(title: &str, record: &ReportRecord, sections: &[Section]) -> Result<
         record,
         sections,
         style: include_str!("../templates/report.css"),
-        script: "",
+        script: if has_flame { SCRIPT } else { "" },
         policy: policy(has_flame),
         made: moment(record.made),
     };

@@ -2,6 +2,7 @@
 //!
 //! - [`Report`]: what runs say, for people (HTML, Markdown) and programs (JSON, `metier.report/1`): verdict, how far to
 //!   trust it, recommended requests and limits, comparison, charts, stages, processes.
+//! - [`flame`]: where the time goes, function by function, and where two runs differ, as SVG.
 //! - [`advice`]: what to ask a scheduler for, with the reason for each figure.
 //!
 //! Invariants: no input or output, no clock; the same material gives the same bytes. Every text of a run is hostile
@@ -12,6 +13,7 @@ pub mod advice;
 pub mod blocks;
 mod chart;
 mod error;
+pub mod flame;
 mod html;
 mod lines;
 mod markdown;
@@ -40,6 +42,8 @@ pub struct Measured {
     pub series: Vec<Series>,
     /// Its processes.
     pub tree: Option<ProcessTree>,
+    /// Its stacks, where they were sampled.
+    pub stacks: Option<flame::Stacks>,
 }
 
 /// What a report is about: a run, or repetitions that belong together.

@@ -29,7 +29,7 @@ const EXAMPLES: &str = "Examples:
 /// The commands by what one wants to do.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Measure", &["run", "session", "device", "board", "doctor"]),
-    ("Look", &["runs", "show", "compare", "report", "up"]),
+    ("Look", &["runs", "show", "compare", "report", "flame", "up"]),
     ("Graphs", &["inspect", "split"]),
     ("Keep", &["export", "import"]),
     ("Set up", &["config", "completions", "man"]),
@@ -104,6 +104,8 @@ pub enum Command {
     Show(command::show::Show),
     /// Write what runs say as one file: HTML, Markdown, JSON
     Report(command::report::Report),
+    /// Draw where a run spends its time, function by function
+    Flame(command::flame::Flame),
     /// Say what an ONNX graph consists of and costs
     Inspect(command::inspect::Inspect),
     /// Cut an ONNX graph into parts

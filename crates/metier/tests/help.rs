@@ -5,13 +5,14 @@ mod common;
 
 use common::{Place, refusal, stderr, stdout};
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
     "run",
     "session",
     "runs",
     "show",
     "compare",
     "report",
+    "flame",
     "export",
     "import",
     "device",

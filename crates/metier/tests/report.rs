@@ -53,7 +53,7 @@ fn wrong_forms_names_and_places_are_refused_in_one_line_and_leave_nothing() {
     for (arguments, code, part) in [
         (vec!["report", "before", "-o", "csv"], 2, "html, md, json and yaml"),
         (vec!["report", "before", "-o", "svg"], 2, "html, md, json or yaml"),
-        (vec!["runs", "-o", "html"], 2, "only `metier report`"),
+        (vec!["runs", "-o", "html"], 2, "only `metier report` and `metier flame`"),
         (vec!["report", "nobody"], 1, "nobody"),
         (vec!["report", "before", "--file", &inside], 1, "cannot be written"),
         (vec!["report"], 2, "RUN"),
@@ -75,4 +75,33 @@ fn a_file_of_a_run_comes_out_byte_by_byte() {
     assert_eq!(bytes.len(), 795);
     let printed = place.run(&["show", "a000000e", "--artefact", "processes.json"]);
     assert_eq!(printed.stdout, bytes);
+}
+
+#[test]
+fn stacks_of_any_tool_are_drawn_and_compared() {
+    let place = Place::with_fixture();
+    let (old, new) = (place.text("old.folded"), place.text("new.folded"));
+    std::fs::write(&old, "app;main;parse 50\napp;main;read 50\n").unwrap();
+    std::fs::write(&new, "app;main;parse 90\napp;main;read 10\n").unwrap();
+    let picture = place.ok(&["flame", "--folded", &new, "--against", &old]);
+    assert!(picture.starts_with("<?xml") && picture.contains("+40.00 points"), "{picture}");
+    assert_eq!(
+        place.ok(&["flame", "--folded", &old, "-o", "folded"]),
+        std::fs::read_to_string(&old).unwrap()
+    );
+    let saved = place.text("x.svg");
+    place.ok(&["flame", "--folded", &old, "--file", &saved]);
+    assert!(std::fs::read_to_string(&saved).unwrap().trim_end().ends_with("</svg>"));
+    std::fs::write(&old, "app;main\n").unwrap();
+    for (arguments, code, part) in [
+        (vec!["flame", "before"], 1, "has no stacks"),
+        (vec!["flame", "--folded", &old], 1, "line 1"),
+        (vec!["flame", "--folded", &new, "-o", "json"], 2, "svg or folded"),
+        (vec!["flame", "--folded", &new, "--against", &new, "-o", "folded"], 2, "no form for a difference"),
+        (vec!["flame"], 2, "RUN"),
+        (vec!["report", "before", "--flame", &saved], 1, "before has no stacks"),
+    ] {
+        let (got, error) = place.fails(&arguments);
+        assert!(got == code && error.contains(part), "{arguments:?}: {got} {error}");
+    }
 }

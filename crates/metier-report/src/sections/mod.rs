@@ -4,6 +4,7 @@ mod charts;
 mod circumstances;
 mod comparison;
 mod figures;
+mod functions;
 mod needs;
 mod processes;
 mod spread;
@@ -36,6 +37,7 @@ pub fn all(subjects: &[Subject], record: &ReportRecord) -> Vec<Section> {
             sections.push(Section { title, kind, blocks: blocks(shown) });
         }
     }
+    sections.push(functions::section(subjects));
     sections.retain(|section| !section.blocks.is_empty());
     sections
 }

@@ -56,7 +56,13 @@ pub fn measured(number: u32, load: f64, seconds: f64) -> Measured {
     }))
     .unwrap();
     let series = vec![in_use(run.id, load, seconds), energy(run.id, seconds)];
-    Measured { verdict: format!("detect succeeded after {wall:.1} s."), run, series, tree: Some(tree) }
+    Measured {
+        verdict: format!("detect succeeded after {wall:.1} s."),
+        run,
+        series,
+        tree: Some(tree),
+        stacks: None,
+    }
 }
 
 fn process(pid: u32, parent: Option<u32>, name: &str, command: Option<&str>, cpu: f64) -> serde_json::Value {

@@ -7,6 +7,7 @@ pub mod config;
 pub mod device;
 pub mod doctor;
 pub mod export;
+pub mod flame;
 pub mod import;
 pub mod inspect;
 pub mod man;
@@ -100,10 +101,10 @@ fn perform(cli: Cli) -> anyhow::Result<Code> {
     let settings = Settings::load(globals.config.as_deref(), typed)?;
     let console = Console::new(&settings)?;
     let form = globals.output.filter(|form| form.is_document());
-    if let Some(form) = form.filter(|_| !matches!(command, Command::Report(_))) {
+    if let Some(form) = form.filter(|_| !matches!(command, Command::Report(_) | Command::Flame(_))) {
         let form = word(&form);
         return Err(usage(format!(
-            "-o is {form:?}, which only `metier report` writes; want table, json, yaml or csv"
+            "-o is {form:?}, which only `metier report` and `metier flame` write; want table, json, yaml or csv"
         )));
     }
     let room = Room { console, settings, verbose: globals.verbose, form };
@@ -116,6 +117,7 @@ fn perform(cli: Cli) -> anyhow::Result<Code> {
         Command::Device(device) => device.run(&room),
         Command::Doctor(doctor) => doctor.run(&room),
         Command::Compare(compare) => compare.run(&room),
+        Command::Flame(flame) => flame.run(&room),
         Command::Export(export) => export.run(&room),
         Command::Import(import) => import.run(&room),
         Command::Inspect(inspect) => inspect.run(&room),

@@ -5,8 +5,10 @@ mod gather;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
 use clap::Args;
-use metier_report::Report as Written;
+use metier_report::flame::{Against, standalone};
+use metier_report::{Report as Written, Subject};
 use metier_types::Timestamp;
 
 use super::Room;
@@ -32,6 +34,9 @@ pub struct Report {
     /// Write it there instead of to stdout
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
+    /// Write its flame graph there as well, as SVG; of two, that of the second against the first
+    #[arg(long, value_name = "FILE")]
+    flame: Option<PathBuf>,
 }
 
 impl Report {
@@ -39,7 +44,12 @@ impl Report {
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let form = self.form(room)?;
         let destination = self.file.as_deref().map(|path| Destination::open("--file", path)).transpose()?;
+        let flame = self.flame.as_deref().map(|path| Destination::open("--flame", path)).transpose()?;
         let subjects = Gather::new(room).subjects(&self.runs)?;
+        if let Some(mut file) = flame {
+            file.write_all(picture(&subjects)?.as_bytes())?;
+            file.commit()?;
+        }
         let made_by = format!("metier {}", env!("CARGO_PKG_VERSION"));
         let report = Written::new(&subjects, Timestamp::now(), &made_by)?;
         let write = |out: &mut dyn Write| -> anyhow::Result<()> {
@@ -79,4 +89,21 @@ impl Report {
             (None, Format::Table, _) => Ok(Form::Md),
         }
     }
+}
+
+/// The flame graph of the only subject, or of the second against the first.
+fn picture(subjects: &[Subject]) -> anyhow::Result<String> {
+    let of = |subject: &Subject| {
+        let shown = subject.shown();
+        let none = || format!("{} has no stacks; `metier run --stacks` samples them", subject.label);
+        shown.and_then(|shown| shown.stacks.clone()).with_context(none)
+    };
+    Ok(match subjects {
+        [first, second, ..] => {
+            let (before, after) = (of(first)?, of(second)?);
+            standalone(&after, &second.label, Some(Against { stacks: &before, label: &first.label }))
+        }
+        [one] => standalone(&of(one)?, &one.label, None),
+        [] => String::new(),
+    })
 }

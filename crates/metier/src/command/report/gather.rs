@@ -6,7 +6,7 @@ use metier_types::Run;
 
 use crate::command::Room;
 use crate::command::compare::Sides;
-use crate::command::show;
+use crate::command::{flame, show};
 
 /// Most runs of a subject.
 const MOST_RUNS: usize = 1000;
@@ -47,12 +47,13 @@ impl<'a> Gather<'a> {
         // A run from a file may be unknown to this store; its record alone is then told.
         let store = match known {
             Some(store) if store.run(run.id)?.is_some() => store,
-            _ => return Ok(Measured { run, verdict, series: Vec::new(), tree: None }),
+            _ => return Ok(Measured { run, verdict, series: Vec::new(), tree: None, stacks: None }),
         };
         let mut series = store.series(run.id, None)?;
         series.iter_mut().for_each(crate::output::without_infinities);
         let tree = show::tree(store, &run)?;
-        Ok(Measured { run, verdict, series, tree })
+        let stacks = flame::of_run(store, &run)?;
+        Ok(Measured { run, verdict, series, tree, stacks })
     }
 }
 

@@ -1,0 +1,184 @@
+//! The picture of stacks as SVG, alone or inside of a page.
+
+use std::fmt::Write as _;
+
+use super::layout::{Layout, Place, layout};
+use super::stacks::Stacks;
+use super::{SCRIPT, stacks};
+use crate::chart::escaped;
+use crate::words::shortened;
+
+const WIDTH: f64 = 1200.0;
+const PAD: f64 = 10.0;
+const ROW: f64 = 17.0;
+const HEAD: f64 = 54.0;
+const FOOT: f64 = 12.0;
+/// Width of a character of the font that is asked for.
+const CHARACTER: f64 = 6.6;
+
+const STYLE: &str = ".flame{background:#fff;font:11px ui-monospace,Menlo,Consolas,\"DejaVu Sans Mono\",monospace}\
+.flame text{fill:#1b1f24}.flame .t{font-size:15px;font-weight:600}.flame .note{fill:#5b6670}\
+.flame .b{fill:#2f6fdb;cursor:pointer;text-decoration:underline}.flame rect{stroke:#fff;stroke-width:.5}\
+.flame .f text{pointer-events:none}.flame .f{cursor:pointer}.flame .f:hover rect{stroke:#1b1f24;stroke-width:1}\
+.flame .hit rect{fill:#e35bd8}.flame:not(.live) .b{display:none}\
+@media(prefers-color-scheme:dark){.flame{background:#12161b}.flame .t{fill:#e6eaee}.flame .note{fill:#9aa6b1}\
+.flame .b{fill:#6ea8fe}.flame rect{stroke:#12161b}.flame .f:hover rect{stroke:#fff}}\
+@media print{.flame{background:#fff}.flame .b{display:none}}";
+
+/// What a picture is compared with.
+#[derive(Debug, Clone, Copy)]
+pub struct Against<'a> {
+    /// Its stacks.
+    pub stacks: &'a Stacks,
+    /// What people call it.
+    pub label: &'a str,
+}
+
+/// A file of its own.
+pub fn standalone(stacks: &Stacks, title: &str, against: Option<Against<'_>>) -> String {
+    let body = picture(stacks, title, against, " xmlns=\"http://www.w3.org/2000/svg\"");
+    let script = format!("<script><![CDATA[\n{SCRIPT}]]></script></svg>\n");
+    let body = body.strip_suffix("</svg>").unwrap_or(&body);
+    format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{body}{script}")
+}
+
+/// For a page, which carries the script once for all.
+pub fn embedded(stacks: &Stacks, title: &str, against: Option<Against<'_>>) -> String {
+    picture(stacks, title, against, "")
+}
+
+fn picture(stacks: &Stacks, title: &str, against: Option<Against<'_>>, namespace: &str) -> String {
+    let laid = layout(stacks, against.map(|against| against.stacks));
+    let height = HEAD + (laid.deepest + 1) as f64 * ROW + FOOT;
+    let title = match against {
+        Some(against) => format!("{title} against {}", against.label),
+        None => title.to_string(),
+    };
+    let mut svg = format!(
+        "<svg{namespace} class=\"flame\" viewBox=\"0 0 {WIDTH} {height}\" width=\"100%\" data-w=\"{}\" data-p=\"{PAD}\" role=\"img\" aria-label=\"{}\"><style>{STYLE}</style>",
+        WIDTH - 2.0 * PAD,
+        escaped(&format!("Flame graph of {title}: {}", words(stacks, &laid)))
+    );
+    let _ = write!(
+        svg,
+        "<text class=\"t\" x=\"{PAD}\" y=\"20\">{}</text><text class=\"note\" x=\"{PAD}\" y=\"39\">{}</text>",
+        escaped(&shortened(&title, 110)),
+        escaped(&note(stacks, &laid, against))
+    );
+    let _ = write!(
+        svg,
+        "<text class=\"b reset\" role=\"button\" tabindex=\"0\" x=\"{:.0}\" y=\"20\">reset</text><text class=\"b search\" role=\"button\" tabindex=\"0\" x=\"{:.0}\" y=\"20\">search</text>",
+        WIDTH - PAD - 100.0,
+        WIDTH - PAD - 46.0
+    );
+    for place in &laid.places {
+        frame(&mut svg, place, height, stacks.total());
+    }
+    svg.push_str("</svg>");
+    svg
+}
+
+/// What one sees in it, for those who cannot.
+fn words(stacks: &Stacks, laid: &Layout<'_>) -> String {
+    let mut own: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
+    for place in &laid.places {
+        *own.entry(place.name).or_default() += place.own;
+    }
+    let mut most: Vec<(&str, u64)> = own.into_iter().filter(|(_, own)| *own > 0).collect();
+    most.sort_by(|l, r| r.1.cmp(&l.1).then(l.0.cmp(r.0)));
+    let told = |(name, own): &(&str, u64)| {
+        format!("{} {:.1} %", shortened(name, 60), *own as f64 * 100.0 / stacks.total().max(1) as f64)
+    };
+    format!("most time in {}", most.iter().take(5).map(told).collect::<Vec<_>>().join(", "))
+}
+
+fn note(stacks: &Stacks, laid: &Layout<'_>, against: Option<Against<'_>>) -> String {
+    let mut text = format!("{} samples", stacks.total());
+    if laid.left_out > 0 {
+        text.push_str(&format!("; {} narrow frames and what they called are left out", laid.left_out));
+    }
+    if stacks.cut > 0 {
+        text.push_str(&format!("; {} samples deeper than {} frames are cut", stacks.cut, stacks::DEEPEST));
+    }
+    if let Some(against) = against {
+        text.push_str(&format!(
+            "; red: a larger share than in {}, blue: a smaller one",
+            shortened(against.label, 40)
+        ));
+        if laid.vanished > 0.0005 {
+            text.push_str(&format!(
+                "; {:.1} % of it are in stacks that are gone here",
+                laid.vanished * 100.0
+            ));
+        }
+    }
+    text
+}
+
+fn frame(svg: &mut String, place: &Place<'_>, height: f64, whole: u64) {
+    let (x, width) = (PAD + place.from * (WIDTH - 2.0 * PAD), place.share * (WIDTH - 2.0 * PAD));
+    let y = height - FOOT - (place.depth + 1) as f64 * ROW;
+    let mut tip = format!("{}\n{} of {whole} samples, {:.2} %", place.name, place.total, place.share * 100.0);
+    if place.own > 0 && place.own < place.total {
+        tip.push_str(&format!("; {:.2} % in itself", place.own as f64 * 100.0 / whole.max(1) as f64));
+    }
+    if let Some(before) = place.before {
+        let points = (place.share - before) * 100.0;
+        let sign = if points < 0.0 { "−" } else { "+" };
+        tip.push_str(&format!("\nbefore {:.2} %: {sign}{:.2} points", before * 100.0, points.abs()));
+    }
+    let fill = match place.before {
+        Some(before) => by_difference(place.share, before),
+        None => by_name(place.name),
+    };
+    let _ = write!(
+        svg,
+        "<g class=\"f\" data-x=\"{:.6}\" data-w=\"{:.6}\"><title>{}</title><rect x=\"{x:.2}\" y=\"{y:.1}\" width=\"{:.2}\" height=\"{ROW}\" rx=\"1\" fill=\"{fill}\"/>",
+        place.from,
+        place.share,
+        escaped(&tip),
+        width.max(0.1)
+    );
+    let fits = ((width - 6.0) / CHARACTER).floor();
+    let label = match fits {
+        fits if fits < 3.0 => String::new(),
+        fits => clipped(place.name, fits as usize),
+    };
+    let _ = write!(svg, "<text x=\"{:.2}\" y=\"{:.1}\">{}</text></g>", x + 3.0, y + 12.5, escaped(&label));
+}
+
+/// The name, or as much of it as fits.
+fn clipped(name: &str, fits: usize) -> String {
+    match name.chars().count() <= fits {
+        true => name.to_string(),
+        false => format!("{}…", name.chars().take(fits - 1).collect::<String>()),
+    }
+}
+
+/// Warm colours for programs, cool ones for the kernel; the same name has the same colour everywhere.
+fn by_name(name: &str) -> String {
+    // FNV-1a: small, and the same in every version.
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let (a, b) = ((hash >> 8) % 24, (hash >> 32) % 12);
+    if name == "all" {
+        "hsl(40 20% 82%)".to_string()
+    } else if name.ends_with("_[k]") || name.starts_with("[k]") {
+        format!("hsl({} 55% {}%)", 190 + a, 68 + b)
+    } else {
+        format!("hsl({} 85% {}%)", 18 + a, 66 + b)
+    }
+}
+
+/// White where nothing changed; red or blue, the stronger the larger the change relative to the larger of both shares.
+fn by_difference(share: f64, before: f64) -> String {
+    let larger = share.max(before);
+    let change = if larger > 0.0 { (share - before) / larger } else { 0.0 };
+    let light = 94.0 - 40.0 * change.abs().min(1.0);
+    match change {
+        change if change.abs() < 0.02 => "hsl(0 0% 90%)".to_string(),
+        change if change > 0.0 => format!("hsl(8 85% {light:.0}%)"),
+        _ => format!("hsl(215 80% {light:.0}%)"),
+    }
+}

@@ -1,0 +1,85 @@
+//! Which frames are drawn, and where: left to right by name, each as wide as its share.
+
+use super::stacks::Stacks;
+
+/// Frames narrower than this share of the whole are left out.
+pub const NARROWEST: f64 = 0.0005;
+/// Most frames of a picture.
+pub const MOST_DRAWN: usize = 20_000;
+
+/// A frame in the picture.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Place<'a> {
+    /// The function.
+    pub name: &'a str,
+    /// How deep, from 0 for the root.
+    pub depth: usize,
+    /// Its left end, as a share of the width.
+    pub from: f64,
+    /// Its width, as a share.
+    pub share: f64,
+    /// Samples.
+    pub total: u64,
+    /// Samples in it alone.
+    pub own: u64,
+    /// The share that it has in what this is compared with; `None` where nothing is.
+    pub before: Option<f64>,
+}
+
+/// The picture's frames, and how many were too narrow.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Layout<'a> {
+    /// Those that are drawn, parents before children.
+    pub places: Vec<Place<'a>>,
+    /// Those that are not.
+    pub left_out: usize,
+    /// Depth of the deepest that is drawn.
+    pub deepest: usize,
+    /// Share of what this is compared with that lies in stacks which are not here at all.
+    pub vanished: f64,
+}
+
+/// Lays stacks out; `before` is what they are compared with, by place in the tree.
+pub fn layout<'a>(stacks: &'a Stacks, before: Option<&Stacks>) -> Layout<'a> {
+    let whole = stacks.total().max(1) as f64;
+    let of_before = before.map(|before| before.total().max(1) as f64);
+    let mut layout = Layout { places: Vec::new(), left_out: 0, deepest: 0, vanished: 0.0 };
+    // Frame, its counterpart, depth, left end in samples.
+    let mut waiting: Vec<(usize, Option<usize>, usize, u64)> = vec![(0, before.map(|_| 0), 0, 0)];
+    while let Some((at, other, depth, from)) = waiting.pop() {
+        let frame = &stacks.frames[at];
+        let share = frame.total as f64 / whole;
+        if share < NARROWEST || layout.places.len() >= MOST_DRAWN {
+            layout.left_out += 1;
+            continue;
+        }
+        layout.deepest = layout.deepest.max(depth);
+        let counterpart = before.zip(other).map(|(before, other)| &before.frames[other]);
+        layout.places.push(Place {
+            name: &frame.name,
+            depth,
+            from: from as f64 / whole,
+            share,
+            total: frame.total,
+            own: frame.own,
+            before: of_before.map(|whole| counterpart.map_or(0.0, |frame| frame.total as f64 / whole)),
+        });
+        let mut left = from;
+        let mut children = Vec::with_capacity(frame.children.len());
+        for (name, child) in &frame.children {
+            children.push((
+                *child,
+                counterpart.and_then(|frame| frame.children.get(name).copied()),
+                depth + 1,
+                left,
+            ));
+            left += stacks.frames[*child].total;
+        }
+        waiting.extend(children.into_iter().rev());
+        if let (Some(counterpart), Some(before), Some(whole)) = (counterpart, before, of_before) {
+            let gone = counterpart.children.iter().filter(|(name, _)| !frame.children.contains_key(*name));
+            layout.vanished += gone.map(|(_, child)| before.frames[*child].total as f64 / whole).sum::<f64>();
+        }
+    }
+    layout
+}

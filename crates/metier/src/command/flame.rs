@@ -1,0 +1,132 @@
+//! `metier flame`: where a run spends its time, function by function, as a picture; and where two runs differ.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::Args;
+use metier_report::flame::{Against, Stacks, standalone};
+use metier_store::Store;
+use metier_types::Run;
+
+use super::Room;
+use crate::exit::{Code, usage};
+use crate::output::{self, Destination, Form, Format};
+
+const EXAMPLES: &str = "Examples:
+  metier run --stacks -- ./train             sample stacks while measuring
+  metier flame last --file last.svg          the latest run as a picture for a browser
+  metier flame last --against last~1 --file difference.svg
+                                             red: a larger share of the time than before
+  metier flame last -o folded | grep malloc  the stacks as text
+  metier flame --folded perf.folded > x.svg  stacks that another tool collapsed";
+
+/// The file of a run that holds its stacks.
+pub const ARTEFACT: &str = "stacks.folded";
+/// Largest file of stacks.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// Draw where a run spends its time, function by function
+#[derive(Debug, Args)]
+#[command(before_help = EXAMPLES, after_help = "Forms (-o): svg (default), folded.")]
+pub struct Flame {
+    /// A run: id, first or last digits of one, last, last~N, or a workload's name
+    #[arg(value_name = "RUN", required_unless_present = "folded")]
+    run: Option<String>,
+    /// What to compare with: a run, or a file of collapsed stacks
+    #[arg(long, value_name = "RUN|FILE")]
+    against: Option<String>,
+    /// Take stacks from this file (`frame;frame COUNT` a line) instead of from a run
+    #[arg(long, value_name = "FILE", conflicts_with = "run")]
+    folded: Option<PathBuf>,
+    /// Write it there instead of to stdout
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+}
+
+impl Flame {
+    /// Draws.
+    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+        let form = match (room.form, room.console.format) {
+            (Some(form @ (Form::Svg | Form::Folded)), _) => form,
+            (Some(form), _) => {
+                return Err(usage(format!("-o is {:?}; want svg or folded", output::word(&form))));
+            }
+            (None, Format::Table) => Form::Svg,
+            (None, form) => {
+                return Err(usage(format!("-o is {:?}; want svg or folded", output::word(&form))));
+            }
+        };
+        let destination = self.file.as_deref().map(|path| Destination::open("--file", path)).transpose()?;
+        let (label, stacks) = match (&self.folded, &self.run) {
+            (Some(file), _) => from_file(file)?,
+            (None, Some(text)) => named(room, text)?,
+            (None, None) => return Err(usage("neither a run nor --folded FILE is given")),
+        };
+        let against = self.against.as_deref().map(|text| named(room, text)).transpose()?;
+        let text = match form {
+            Form::Folded if against.is_some() => {
+                return Err(usage("-o folded has no form for a difference; want -o svg, or no --against"));
+            }
+            Form::Folded => stacks.folded(),
+            _ => {
+                let against = against.as_ref().map(|(label, stacks)| Against { stacks, label });
+                standalone(&stacks, &label, against)
+            }
+        };
+        let write = |out: &mut dyn Write| -> anyhow::Result<()> { Ok(out.write_all(text.as_bytes())?) };
+        match destination {
+            None => room.console.data(write)?,
+            Some(mut file) => {
+                write(&mut file)?;
+                file.commit()?;
+            }
+        }
+        Ok(Code::OK)
+    }
+}
+
+/// The stacks that a text names: a file, or a run.
+fn named(room: &Room, text: &str) -> anyhow::Result<(String, Stacks)> {
+    if Path::new(text).is_file() {
+        return from_file(Path::new(text));
+    }
+    let store = room.store()?;
+    let id = store.find_run(text)?;
+    let run = store.run(id)?.with_context(|| format!("run {id} is gone"))?;
+    let stacks = of_run(&store, &run)?.with_context(|| {
+        let why = run
+            .missing
+            .get("stacks")
+            .map_or_else(|| "it was measured without --stacks".to_string(), ToString::to_string);
+        format!("run {} has no stacks: {why}; `metier run --stacks` samples them", run.id.short())
+    })?;
+    Ok((format!("{} {}", run.workload.name, run.id.short()), stacks))
+}
+
+/// The stacks of a run; `None` where none were sampled.
+pub fn of_run(store: &Store, run: &Run) -> anyhow::Result<Option<Stacks>> {
+    let Some(file) = run.artefacts.iter().find(|file| file.name == ARTEFACT) else { return Ok(None) };
+    if file.size_bytes.get() > MOST_BYTES {
+        anyhow::bail!("the stacks of run {} have {}; want at most 256 MiB", run.id.short(), file.size_bytes);
+    }
+    let mut content = Vec::new();
+    store.artefact(&file.digest, &mut content)?;
+    // Nothing sampled is a file without lines, and no fault.
+    if content.iter().all(u8::is_ascii_whitespace) {
+        return Ok(None);
+    }
+    let stacks = Stacks::read(&content).with_context(|| format!("the stacks of run {}", run.id.short()))?;
+    Ok(Some(stacks))
+}
+
+fn from_file(path: &Path) -> anyhow::Result<(String, Stacks)> {
+    let shown = path.display();
+    let size = std::fs::metadata(path).with_context(|| format!("cannot read {shown}"))?.len();
+    if size > MOST_BYTES {
+        anyhow::bail!("{shown} has {size} bytes; want at most 256 MiB of collapsed stacks");
+    }
+    let content = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
+    let label = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    Ok((label, Stacks::read(&content).with_context(|| format!("{shown}"))?))
+}
