@@ -70,6 +70,12 @@ fn a_difference_is_of_shares_and_tells_what_is_gone() {
     assert!(picture.contains("after against before") && picture.contains("+25.00 points"), "{picture}");
     assert!(picture.contains("30.0 % of it are in stacks that are gone here"));
     assert!(picture.contains("hsl(8 ") && picture.contains("hsl(0 0% 90%)"));
+    // With few samples the same shares are no more than chance.
+    let few = |text: &str| {
+        stacks(&text.replace("30", "3").replace("50", "5").replace("20", "2").replace("75", "8"))
+    };
+    let picture = standalone(&few(AFTER), "after", Some(Against { stacks: &few(BEFORE), label: "before" }));
+    assert!(!picture.contains("hsl(8 "), "{picture}");
 }
 
 #[test]

@@ -36,7 +36,7 @@ pub struct Against<'a> {
 
 /// A file of its own.
 pub fn standalone(stacks: &Stacks, title: &str, against: Option<Against<'_>>) -> String {
-    let body = picture(stacks, title, against, " xmlns=\"http://www.w3.org/2000/svg\"");
+    let body = picture(stacks, title, against, true);
     let script = format!("<script><![CDATA[\n{SCRIPT}]]></script></svg>\n");
     let body = body.strip_suffix("</svg>").unwrap_or(&body);
     format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{body}{script}")
@@ -44,18 +44,24 @@ pub fn standalone(stacks: &Stacks, title: &str, against: Option<Against<'_>>) ->
 
 /// For a page, which carries the script once for all.
 pub fn embedded(stacks: &Stacks, title: &str, against: Option<Against<'_>>) -> String {
-    picture(stacks, title, against, "")
+    picture(stacks, title, against, false)
 }
 
-fn picture(stacks: &Stacks, title: &str, against: Option<Against<'_>>, namespace: &str) -> String {
+fn picture(stacks: &Stacks, title: &str, against: Option<Against<'_>>, is_alone: bool) -> String {
     let laid = layout(stacks, against.map(|against| against.stacks));
     let height = HEAD + (laid.deepest + 1) as f64 * ROW + FOOT;
     let title = match against {
         Some(against) => format!("{title} against {}", against.label),
         None => title.to_string(),
     };
+    // Alone it has its own size: a browser would shrink a deep one to the height of its window.
+    let size = match is_alone {
+        true => format!(" xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\""),
+        false => " width=\"100%\"".to_string(),
+    };
+    let samples = against.map(|against| (against.stacks.total(), stacks.total()));
     let mut svg = format!(
-        "<svg{namespace} class=\"flame\" viewBox=\"0 0 {WIDTH} {height}\" width=\"100%\" data-w=\"{}\" data-p=\"{PAD}\" role=\"img\" aria-label=\"{}\"><style>{STYLE}</style>",
+        "<svg{size} class=\"flame\" viewBox=\"0 0 {WIDTH} {height}\" data-w=\"{}\" data-p=\"{PAD}\" role=\"img\" aria-label=\"{}\"><style>{STYLE}</style>",
         WIDTH - 2.0 * PAD,
         escaped(&format!("Flame graph of {title}: {}", words(stacks, &laid)))
     );
@@ -72,7 +78,7 @@ fn picture(stacks: &Stacks, title: &str, against: Option<Against<'_>>, namespace
         WIDTH - PAD - 46.0
     );
     for place in &laid.places {
-        frame(&mut svg, place, height, stacks.total());
+        frame(&mut svg, place, stacks.total(), samples);
     }
     svg.push_str("</svg>");
     svg
@@ -102,7 +108,7 @@ fn note(stacks: &Stacks, laid: &Layout<'_>, against: Option<Against<'_>>) -> Str
     }
     if let Some(against) = against {
         text.push_str(&format!(
-            "; red: a larger share than in {}, blue: a smaller one",
+            "; red: a larger share than in {}, blue: a smaller one, grey: no more than chance",
             shortened(against.label, 40)
         ));
         if laid.vanished > 0.0005 {
@@ -115,9 +121,9 @@ fn note(stacks: &Stacks, laid: &Layout<'_>, against: Option<Against<'_>>) -> Str
     text
 }
 
-fn frame(svg: &mut String, place: &Place<'_>, height: f64, whole: u64) {
+fn frame(svg: &mut String, place: &Place<'_>, whole: u64, samples: Option<(u64, u64)>) {
     let (x, width) = (PAD + place.from * (WIDTH - 2.0 * PAD), place.share * (WIDTH - 2.0 * PAD));
-    let y = height - FOOT - (place.depth + 1) as f64 * ROW;
+    let y = HEAD + place.depth as f64 * ROW;
     let mut tip = format!("{}\n{} of {whole} samples, {:.2} %", place.name, place.total, place.share * 100.0);
     if place.own > 0 && place.own < place.total {
         tip.push_str(&format!("; {:.2} % in itself", place.own as f64 * 100.0 / whole.max(1) as f64));
@@ -127,9 +133,9 @@ fn frame(svg: &mut String, place: &Place<'_>, height: f64, whole: u64) {
         let sign = if points < 0.0 { "−" } else { "+" };
         tip.push_str(&format!("\nbefore {:.2} %: {sign}{:.2} points", before * 100.0, points.abs()));
     }
-    let fill = match place.before {
-        Some(before) => by_difference(place.share, before),
-        None => by_name(place.name),
+    let fill = match (place.before, samples) {
+        (Some(before), Some(samples)) => by_difference(place.share, before, samples),
+        _ => by_name(place.name),
     };
     let _ = write!(
         svg,
@@ -171,13 +177,20 @@ fn by_name(name: &str) -> String {
     }
 }
 
-/// White where nothing changed; red or blue, the stronger the larger the change relative to the larger of both shares.
-fn by_difference(share: f64, before: f64) -> String {
+/// Grey where chance explains the difference of two samples of this size; else red or blue, the stronger the larger the
+/// change relative to the larger of both shares.
+fn by_difference(share: f64, before: f64, samples: (u64, u64)) -> String {
+    let (n, m) = (samples.0.max(1) as f64, samples.1.max(1) as f64);
+    // Both shares pooled, as if nothing had changed; two deviations are the usual limit.
+    let pooled = (before * n + share * m) / (n + m);
+    let deviation = (pooled * (1.0 - pooled) * (1.0 / n + 1.0 / m)).max(0.0).sqrt();
+    if (share - before).abs() <= 2.0 * deviation {
+        return "hsl(0 0% 90%)".to_string();
+    }
     let larger = share.max(before);
     let change = if larger > 0.0 { (share - before) / larger } else { 0.0 };
     let light = 94.0 - 40.0 * change.abs().min(1.0);
     match change {
-        change if change.abs() < 0.02 => "hsl(0 0% 90%)".to_string(),
         change if change > 0.0 => format!("hsl(8 85% {light:.0}%)"),
         _ => format!("hsl(215 80% {light:.0}%)"),
     }

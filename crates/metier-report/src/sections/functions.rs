@@ -16,7 +16,7 @@ pub fn section(subjects: &[Subject]) -> Section {
         };
         let title = match against {
             Some(against) => format!("{}, colours against {}", subject.label, against.label),
-            None => format!("{}: wider is more time; a frame stands on what called it", subject.label),
+            None => format!("{}: wider is more time; a frame hangs from what called it", subject.label),
         };
         blocks.push(Block::Flame { title, svg: embedded(&stacks, &subject.label, against) });
     }
