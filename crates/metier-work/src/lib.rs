@@ -3,8 +3,12 @@
 //! A run file says what is to run and how; everything that starts a run (the command line, the API, the Jenkins-shaped
 //! door) makes one of it, so there is one check and one way to run.
 
+pub mod company;
+pub mod dataset;
 pub mod queue;
 pub mod runfile;
 mod start;
+mod surroundings;
 
 pub use start::start;
+pub use surroundings::{DATASET_VARIABLE, DATASET_WORD, Obstacle, Surroundings, Ways, unstarted};

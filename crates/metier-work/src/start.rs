@@ -1,15 +1,21 @@
 //! One door to all that can run a workload: this machine's own room for commands and containers, the cluster's for pods.
 
 use metier_measure::spec::Target;
-use metier_measure::{Error, Finished, Recorder, Session, Spec};
+use metier_measure::{Error, Finished, Observer, Recorder, Session, Spec};
 
-/// Runs and measures.
-pub fn start(session: &mut Session, spec: &Spec, recorder: &mut dyn Recorder) -> Result<Finished, Error> {
+/// Runs and measures, with these looking on. A cluster that cannot be asked is why a run never started.
+pub fn start(
+    session: &mut Session,
+    spec: &Spec,
+    recorder: &mut dyn Recorder,
+    observers: &mut [&mut dyn Observer],
+) -> Result<Finished, Error> {
     match &spec.target {
-        Target::Command(_) | Target::Container(_) => session.run(spec, recorder),
-        Target::Pod(pod) => {
-            let want = "a command or an image: pods are not in this build";
-            Err(Error::Spec { field: "pod", got: pod.image.clone(), want })
-        }
+        Target::Command(_) | Target::Container(_) => session.run_with(spec, recorder, observers),
+        Target::Pod(_) => metier_kube::run(session, spec, recorder).or_else(|error| match error {
+            metier_kube::Error::Measure(error) => Err(error),
+            metier_kube::Error::Spec { field, got, want } => Err(Error::Spec { field, got, want }),
+            other => crate::unstarted(session, spec, &other.to_string(), recorder),
+        }),
     }
 }

@@ -291,6 +291,11 @@ pub fn data_folder() -> Option<PathBuf> {
     folder("XDG_DATA_HOME", ".local/share").map(|folder| folder.join("metier"))
 }
 
+/// Where datasets that were fetched are kept, if nobody says otherwise.
+pub fn dataset_folder() -> Option<PathBuf> {
+    folder("XDG_CACHE_HOME", ".cache").map(|folder| folder.join("metier/datasets"))
+}
+
 /// A private folder for files that live as long as a run, where the kernel cannot execute from memory.
 pub fn runtime_folder() -> PathBuf {
     let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());

@@ -4,6 +4,7 @@
 //! What could stop us (the run file, the settings, the store, the file for `--save-json`) is tried before it starts.
 
 mod effective;
+mod fetching;
 mod flags;
 mod progress;
 mod save;
@@ -15,16 +16,20 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use metier_measure::spec::Target;
 use metier_measure::{
     Error, NoRecorder, Options, Recorder, Roots, Session, Spec, StoreRecorder, device, leftovers,
 };
 use metier_types::{BatchId, Cause, Run as Record, RunId};
+use metier_work::company::log::{Log, Part};
+use metier_work::company::{Means, Membership};
+use metier_work::queue::Launch;
 use metier_work::runfile::{Checked, Origins, RunFile, quantity};
+use metier_work::{Surroundings, Ways};
 
 use super::Room;
-use crate::config::{Origin, Typed, data_folder, runtime_folder};
+use crate::config::{Origin, Typed, data_folder, dataset_folder, runtime_folder};
 use crate::console::complain;
 use crate::exit::{Code, Usage, code_of, one_line, usage};
 use crate::output::Destination;
@@ -69,9 +74,25 @@ pub struct Run {
     /// The batch of its runs, for whoever has to find them
     #[arg(long, hide = true, value_name = "ID")]
     batch: Option<BatchId>,
+    /// What it is there for, where it keeps another run company
+    #[arg(long, hide = true, value_name = "ROLE", requires = "company_log")]
+    company: Option<CompanyRole>,
+    /// Where runs that keep each other company talk
+    #[arg(long, hide = true, value_name = "FILE", requires = "company")]
+    company_log: Option<PathBuf>,
+    /// Where relative paths of the run file are meant from, instead of where it is
+    #[arg(long, hide = true, value_name = "FOLDER")]
+    paths_from: Option<PathBuf>,
     /// The command and its arguments
     #[arg(required_unless_present_any = ["file", "image", "pod"], trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
+}
+
+/// Why a run keeps another one company.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum CompanyRole {
+    Companion,
+    Neighbour,
 }
 
 impl Run {
@@ -121,7 +142,7 @@ impl Run {
     fn checked(&self, room: &Room) -> anyhow::Result<Checked> {
         let (name, mut file, mut origins) = match &self.file {
             Some(path) => {
-                let (name, file, origins) = source::load(path)?;
+                let (name, file, origins) = source::load(path, self.paths_from.as_deref())?;
                 (Some(name), file, origins)
             }
             None => (None, RunFile::default(), Origins::default()),
@@ -177,7 +198,6 @@ impl Run {
 
     fn measure(&self, room: &Room) -> anyhow::Result<Code> {
         let checked = self.checked(room)?;
-        refuse_unbuilt(&checked)?;
         let repeats = checked.repeats;
         let save = self
             .keeping
@@ -198,7 +218,7 @@ impl Run {
                 Box::new(StoreRecorder::new(store, &device))
             }
         };
-        let batch = self.repetitions(room, &checked, &mut session, recorder.as_mut())?;
+        let batch = self.batch_of(room, &checked, &mut session, recorder.as_mut())?;
         if let Some(save) = save {
             save::write(save, &batch.runs, repeats > 1)
                 .context("the command ran, but its record was not saved")?;
@@ -214,10 +234,76 @@ impl Run {
         Ok(batch.code())
     }
 
+    /// Gets ready what is around the runs, and measures them; what cannot be had is why they never started.
+    fn batch_of(
+        &self,
+        room: &Room,
+        checked: &Checked,
+        session: &mut Session,
+        recorder: &mut dyn Recorder,
+    ) -> anyhow::Result<Batch> {
+        let (runtime, launch) = (runtime_folder(), self.launch(room)?);
+        let fetching = fetching::Fetching::new(&room.console);
+        let part = |role| match role {
+            CompanyRole::Companion => Part::Companion,
+            CompanyRole::Neighbour => Part::Neighbour,
+        };
+        let ways = Ways {
+            cache: self.datasets.dataset_cache.clone().or_else(dataset_folder),
+            progress: &fetching,
+            means: Means {
+                launch: &launch,
+                folder: &runtime,
+                is_quiet: room.console.quiet,
+                has_store: !self.keeping.no_store,
+                is_stopped: &signals_wait,
+            },
+            membership: self
+                .company
+                .zip(self.company_log.as_deref())
+                .map(|(role, log)| Membership { part: part(role), log: Log::at(log) }),
+        };
+        let prepared = Surroundings::prepare(checked, ways);
+        fetching.end();
+        match prepared {
+            Ok(mut surroundings) => self.repetitions(room, checked, &mut surroundings, session, recorder),
+            Err(obstacle) => {
+                complain(&format!("it was not started: {}", obstacle.detail));
+                let mut spec = checked.spec.clone();
+                (spec.id, spec.repetitions) = (self.run_id, checked.repeats);
+                spec.batch = self.batch.unwrap_or_else(BatchId::new);
+                let finished = metier_work::unstarted(session, &spec, &obstacle.detail, recorder)?;
+                let code = if take_waiting_signals() || obstacle.is_stop {
+                    Code::of(130)
+                } else {
+                    Code::OWN_FAILURE
+                };
+                Ok(Batch {
+                    runs: vec![finished.run],
+                    is_unkept: finished.unkept.is_some(),
+                    failed: Some(code),
+                    ..Batch::default()
+                })
+            }
+        }
+    }
+
+    /// How this program starts itself for company.
+    fn launch(&self, room: &Room) -> anyhow::Result<Launch> {
+        match self.keeping.no_store {
+            true => {
+                let program = std::env::current_exe().context("cannot tell which program this is")?;
+                Ok(Launch { program, flags: Vec::new(), hidden: Vec::new() })
+            }
+            false => super::session::work::launch(room, &room.settings.store()?),
+        }
+    }
+
     fn repetitions(
         &self,
         room: &Room,
         checked: &Checked,
+        surroundings: &mut Surroundings<'_>,
         session: &mut Session,
         recorder: &mut dyn Recorder,
     ) -> anyhow::Result<Batch> {
@@ -230,7 +316,7 @@ impl Run {
             let mut spec = Spec { repetition, repetitions, warmup, batch: id, ..checked.spec.clone() };
             spec.id = self.run_id.filter(|_| !warmup && repetition == 1);
             let started = Instant::now();
-            let finished = match metier_work::start(session, &spec, recorder) {
+            let finished = match surroundings.run(session, &spec, recorder) {
                 Ok(finished) => finished,
                 // What was measured so far is not lost to a later failure.
                 Err(error) if !batch.runs.is_empty() => {
@@ -256,6 +342,13 @@ impl Run {
             }
             if batch.failed.is_none() && code != Code::OK {
                 batch.failed = Some(code);
+            }
+            // What could not start once cannot the next time either.
+            if batch.runs.last().is_some_and(is_unstarted) || batch.warmups.last().is_some_and(is_unstarted) {
+                if take_waiting_signals() {
+                    batch.failed = Some(Code::of(130));
+                }
+                break;
             }
             if batch.is_unkept
                 || finished.stop.is_some()
@@ -285,19 +378,36 @@ impl Batch {
     }
 }
 
-/// What a run file may say already, but nothing honours yet: silence would be worse.
-fn refuse_unbuilt(checked: &Checked) -> anyhow::Result<()> {
-    let file = &checked.file;
-    let unbuilt = [
-        ("dataset", file.dataset.is_some()),
-        ("needs", !file.needs.is_empty()),
-        ("with", !file.with.is_empty()),
-        ("ready", file.ready.is_some()),
-    ];
-    match unbuilt.iter().find(|(_, is_given)| *is_given) {
-        Some((field, _)) => Err(usage(format!("{field} is not in this build; want a run without it"))),
-        None => Ok(()),
+/// Whether a signal waits that asks us to stop. The session takes them as it measures; before that they wait.
+fn signals_wait() -> bool {
+    // SAFETY: the set is plain data that the call fills.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigpending(&mut set) == 0
+            && [libc::SIGINT, libc::SIGTERM, libc::SIGHUP]
+                .iter()
+                .any(|signal| libc::sigismember(&set, *signal) == 1)
     }
+}
+
+/// Takes signals that wait, so that they do not end us where their turn would come; says whether there was one.
+fn take_waiting_signals() -> bool {
+    let is_waiting = signals_wait();
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the set is plain data that the calls fill; only signals that wait and are blocked are taken.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            libc::sigaddset(&mut set, signal);
+        }
+        while is_waiting && libc::sigtimedwait(&set, std::ptr::null_mut(), &now) > 0 {}
+    }
+    is_waiting
+}
+
+fn is_unstarted(run: &Record) -> bool {
+    run.exit.as_ref().is_some_and(|exit| exit.cause == Cause::Unstarted)
 }
 
 /// The exit code that a run stands for.

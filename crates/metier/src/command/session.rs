@@ -3,7 +3,7 @@
 mod add;
 mod list;
 mod wait;
-mod work;
+pub mod work;
 
 use clap::{Args, Subcommand};
 use metier_store::Cancelled;

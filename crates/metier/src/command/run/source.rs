@@ -50,8 +50,8 @@ pub fn is_named_like_one(word: &OsStr) -> bool {
     }
 }
 
-/// Reads one; its relative paths are meant from where it is.
-pub fn load(path: &Path) -> anyhow::Result<(String, RunFile, Origins)> {
+/// Reads one; its relative paths are meant from where it is, unless they are meant from somewhere else.
+pub fn load(path: &Path, from: Option<&Path>) -> anyhow::Result<(String, RunFile, Origins)> {
     let is_stdin = path == Path::new("-");
     let name = if is_stdin { "(stdin)".to_string() } else { path.display().to_string() };
     let text = match is_stdin {
@@ -63,7 +63,9 @@ pub fn load(path: &Path) -> anyhow::Result<(String, RunFile, Origins)> {
     })?;
     let (mut file, origins) =
         runfile::parse(&text).map_err(|faults| Faulty { name: Some(name.clone()), faults })?;
-    if !is_stdin {
+    if let Some(folder) = from {
+        file.beside(folder);
+    } else if !is_stdin {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         file.beside(&std::path::absolute(folder).unwrap_or_else(|_| PathBuf::from(folder)));
     }

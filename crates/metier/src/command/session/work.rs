@@ -45,7 +45,7 @@ pub fn worker(room: &Room, store: Store) -> anyhow::Result<Worker> {
 }
 
 /// How this program starts itself for a session: with the same store and settings, wherever the session is.
-fn launch(room: &Room, store: &Location) -> anyhow::Result<Launch> {
+pub fn launch(room: &Room, store: &Location) -> anyhow::Result<Launch> {
     let program = std::env::current_exe().context("cannot tell which program this is")?;
     let mut flags: Vec<OsString> = Vec::new();
     let setting = room.settings.get("store");

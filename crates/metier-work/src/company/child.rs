@@ -1,0 +1,233 @@
+//! A run that keeps another one company: a measuring process of its own, with a record of its own.
+//!
+//! It dies with us: the kernel sends it TERM when we are gone, and it walks the ladder for what it measures. It has a process
+//! group of its own, so that the terminal's Ctrl-C reaches it only by way of us, after the main run.
+
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use metier_measure::wake::monotonic_ns;
+use metier_types::RunId;
+
+use super::log::{Happened, Line, Log, Part};
+use crate::queue::Launch;
+use crate::runfile::{Checked, Sign};
+
+/// What is shown of one's output.
+const MOST_SHOWN: usize = 1 << 20;
+/// Times that a neighbour is started again.
+const AGAIN: u32 = 100_000;
+/// Between the steps of our own ladder, beyond what the run's own takes.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A measuring process.
+pub struct Child {
+    process: std::process::Child,
+    /// What people call it.
+    pub name: String,
+    /// Its (first) run.
+    pub run: RunId,
+    /// What it is there for.
+    pub part: Part,
+    grace: Duration,
+    pumps: Vec<JoinHandle<()>>,
+    last_words: Arc<Mutex<String>>,
+    file: PathBuf,
+}
+
+impl Child {
+    /// Starts it. The thread that calls must live as long as it should.
+    pub fn start(
+        launch: &Launch,
+        checked: &Checked,
+        part: Part,
+        log: &Log,
+        folder: &Path,
+        is_quiet: bool,
+        has_store: bool,
+    ) -> std::io::Result<Self> {
+        let run = RunId::new();
+        let name = name_of(checked);
+        let file = folder.join(format!("company-{run}.json"));
+        let mut own = checked.file.clone();
+        // Its output comes to us: we look at it.
+        own.ready = own.ready.filter(|ready| ready.output.is_none());
+        let text = serde_json::to_vec_pretty(&own)?;
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file)?.write_all(&text)?;
+        let (reader, writer) = std::io::pipe()?;
+        let (error_reader, error_writer) = std::io::pipe()?;
+        let mut command = Command::new(&launch.program);
+        command.args(&launch.flags).args(["--quiet", "run", "--run-id"]).arg(run.to_string());
+        let role = if part == Part::Companion { "companion" } else { "neighbour" };
+        command.arg("--company").arg(role).arg("--company-log").arg(log.path());
+        if part == Part::Neighbour {
+            command.arg("--stop-on-failure").arg("--repeat").arg(AGAIN.to_string());
+        }
+        if !has_store {
+            command.arg("--no-store");
+        }
+        command.arg("--file").arg(&file);
+        command.stdin(Stdio::null()).stdout(writer).stderr(error_writer).process_group(0);
+        for name in &launch.hidden {
+            command.env_remove(name);
+        }
+        let parent = std::process::id() as libc::pid_t;
+        // SAFETY: between fork and exec only calls that are allowed there are made.
+        unsafe {
+            command.pre_exec(move || {
+                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) != 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+                // The session has blocked these for us; a measuring process, and what it measures, must get them.
+                let mut set: libc::sigset_t = std::mem::zeroed();
+                libc::sigemptyset(&mut set);
+                for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
+                    libc::sigaddset(&mut set, signal);
+                }
+                libc::sigprocmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut());
+                // We may have gone before the wish was known to the kernel.
+                if libc::getppid() != parent {
+                    return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
+                }
+                Ok(())
+            });
+        }
+        let process = command.spawn().inspect_err(|_| {
+            let _ = std::fs::remove_file(&file);
+        })?;
+        // The pipes end when the others have closed their ends.
+        drop(command);
+        let last_words = Arc::new(Mutex::new(String::new()));
+        let sign = checked.ready.as_ref().and_then(|ready| match &ready.sign {
+            Sign::Output(text) => Some(text.clone()),
+            _ => None,
+        });
+        let found = sign.map(|text| Found { text, log: log.clone(), run, name: name.clone(), part });
+        let found = Arc::new(Mutex::new(found));
+        let pump = |source: std::io::PipeReader| {
+            let (name, last_words, found) = (name.clone(), last_words.clone(), found.clone());
+            std::thread::spawn(move || pump(source, &name, is_quiet, &last_words, &found))
+        };
+        let pumps = vec![pump(reader), pump(error_reader)];
+        Ok(Self { process, name, run, part, grace: checked.spec.grace, pumps, last_words, file })
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.process.try_wait().ok().flatten()
+    }
+
+    /// The last that its measuring process said, for why it did not come up.
+    pub fn last_words(&self) -> String {
+        self.last_words.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks it to end.
+    pub fn interrupt(&self) {
+        self.signal(libc::SIGINT);
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: a signal to a child that has not been waited for, so that its number is its own.
+        unsafe { libc::kill(self.process.id() as libc::pid_t, signal) };
+    }
+
+    /// Waits for its end; goes up the ladder where it does not come.
+    pub fn wait(&mut self) {
+        // Its own ladder has three rungs.
+        let patience = self.grace * 3 + PATIENCE;
+        for signal in [libc::SIGTERM, libc::SIGKILL] {
+            let until = Instant::now() + patience;
+            while Instant::now() < until {
+                if self.ended().is_some() {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            self.signal(signal);
+        }
+        let _ = self.process.wait();
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if self.ended().is_none() {
+            self.interrupt();
+            self.wait();
+        }
+        // What it left behind may still hold the pipes; its output is of no interest any more.
+        let until = Instant::now() + Duration::from_secs(1);
+        while self.pumps.iter().any(|pump| !pump.is_finished()) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = std::fs::remove_file(&self.file);
+    }
+}
+
+/// What shows in the output that it is ready, and whom to tell.
+struct Found {
+    text: String,
+    log: Log,
+    run: RunId,
+    name: String,
+    part: Part,
+}
+
+/// Shows its output on our stderr, each line with its name; looks for the line that shows that it is ready.
+fn pump(
+    source: std::io::PipeReader,
+    name: &str,
+    is_quiet: bool,
+    last_words: &Mutex<String>,
+    found: &Mutex<Option<Found>>,
+) {
+    let mut shown = 0;
+    let mut reader = BufReader::new(source);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        // A line without an end is taken in pieces.
+        match std::io::Read::take(&mut reader, 64 << 10).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        let text = String::from_utf8_lossy(&line);
+        let text = text.trim_end_matches(['\n', '\r']);
+        let mut wanted = found.lock().unwrap_or_else(PoisonError::into_inner);
+        if wanted.as_ref().is_some_and(|found| text.contains(&found.text))
+            && let Some(Found { log, run, name, part, .. }) = wanted.take()
+        {
+            let _ = log.say(&Line { run, name, part, event: Happened::Ready, at_ns: monotonic_ns() });
+        }
+        drop(wanted);
+        if let Some(said) = text.strip_prefix("metier: ") {
+            *last_words.lock().unwrap_or_else(PoisonError::into_inner) = said.to_string();
+        }
+        if !is_quiet && shown < MOST_SHOWN {
+            shown += line.len();
+            let rest = if shown >= MOST_SHOWN {
+                format!("\n[{name}] (what follows is left out)")
+            } else {
+                String::new()
+            };
+            let _ = writeln!(std::io::stderr().lock(), "[{name}] {text}{rest}");
+        }
+    }
+}
+
+/// What people call a run.
+pub fn name_of(checked: &Checked) -> String {
+    if let Some(name) = &checked.spec.name {
+        return name.to_string();
+    }
+    let word = checked.spec.target.words().swap_remove(0);
+    word.rsplit('/').next().unwrap_or(&word).to_string()
+}

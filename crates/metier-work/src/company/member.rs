@@ -1,0 +1,84 @@
+//! One of the runs that keep each other company: says when it starts and ends, and finds out whom it met.
+
+use metier_measure::cgroup::Group;
+use metier_measure::observer::Started;
+use metier_measure::wake::monotonic_ns;
+use metier_measure::{Keep, Observer};
+use metier_types::{Extra, Phase, Role, Run, RunId, Seconds, Warning};
+
+use super::log::{Happened, Line, Log, Part, met};
+
+/// What a run is told when it is started as somebody's company: what it is there for, and where they talk.
+#[derive(Debug, Clone)]
+pub struct Membership {
+    /// What it is there for.
+    pub part: Part,
+    /// Where they talk.
+    pub log: Log,
+}
+
+/// Looks on at one of the runs.
+pub struct Member<'a> {
+    membership: &'a Membership,
+    name: String,
+    run: Option<RunId>,
+    from_ns: u64,
+    to_ns: u64,
+    trouble: Option<String>,
+}
+
+impl<'a> Member<'a> {
+    /// For a run that people call so.
+    pub fn new(membership: &'a Membership, name: String) -> Self {
+        Self { membership, name, run: None, from_ns: 0, to_ns: 0, trouble: None }
+    }
+
+    /// Says that something happened.
+    pub fn say(&mut self, event: Happened, at_ns: u64) {
+        let Some(run) = self.run else { return };
+        let line = Line { run, name: self.name.clone(), part: self.membership.part, event, at_ns };
+        if let Err(error) = self.membership.log.say(&line) {
+            self.trouble.get_or_insert(error.to_string());
+        }
+    }
+}
+
+impl Observer for Member<'_> {
+    fn started(&mut self, started: Started<'_>) {
+        self.run = Some(started.run);
+        self.from_ns = started.started_ns;
+        self.say(Happened::Start, started.started_ns);
+    }
+
+    fn ended(&mut self, _: Option<&Group>) {
+        self.to_ns = monotonic_ns();
+        self.say(Happened::End, self.to_ns);
+    }
+
+    fn finish(&mut self, run: &mut Run, _: &mut Keep<'_>) {
+        let lines = self.membership.log.lines();
+        let company = met(&lines, run.id, self.membership.part, self.from_ns, self.to_ns);
+        run.context.neighbours =
+            company.iter().filter(|c| c.role == Role::Neighbour).map(|c| c.run).collect();
+        run.context.company = company;
+        // Whoever reads its output may have seen that it was ready.
+        let ready = lines.iter().find(|line| line.run == run.id && line.event == Happened::Ready);
+        if let Some(ready) = ready.filter(|_| run.context.phases.is_empty()) {
+            run.context.phases.push(start_up(ready.at_ns.saturating_sub(self.from_ns)));
+        }
+        if let Some(trouble) = self.trouble.take() {
+            let text = format!("its company may be incomplete: {trouble}");
+            run.warnings.push(Warning::new("company", text));
+        }
+    }
+}
+
+/// The time until a run was ready.
+pub fn start_up(nanos: u64) -> Phase {
+    Phase {
+        name: "start-up".into(),
+        from_seconds: Seconds(0.0),
+        to_seconds: Seconds::from_nanos(nanos),
+        extra: Extra::new(),
+    }
+}

@@ -1,0 +1,149 @@
+//! Company: runs that another run needs (`needs:`), and runs that are put beside it (`with:`).
+//!
+//! Each is a run too, measured by a process of its own with a record of its own in the same store; a session stays one run. They
+//! talk through a file of lines ([`log`]), so that each record tells whom the run met and for how long.
+//!
+//! - Companions are started one after the other, before everything else, and each has to be ready before the next. A
+//!   companion that does not come up, or not in time, is the reason why the run never started.
+//! - Neighbours are started next, and again each time they end, until the main run ends; one that fails is not started again.
+//! - The company stays for the whole batch: warm-up and all repetitions meet the same companions.
+//! - Afterwards all are asked to end (INT, then the ladder), neighbours first. None outlives us.
+
+mod child;
+pub mod log;
+mod member;
+mod probe;
+
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use metier_types::{Company as Entry, Extra, Role};
+
+use child::Child;
+pub use child::name_of;
+use log::{Happened, Log, Part};
+pub use member::{Member, Membership};
+pub use probe::{Probe, told};
+
+use crate::queue::Launch;
+use crate::runfile::{Checked, quantity};
+
+/// How long a run may take to start at all.
+const START: Duration = Duration::from_secs(60);
+/// How often it is looked for.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// How company is started.
+pub struct Means<'a> {
+    /// How the measuring program is started.
+    pub launch: &'a Launch,
+    /// A private folder for files that live as long as the company.
+    pub folder: &'a Path,
+    /// Whether its output is not shown.
+    pub is_quiet: bool,
+    /// Whether runs are kept.
+    pub has_store: bool,
+    /// Whether somebody wants us to stop.
+    pub is_stopped: &'a dyn Fn() -> bool,
+}
+
+/// Runs that keep another one company.
+pub struct Company {
+    children: Vec<Child>,
+    membership: Membership,
+}
+
+impl Company {
+    /// Starts all, and waits until those that are needed are ready. An error is why the run cannot start.
+    pub fn start(checked: &Checked, means: &Means<'_>) -> Result<Self, String> {
+        let mut folders = std::fs::DirBuilder::new();
+        let made = folders.recursive(true).mode(0o700).create(means.folder);
+        made.map_err(|error| format!("its company has no folder {}: {error}", means.folder.display()))?;
+        let path = means.folder.join(format!("company-{}.log", metier_types::RunId::new()));
+        let log = Log::create(path).map_err(|error| format!("its company cannot talk: {error}"))?;
+        let mut company = Self { children: Vec::new(), membership: Membership { part: Part::Main, log } };
+        let needs = checked.needs.iter().map(|other| (other, Part::Companion));
+        let with = checked.with.iter().map(|other| (other, Part::Neighbour));
+        for (other, part) in needs.chain(with) {
+            company.add(other, part, means)?;
+        }
+        Ok(company)
+    }
+
+    fn add(&mut self, other: &Checked, part: Part, means: &Means<'_>) -> Result<(), String> {
+        let what = if part == Part::Companion { "needs" } else { "is to be measured with" };
+        let log = &self.membership.log;
+        let mut child =
+            Child::start(means.launch, other, part, log, means.folder, means.is_quiet, means.has_store)
+                .map_err(|error| {
+                    format!("{:?}, which it {what}, could not be started: {error}", name_of(other))
+                })?;
+        let (want, within) = match &other.ready {
+            Some(ready) => (Happened::Ready, ready.within),
+            None => (Happened::Start, START),
+        };
+        let started = Instant::now();
+        loop {
+            if log.lines().iter().any(|line| line.run == child.run && line.event == want) {
+                break;
+            }
+            let name = child.name.clone();
+            if (means.is_stopped)() {
+                return Err(format!("asked to stop while {name:?} was getting ready"));
+            }
+            if let Some(status) = child.ended() {
+                // What it said last may still be on its way.
+                std::thread::sleep(Duration::from_millis(50));
+                let said = child.last_words();
+                let said = if said.is_empty() { status.to_string() } else { said };
+                let before = if want == Happened::Ready { " before it was ready" } else { "" };
+                return Err(format!("{name:?}, which it {what}, ended{before}: {said}"));
+            }
+            if started.elapsed() > within {
+                let within = quantity::duration_text(within);
+                let sign =
+                    other.ready.as_ref().map_or("it did not start".to_string(), |ready| told(&ready.sign));
+                return Err(format!("{name:?}, which it {what}, was not ready within {within}: {sign}"));
+            }
+            std::thread::sleep(LOOK);
+        }
+        self.children.push(child);
+        Ok(())
+    }
+
+    /// What the main run needs to be one of them.
+    pub fn membership(&self) -> &Membership {
+        &self.membership
+    }
+
+    /// Who is there now, for a record that begins.
+    pub fn present(&self) -> Vec<Entry> {
+        let entry = |child: &Child| Entry {
+            run: child.run,
+            name: child.name.clone(),
+            role: if child.part == Part::Companion { Role::Companion } else { Role::Neighbour },
+            overlap_seconds: None,
+            extra: Extra::new(),
+        };
+        self.children.iter().map(entry).collect()
+    }
+
+    /// Names of those who are gone although they are still wanted.
+    pub fn gone(&mut self) -> Vec<String> {
+        self.children.iter_mut().filter_map(|child| child.ended().map(|_| child.name.clone())).collect()
+    }
+}
+
+impl Drop for Company {
+    /// Asks all to end at once, neighbours first, and waits for each.
+    fn drop(&mut self) {
+        while let Some(at) = self.children.iter().rposition(|child| child.part == Part::Neighbour) {
+            self.children.swap_remove(at);
+        }
+        while let Some(child) = self.children.pop() {
+            drop(child);
+        }
+        let _ = std::fs::remove_file(self.membership.log.path());
+    }
+}

@@ -1,0 +1,200 @@
+//! Datasets that were fetched, by digest.
+//!
+//! ```text
+//! FOLDER/<64 digits>/NAME       the dataset: a file, or a folder; complete, verified, never changed
+//! FOLDER/<64 digits>.json       its size and where it came from; written last: without it there is no entry
+//! FOLDER/source-<64 digits>.json   for a source without a wanted digest: what its server said of it, and the digest it had
+//! FOLDER/part-<64 digits>/      a fetch under way or broken off, by source
+//! FOLDER/part-<64 digits>.lock  who fetches; the kernel gives it back when the holder ends, however that happens
+//! ```
+//!
+//! Entries appear by renaming, so a reader never sees a half one, and two who fetch the same thing meet at the lock. The
+//! folder is private (0700), files are read-only (0400). Nothing is ever removed from it by us: it is the user's to empty.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use metier_measure::digest;
+use metier_types::{Bytes, Digest};
+use serde::{Deserialize, Serialize};
+
+use super::error::at;
+use super::http::Validator;
+use super::{Error, Watch};
+
+/// How often somebody else's lock is tried.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// Where fetched datasets are kept.
+#[derive(Debug, Clone)]
+pub struct Cache {
+    folder: PathBuf,
+}
+
+/// What is said of an entry.
+#[derive(Debug, Serialize, Deserialize)]
+struct Entry {
+    name: String,
+    size_bytes: Bytes,
+    source: String,
+}
+
+/// What a source without a wanted digest had when it was last fetched.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Known {
+    pub digest: Digest,
+    pub validator: Validator,
+}
+
+/// A fetch: the only one of its source.
+pub(super) struct Part {
+    /// Its own folder.
+    pub folder: PathBuf,
+    #[allow(dead_code, reason = "kept for its drop")]
+    lock: File,
+}
+
+impl Cache {
+    /// In this folder, which is made where it is not there.
+    pub fn open(folder: &Path) -> Result<Self, Error> {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|reason| Error::File {
+            doing: "making the folder for datasets",
+            path: folder.into(),
+            reason,
+        })?;
+        Ok(Self { folder: folder.to_path_buf() })
+    }
+
+    fn path(&self, name: String) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// A dataset that is here already.
+    pub(super) fn find(&self, digest: &Digest) -> Option<(PathBuf, Bytes)> {
+        let hex = hex(digest);
+        let entry: Entry = serde_json::from_slice(&fs::read(self.path(format!("{hex}.json"))).ok()?).ok()?;
+        let path = self.path(hex).join(&entry.name);
+        let meta = fs::metadata(&path).ok()?;
+        // What somebody changed in spite of its rights is not the dataset any more.
+        let is_whole = meta.is_dir() || meta.len() == entry.size_bytes.0;
+        is_whole.then_some((path, entry.size_bytes))
+    }
+
+    pub(super) fn known(&self, source: &str) -> Option<Known> {
+        serde_json::from_slice(&fs::read(self.path(format!("source-{}.json", key(source)))).ok()?).ok()
+    }
+
+    pub(super) fn remember(&self, source: &str, known: &Known) {
+        // What is not remembered is fetched again.
+        let _ = write_whole(&self.path(format!("source-{}.json", key(source))), known);
+    }
+
+    /// The folder for a fetch of this source; waits while somebody else fetches it.
+    pub(super) fn part(&self, source: &str, watch: &Watch<'_>) -> Result<Part, Error> {
+        let key = key(source);
+        let path = self.path(format!("part-{key}.lock"));
+        let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
+        let lock = file.map_err(at("opening", &path, &watch.source))?;
+        let mut is_told = false;
+        loop {
+            match lock.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::Error(reason)) => {
+                    return Err(Error::File { doing: "locking", path, reason });
+                }
+                Err(TryLockError::WouldBlock) => {
+                    if !is_told {
+                        watch.progress.note("somebody else fetches the same dataset; waiting for them");
+                        is_told = true;
+                    }
+                    watch.go_on()?;
+                    std::thread::sleep(AGAIN);
+                }
+            }
+        }
+        let folder = self.path(format!("part-{key}"));
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        made.map_err(at("making", &folder, &watch.source))?;
+        Ok(Part { folder, lock })
+    }
+
+    /// Takes what was fetched and verified: a file or a folder in the part.
+    pub(super) fn take(
+        &self,
+        digest: &Digest,
+        fetched: &Path,
+        name: &str,
+        size: Bytes,
+        watch: &Watch<'_>,
+    ) -> Result<PathBuf, Error> {
+        let hex = hex(digest);
+        let home = self.path(hex.clone());
+        let failed = |doing| at(doing, &home, &watch.source);
+        seal(fetched).map_err(failed("sealing"))?;
+        match fs::create_dir(&home) {
+            Ok(()) => {}
+            // A killed predecessor, or somebody who fetched the same from elsewhere just now.
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                if let Some((path, _)) = self.find(digest) {
+                    return Ok(path);
+                }
+            }
+            Err(error) => return Err(failed("making")(error)),
+        }
+        let path = home.join(name);
+        if fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_dir()) {
+            fs::remove_dir_all(&path).map_err(failed("clearing"))?;
+        }
+        fs::rename(fetched, &path).map_err(failed("moving the dataset into"))?;
+        let entry = Entry { name: name.to_string(), size_bytes: size, source: watch.source.clone() };
+        let json = self.path(format!("{hex}.json"));
+        write_whole(&json, &entry).map_err(at("writing", &json, &watch.source))?;
+        Ok(path)
+    }
+}
+
+impl Part {
+    /// Removes what was fetched.
+    pub fn clear(&self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Writes JSON so that a reader sees the old or the new, never a part.
+pub(super) fn write_whole(path: &Path, content: &impl Serialize) -> std::io::Result<()> {
+    let temporary = path.with_extension(format!("json.{}", std::process::id()));
+    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&temporary)?;
+    let done = serde_json::to_vec_pretty(content)
+        .map_err(std::io::Error::other)
+        .and_then(|text| file.write_all(&text))
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&temporary, path));
+    if done.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    done
+}
+
+/// On the disk, and not to be changed.
+fn seal(path: &Path) -> std::io::Result<()> {
+    if fs::symlink_metadata(path)?.is_dir() {
+        for entry in fs::read_dir(path)? {
+            seal(&entry?.path())?;
+        }
+        return Ok(());
+    }
+    let file = File::open(path)?;
+    file.sync_all()?;
+    file.set_permissions(Permissions::from_mode(0o400))
+}
+
+fn hex(digest: &Digest) -> String {
+    digest.to_string().trim_start_matches("sha256:").to_string()
+}
+
+fn key(source: &str) -> String {
+    hex(&digest::of_bytes(source.as_bytes()))
+}

@@ -1,0 +1,62 @@
+//! Files of a dataset that is a file or a folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use metier_types::Bytes;
+
+use super::Error;
+
+/// Files of one dataset.
+const MOST: usize = 100_000;
+
+/// The file itself, or all files below the folder, in no order.
+pub fn files_of(path: &Path, source: &str) -> Result<Vec<PathBuf>, Error> {
+    let read = |path: &Path| {
+        let path = path.to_path_buf();
+        move |reason| Error::File { doing: "reading the dataset", path, reason }
+    };
+    let meta = fs::metadata(path).map_err(read(path))?;
+    if meta.is_file() {
+        return Ok(vec![path.to_path_buf()]);
+    }
+    if !meta.is_dir() {
+        let what = "is neither a file nor a folder".to_string();
+        return Err(Error::Unfit {
+            source_name: source.to_string(),
+            what,
+            want: "a file, or a folder of files",
+        });
+    }
+    let (mut files, mut folders) = (Vec::new(), vec![path.to_path_buf()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).map_err(read(&folder))? {
+            let path = entry.map_err(read(&folder))?.path();
+            let meta = fs::symlink_metadata(&path).map_err(read(&path))?;
+            match meta.is_dir() {
+                true => folders.push(path),
+                // A link is followed to a file, never to a folder: that way there is an end.
+                false if fs::metadata(&path).is_ok_and(|meta| meta.is_file()) => files.push(path),
+                false => {
+                    let what = format!("has {}, which is neither a file nor a folder", path.display());
+                    return Err(Error::Unfit {
+                        source_name: source.to_string(),
+                        what,
+                        want: "files and folders only",
+                    });
+                }
+            }
+        }
+        if files.len() > MOST {
+            let what = format!("has more than {MOST} files");
+            return Err(Error::Unfit { source_name: source.to_string(), what, want: "an archive of them" });
+        }
+    }
+    Ok(files)
+}
+
+/// The size of all of them.
+pub fn size_of(path: &Path, source: &str) -> Result<Bytes, Error> {
+    let files = files_of(path, source)?;
+    Ok(Bytes(files.iter().filter_map(|file| fs::metadata(file).ok()).map(|meta| meta.len()).sum()))
+}

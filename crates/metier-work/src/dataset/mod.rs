@@ -1,0 +1,148 @@
+//! Datasets: had before the clock starts, verified, kept by digest, cold or warm as was asked for.
+//!
+//! A path is used where it lies; everything else is fetched into the [`Cache`] once, by whoever comes first, and found
+//! there by its digest ever after. What was fetched before a break goes on where it stopped. A source without a wanted digest
+//! is asked each time whether it is still the same.
+//!
+//! One thread does it all, with an ear open for the wish to stop.
+
+mod cache;
+mod error;
+mod folder;
+mod http;
+mod obtain;
+mod pages;
+mod s3;
+
+use std::cell::Cell;
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use metier_types::{Bytes, Digest, PageCache, Seconds};
+
+pub use cache::Cache;
+pub use error::Error;
+pub use obtain::obtain;
+
+use crate::runfile::{Source, without_secrets};
+
+/// How often the wish to stop is looked for.
+const LISTEN: Duration = Duration::from_millis(100);
+
+/// A dataset that is here.
+#[derive(Debug, Clone)]
+pub struct Obtained {
+    /// Where.
+    pub path: PathBuf,
+    /// Where it came from, without secrets.
+    pub source: String,
+    /// Its content.
+    pub digest: Digest,
+    /// Its size.
+    pub size: Bytes,
+    /// Whether it was here already.
+    pub was_cached: bool,
+    /// How long fetching it took.
+    pub fetched_in: Option<Seconds>,
+}
+
+/// Whoever shows how far fetching has come.
+pub trait Progress {
+    /// So many bytes are still to come, of so many in all.
+    fn expects(&self, _all: u64) {}
+    /// So many more are here.
+    fn advanced(&self, _bytes: u64) {}
+    /// So many have to be fetched again.
+    fn back(&self, _bytes: u64) {}
+    /// Something that people should know.
+    fn note(&self, _text: &str) {}
+}
+
+/// Shows nothing.
+pub struct Silent;
+
+impl Progress for Silent {}
+
+/// What accompanies the way of a dataset: its name, who shows progress, and who may stop it.
+pub struct Watch<'a> {
+    source: String,
+    progress: &'a dyn Progress,
+    is_stopped: &'a dyn Fn() -> bool,
+    resumed: Cell<bool>,
+    has_total: bool,
+}
+
+impl<'a> Watch<'a> {
+    /// For one dataset.
+    pub fn new(source: &Source, progress: &'a dyn Progress, is_stopped: &'a dyn Fn() -> bool) -> Self {
+        Self { source: name_of(source), progress, is_stopped, resumed: Cell::new(false), has_total: false }
+    }
+
+    fn go_on(&self) -> Result<(), Error> {
+        match (self.is_stopped)() {
+            true => Err(Error::Interrupted { source_name: self.source.clone() }),
+            false => Ok(()),
+        }
+    }
+
+    /// Waits for something, but not longer than somebody wants us to.
+    async fn guard<T>(&self, future: impl Future<Output = T>) -> Result<T, Error> {
+        let mut future = pin!(future);
+        loop {
+            match select(future, pin!(tokio::time::sleep(LISTEN))).await {
+                Either::Left((value, _)) => return Ok(value),
+                Either::Right((_, rest)) => {
+                    self.go_on()?;
+                    future = rest;
+                }
+            }
+        }
+    }
+
+    async fn wait(&self, time: Duration) -> Result<(), Error> {
+        self.guard(tokio::time::sleep(time)).await
+    }
+
+    fn expects(&self, here: u64, more: u64) {
+        if !self.has_total {
+            self.progress.expects(here + more);
+        }
+    }
+
+    fn resumed(&self, here: u64) {
+        if !self.resumed.replace(true) {
+            self.progress.note(&format!("going on after the {} that are here already", Bytes(here)));
+            if !self.has_total {
+                self.progress.advanced(here);
+            }
+        }
+    }
+}
+
+/// A source as it may be shown and kept.
+pub fn name_of(source: &Source) -> String {
+    match source {
+        Source::Path(path) => path.display().to_string(),
+        Source::Http(address) => without_secrets(address),
+        Source::S3 { bucket, key, .. } => format!("s3://{bucket}/{key}"),
+    }
+}
+
+/// Brings the page cache into the wanted state, right before the clock starts; gives a warning where that did not work.
+pub fn settle(
+    obtained: &Obtained,
+    wanted: PageCache,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<Option<String>, Error> {
+    let watch = Watch {
+        source: obtained.source.clone(),
+        progress: &Silent,
+        is_stopped,
+        resumed: Cell::new(false),
+        has_total: false,
+    };
+    pages::settle(&obtained.path, wanted, &watch)
+}

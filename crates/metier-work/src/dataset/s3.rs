@@ -1,0 +1,179 @@
+//! Objects of an S3-compatible store: addresses that are signed for us, and what is under a prefix.
+//!
+//! Fetching itself is that of [`http`](super::http): a signed address takes `Range` and `If-Range` like any other. Addresses are
+//! in path style, which every store knows. Credentials come from the usual AWS_* variables; without any, requests are not signed.
+
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::path::Path as Key;
+use object_store::signer::Signer;
+use object_store::{ClientOptions, ObjectStore, RetryConfig};
+
+use super::{Error, Watch};
+
+/// Objects under one prefix.
+const MOST: usize = 100_000;
+/// How long a signed address is good for; each try gets a new one.
+const GOOD_FOR: Duration = Duration::from_secs(3600);
+/// Where nothing else is said.
+const REGION: &str = "us-east-1";
+
+/// A bucket.
+pub struct Bucket {
+    store: AmazonS3,
+    name: String,
+    endpoint: String,
+    is_signed: bool,
+}
+
+/// An object under a prefix.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Object {
+    /// Its key.
+    pub key: String,
+    /// Its size.
+    pub size: u64,
+    /// The store's tag for its content.
+    pub etag: Option<String>,
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+impl Bucket {
+    /// The bucket of a store.
+    pub fn open(
+        name: &str,
+        endpoint: Option<&str>,
+        region: Option<&str>,
+        watch: &Watch<'_>,
+    ) -> Result<Self, Error> {
+        let region = region
+            .map(str::to_string)
+            .or_else(|| variable("AWS_REGION"))
+            .or_else(|| variable("AWS_DEFAULT_REGION"))
+            .unwrap_or_else(|| REGION.to_string());
+        let endpoint = endpoint
+            .map(str::to_string)
+            .or_else(|| variable("AWS_ENDPOINT_URL_S3"))
+            .or_else(|| variable("AWS_ENDPOINT_URL"))
+            .unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com"));
+        let endpoint = endpoint.trim_end_matches('/').to_string();
+        let is_signed = [
+            "AWS_ACCESS_KEY_ID",
+            "AWS_WEB_IDENTITY_TOKEN_FILE",
+            "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        ]
+        .iter()
+        .any(|name| variable(name).is_some());
+        let retry =
+            RetryConfig { max_retries: 3, retry_timeout: Duration::from_secs(20), ..RetryConfig::default() };
+        let options = ClientOptions::new()
+            .with_allow_http(true)
+            .with_connect_timeout(Duration::from_secs(10))
+            .with_timeout(Duration::from_secs(60));
+        let store = AmazonS3Builder::from_env()
+            .with_client_options(options)
+            .with_retry(retry)
+            .with_bucket_name(name)
+            .with_endpoint(&endpoint)
+            .with_region(region)
+            .with_virtual_hosted_style_request(false)
+            .with_skip_signature(!is_signed)
+            .build()
+            .map_err(|error| cause(&error, watch))?;
+        Ok(Self { store, name: name.to_string(), endpoint, is_signed })
+    }
+
+    /// The address of an object, signed where we have credentials.
+    pub async fn address(&self, key: &str, watch: &Watch<'_>) -> Result<String, Error> {
+        let path = Key::parse(key).map_err(|_| unfit(watch, format!("has the key {key:?}")))?;
+        if !self.is_signed {
+            return Ok(format!("{}/{}/{}", self.endpoint, self.name, encoded(key)));
+        }
+        let address = self.store.signed_url(reqwest::Method::GET, &path, GOOD_FOR).await;
+        address.map(String::from).map_err(|error| cause(&error, watch))
+    }
+
+    /// All objects under a prefix, in order.
+    pub async fn list(&self, prefix: &str, watch: &Watch<'_>) -> Result<Vec<Object>, Error> {
+        let path = Key::parse(prefix.trim_end_matches('/'))
+            .map_err(|_| unfit(watch, format!("has the prefix {prefix:?}")))?;
+        let mut objects = Vec::new();
+        let mut stream = self.store.list(Some(&path));
+        loop {
+            let next = watch.guard(stream.try_next()).await?;
+            let Some(meta) = next.map_err(|error| cause(&error, watch))? else { break };
+            let key = meta.location.to_string();
+            // Entries that stand for folders.
+            if key.ends_with('/') || key == prefix.trim_end_matches('/') {
+                continue;
+            }
+            objects.push(Object { key, size: meta.size, etag: meta.e_tag });
+            if objects.len() > MOST {
+                return Err(unfit(watch, format!("has more than {MOST} objects")));
+            }
+        }
+        objects.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(objects)
+    }
+}
+
+fn unfit(watch: &Watch<'_>, what: String) -> Error {
+    Error::Unfit {
+        source_name: watch.source.clone(),
+        what,
+        want: "s3://bucket/key, or s3://bucket/prefix/ with at most 100000 objects",
+    }
+}
+
+/// Every byte of a key that an address cannot have, as `%XX`.
+fn encoded(key: &str) -> String {
+    let mut text = String::new();
+    for byte in key.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' => {
+                text.push(byte as char)
+            }
+            byte => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}
+
+fn cause(error: &object_store::Error, watch: &Watch<'_>) -> Error {
+    let source_name = watch.source.clone();
+    let mut innermost: &dyn std::error::Error = error;
+    while let Some(next) = innermost.source() {
+        innermost = next;
+    }
+    let whole = error.to_string();
+    let code = whole.split("<Code>").nth(1).and_then(|rest| rest.split("</Code>").next());
+    match error {
+        object_store::Error::NotFound { .. } => Error::Refused {
+            source_name,
+            reason: format!("the store answered 404 ({})", code.unwrap_or("not found")),
+            advice: "is it still there, and the address spelt right?",
+        },
+        object_store::Error::Unauthenticated { .. } | object_store::Error::PermissionDenied { .. } => {
+            Error::Refused {
+                source_name,
+                reason: format!("the store does not let us ({})", code.unwrap_or("permission denied")),
+                advice: "are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY right?",
+            }
+        }
+        _ => {
+            let reason = match code {
+                Some(code) => format!("the store said {code}"),
+                None => innermost.to_string(),
+            };
+            let reason =
+                if reason.contains("://") { "the store does not answer".to_string() } else { reason };
+            Error::Unreachable { source_name, reason }
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What is around a run: its dataset, its company, who looks whether it is ready. Got ready before the clock starts, the same
+//! for all repetitions, and taken away afterwards.
+
+use std::path::PathBuf;
+
+use metier_measure::runner::About;
+use metier_measure::spec::{Mount, Target};
+use metier_measure::{Error, Finished, Keep, Observer, Recorder, Session, Spec};
+use metier_types::{DatasetUse, Extra, PageCache, Run, RunId, Warning};
+
+use crate::company::{Company, Means, Member, Membership, Probe, name_of};
+use crate::dataset::{self, Cache, Obtained, Progress, Watch};
+use crate::runfile::{Checked, DATASET_TARGET, Sign, Wanted};
+
+/// The variable that tells where the dataset is.
+pub const DATASET_VARIABLE: &str = "METIER_DATASET";
+/// The word that stands for it in arguments.
+pub const DATASET_WORD: &str = "{dataset}";
+
+/// How surroundings are made.
+pub struct Ways<'a> {
+    /// Where fetched datasets are kept; `None` where there is no such place.
+    pub cache: Option<PathBuf>,
+    /// Who shows how far fetching has come.
+    pub progress: &'a dyn Progress,
+    /// How company is started.
+    pub means: Means<'a>,
+    /// What the run is told, where it is somebody's company itself.
+    pub membership: Option<Membership>,
+}
+
+/// Why a run cannot start.
+#[derive(Debug)]
+pub struct Obstacle {
+    /// In words for people and for the record.
+    pub detail: String,
+    /// Whether somebody asked us to stop.
+    pub is_stop: bool,
+}
+
+/// What is around the runs of a batch.
+pub struct Surroundings<'a> {
+    checked: &'a Checked,
+    dataset: Option<(&'a Wanted, Obtained)>,
+    company: Option<Company>,
+    membership: Option<Membership>,
+    is_stopped: &'a dyn Fn() -> bool,
+    runs: u32,
+}
+
+impl<'a> Surroundings<'a> {
+    /// Gets everything ready.
+    pub fn prepare(checked: &'a Checked, ways: Ways<'a>) -> Result<Self, Obstacle> {
+        let dataset = match &checked.dataset {
+            Some(wanted) => {
+                let watch = Watch::new(&wanted.source, ways.progress, ways.means.is_stopped);
+                let cache = || match &ways.cache {
+                    Some(folder) => Cache::open(folder),
+                    None => Err(dataset::Error::Unfit {
+                        source_name: dataset::name_of(&wanted.source),
+                        what: "has no place to go: neither XDG_CACHE_HOME nor HOME is an absolute path"
+                            .into(),
+                        want: "--dataset-cache FOLDER",
+                    }),
+                };
+                let obtained = dataset::obtain(wanted, &cache, &watch).map_err(obstacle)?;
+                Some((wanted, obtained))
+            }
+            None => None,
+        };
+        let has_company = !checked.needs.is_empty() || !checked.with.is_empty();
+        let company = match has_company {
+            true => Some(Company::start(checked, &ways.means).map_err(|detail| {
+                let is_stop = (ways.means.is_stopped)();
+                Obstacle { detail, is_stop }
+            })?),
+            false => None,
+        };
+        Ok(Self {
+            checked,
+            dataset,
+            company,
+            membership: ways.membership,
+            is_stopped: ways.means.is_stopped,
+            runs: 0,
+        })
+    }
+
+    /// Runs and measures once, with all of it.
+    pub fn run(
+        &mut self,
+        session: &mut Session,
+        spec: &Spec,
+        recorder: &mut dyn Recorder,
+    ) -> Result<Finished, Error> {
+        let mut spec = spec.clone();
+        let mut notes = Notes::default();
+        if let Some((wanted, obtained)) = &self.dataset {
+            place(&mut spec, wanted, obtained, self.runs == 0);
+            match dataset::settle(obtained, wanted.page_cache, self.is_stopped) {
+                Ok(warning) => notes.warnings.extend(warning.map(|text| Warning::new("page-cache", text))),
+                Err(error) => return unstarted(session, &spec, &obstacle(error).detail, recorder),
+            }
+        }
+        self.runs += 1;
+        if let Some(company) = &mut self.company {
+            spec.company = company.present();
+            for name in company.gone() {
+                notes
+                    .warnings
+                    .push(Warning::new("company", format!("{name:?} had ended before the run began")));
+            }
+        }
+        let name = name_of(self.checked);
+        // It may have company, and be somebody's.
+        let memberships = self.company.as_ref().map(Company::membership).into_iter().chain(&self.membership);
+        let mut members: Vec<Member<'_>> =
+            memberships.map(|membership| Member::new(membership, name.clone())).collect();
+        let ready = self.checked.ready.as_ref().filter(|ready| !matches!(ready.sign, Sign::Output(_)));
+        // Somebody's company tells when it is ready; the run itself only notes it.
+        let mut probe = ready.map(|ready| Probe::new(ready, self.membership.as_ref(), name.clone()));
+        let mut observers: Vec<&mut dyn Observer> = vec![&mut notes];
+        observers.extend(probe.iter_mut().map(|probe| probe as &mut dyn Observer));
+        observers.extend(members.iter_mut().map(|member| member as &mut dyn Observer));
+        crate::start(session, &spec, recorder, &mut observers)
+    }
+}
+
+/// Keeps the record of a run that cannot start.
+pub fn unstarted(
+    session: &mut Session,
+    spec: &Spec,
+    detail: &str,
+    recorder: &mut dyn Recorder,
+) -> Result<Finished, Error> {
+    let id = spec.id.unwrap_or_else(RunId::new);
+    session.unstarted(spec, id, &About::default(), detail, recorder)
+}
+
+fn obstacle(error: dataset::Error) -> Obstacle {
+    let is_stop = matches!(error, dataset::Error::Interrupted { .. });
+    Obstacle { detail: error.to_string(), is_stop }
+}
+
+/// Tells the run where its dataset is, and the record what it is.
+fn place(spec: &mut Spec, wanted: &Wanted, obtained: &Obtained, is_first: bool) {
+    spec.dataset = Some(DatasetUse {
+        source: obtained.source.clone(),
+        digest: obtained.digest,
+        size_bytes: obtained.size,
+        was_cached: obtained.was_cached || !is_first,
+        fetch_seconds: obtained.fetched_in.filter(|_| is_first),
+        page_cache: wanted.page_cache,
+        extra: Extra::new(),
+    });
+    let seen = match &spec.target {
+        Target::Command(_) => obtained.path.display().to_string(),
+        Target::Container(_) | Target::Pod(_) => wanted.target.clone(),
+    };
+    debug_assert!(DATASET_TARGET.starts_with('/'));
+    spec.environment.push((DATASET_VARIABLE.into(), seen.clone()));
+    let replace = |word: &mut String| {
+        if word == DATASET_WORD {
+            *word = seen.clone();
+        }
+    };
+    match &mut spec.target {
+        Target::Command(command) => {
+            for word in command.arguments.iter_mut().filter(|word| *word == DATASET_WORD) {
+                *word = obtained.path.clone().into_os_string();
+            }
+        }
+        Target::Container(container) => container.arguments.iter_mut().for_each(replace),
+        Target::Pod(pod) => pod.arguments.iter_mut().for_each(replace),
+    }
+    if spec.target.image().is_some() {
+        spec.mounts.push(Mount {
+            source: obtained.path.clone(),
+            target: wanted.target.clone().into(),
+            read_only: true,
+        });
+    }
+}
+
+/// Warnings that were known before the run began.
+#[derive(Default)]
+struct Notes {
+    warnings: Vec<Warning>,
+}
+
+impl Observer for Notes {
+    fn finish(&mut self, run: &mut Run, _: &mut Keep<'_>) {
+        if let Some(dataset) =
+            run.context.dataset.as_mut().filter(|_| self.warnings.iter().any(|w| w.code == "page-cache"))
+        {
+            // What was asked for is in the warning; what really was is not known as one of the two.
+            dataset.page_cache = PageCache::Untouched;
+        }
+        run.warnings.append(&mut self.warnings);
+    }
+}
