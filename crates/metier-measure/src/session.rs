@@ -108,6 +108,17 @@ impl Session {
         self.run_with(spec, recorder, &mut [])
     }
 
+    /// Those who look on because the specification asks for it. [`Session::run_with`] has them already; whoever gives a
+    /// run to [`Session::measure`] adds them.
+    pub fn observers(&self, spec: &Spec) -> Vec<Box<dyn Observer>> {
+        let ears = (!spec.listen.is_empty()).then(|| Ears::new(&spec.listen, &self.options));
+        let stacks = spec.stacks.map(Stacks::new);
+        let mut all: Vec<Box<dyn Observer>> = Vec::new();
+        all.extend(ears.map(|ears| Box::new(ears) as Box<dyn Observer>));
+        all.extend(stacks.map(|stacks| Box::new(stacks) as Box<dyn Observer>));
+        all
+    }
+
     /// The same, with observers beside those that the specification asks for.
     pub fn run_with(
         &mut self,
@@ -115,11 +126,9 @@ impl Session {
         recorder: &mut dyn Recorder,
         observers: &mut [&mut dyn Observer],
     ) -> Result<Finished, Error> {
-        let mut ears = (!spec.listen.is_empty()).then(|| Ears::new(&spec.listen, &self.options));
-        let mut stacks = spec.stacks.map(Stacks::new);
-        let mut all: Vec<&mut dyn Observer> = Vec::new();
-        all.extend(ears.iter_mut().map(|ears| ears as &mut dyn Observer));
-        all.extend(stacks.iter_mut().map(|stacks| stacks as &mut dyn Observer));
+        let mut own = self.observers(spec);
+        let mut all: Vec<&mut dyn Observer> =
+            own.iter_mut().map(|observer| &mut **observer as &mut dyn Observer).collect();
         all.extend(observers.iter_mut().map(|observer| &mut **observer as &mut dyn Observer));
         self.run_observed(spec, recorder, &mut all)
     }

@@ -39,6 +39,7 @@ pub struct Ears {
     rows: Vec<Series>,
     started_ns: u64,
     next_row: Duration,
+    is_asked: bool,
 }
 
 impl Ears {
@@ -53,6 +54,7 @@ impl Ears {
             rows: Vec::new(),
             started_ns: 0,
             next_row: Duration::ZERO,
+            is_asked: false,
         }
     }
 
@@ -66,6 +68,7 @@ impl Ears {
 
 impl Observer for Ears {
     fn prepare(&mut self, run: RunId, spec: &Spec, provision: &mut Provision) {
+        self.is_asked = true;
         let is_command = matches!(spec.target, Target::Command(_));
         let given = spec.environment.iter().find(|(name, _)| name == LOG_VARIABLE);
         let given = given.map(|(_, folder)| PathBuf::from(folder));
@@ -147,6 +150,12 @@ impl Observer for Ears {
     }
 
     fn finish(&mut self, run: &mut Run, _keep: &mut Keep<'_>) {
+        if !self.is_asked {
+            let reason = "the run was on another machine than metier";
+            let fix = "run metier on the node, or choose the node that it is on";
+            run.missing.insert("stages".into(), Missing::fixable(reason, fix));
+            return;
+        }
         std::mem::take(&mut self.heard).write(run);
     }
 }
