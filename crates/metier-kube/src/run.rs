@@ -35,7 +35,7 @@ pub fn run(session: &mut Session, spec: &Spec, recorder: &mut dyn Recorder) -> R
     run_with(session, spec, recorder, &mut [])
 }
 
-/// The same, with observers.
+/// The same, with observers beside those that the specification asks for.
 pub fn run_with(
     session: &mut Session,
     spec: &Spec,
@@ -62,8 +62,12 @@ pub fn run_with(
         Ok(_) => {}
         Err(error) => tracing::warn!(%error, "could not look for Jobs of a predecessor"),
     }
+    let mut own = session.observers(&spec);
+    let mut all: Vec<&mut dyn Observer> =
+        own.iter_mut().map(|observer| &mut **observer as &mut dyn Observer).collect();
+    all.extend(observers.iter_mut().map(|observer| &mut **observer as &mut dyn Observer));
     let asked = Asked { session, spec: &spec, pod, id, cluster, runtime: &runtime };
-    asked.run(recorder, observers)
+    asked.run(recorder, &mut all)
 }
 
 /// A run that was asked for.
