@@ -17,8 +17,10 @@ pub(super) enum Frame {
     Kernel(u64),
     /// An offset in a file.
     Code(ModuleId, u64),
-    /// An address of a process that no file is mapped at.
+    /// An address of a process where code may be that comes from no file.
     Loose(u32, u64),
+    /// No address of code: the chain was lost here.
+    Nowhere,
 }
 
 /// How often each stack was seen.
@@ -90,6 +92,7 @@ fn name_of(frame: Frame, modules: &mut Modules, kernel: &KernelSymbols, jit: &Ji
             None => ("[unknown kernel]_[k]".into(), false),
         },
         Frame::Code(module, offset) => modules.name(module, offset),
+        Frame::Nowhere => ("[unknown]".into(), false),
         Frame::Loose(pid, address) => match jit.name(pid, address) {
             Some(name) => (name, true),
             None => ("[unknown]".into(), false),

@@ -9,8 +9,8 @@
 //! children, where that is not permitted: each child starts a period of its own, and those that live shorter than
 //! one are never seen. Either is set up before the first instruction.
 //!
-//! Limits: chains follow frame pointers; code without them shows its innermost function and little else. A frame
-//! that has no name is kept as `[unknown module+0xoffset]`. Everything is bounded: modules, processes, stacks.
+//! Limits: chains follow frame pointers; code without them shows its innermost function and little else, and a chain
+//! ends with `[unknown]` where it leads to no code. Code without a name is `[unknown module+0xoffset]`. Everything is bounded: modules, processes, stacks.
 //!
 //! The result is the artefact `stacks.folded`, a line `comm;outermost;…;innermost count` for each different stack,
 //! sorted, and the object `stacks` in the record. Frames of the kernel end with `_[k]`.

@@ -15,8 +15,8 @@ const MOST_MAPPINGS: usize = 10_000;
 /// Files in the memory of one process.
 #[derive(Debug, Clone, Default)]
 struct Space {
-    /// By start: end, offset in the file, file.
-    regions: BTreeMap<u64, (u64, u64, ModuleId)>,
+    /// What can be executed, by start: end, offset in the file, file if there is one.
+    regions: BTreeMap<u64, (u64, u64, Option<ModuleId>)>,
     has_ended: bool,
 }
 
@@ -58,7 +58,7 @@ impl Processes {
     }
 
     pub(super) fn mapped(&mut self, mapping: &Mapping, modules: &mut Modules) {
-        let Some(module) = modules.of(mapping) else { return };
+        let module = modules.of(mapping);
         let space = self.spaces.entry(mapping.pid).or_default();
         let end = mapping.start.saturating_add(mapping.length);
         if space.regions.len() < MOST_MAPPINGS {
@@ -78,10 +78,11 @@ impl Processes {
     pub(super) fn frame(&self, pid: u32, address: u64) -> Frame {
         let found = self.spaces.get(&pid).and_then(|space| space.regions.range(..=address).next_back());
         match found {
-            Some((start, (end, offset, module))) if address < *end => {
+            Some((start, (end, offset, Some(module)))) if address < *end => {
                 Frame::Code(*module, address - start + offset)
             }
-            _ => Frame::Loose(pid, address),
+            Some((_, (end, _, None))) if address < *end => Frame::Loose(pid, address),
+            _ => Frame::Nowhere,
         }
     }
 

@@ -170,10 +170,13 @@ impl State {
         let mut frames: Vec<Frame> = kernel.iter().enumerate().map(call).map(Frame::Kernel).collect();
         for address in user.iter().enumerate().map(call) {
             let frame = self.processes.frame(pid, address);
-            if matches!(frame, Frame::Loose(..)) {
-                self.jit.remember(&self.roots, pid);
-            }
             frames.push(frame);
+            match frame {
+                Frame::Loose(..) => self.jit.remember(&self.roots, pid),
+                // A program without frame pointers uses their register for other things: what follows is noise.
+                Frame::Nowhere => break,
+                Frame::Code(..) | Frame::Kernel(_) => {}
+            }
         }
         self.stacks.add(name, frames);
     }
