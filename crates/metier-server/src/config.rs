@@ -17,6 +17,31 @@ pub const DOORS: [&str; 2] = ["metrics", "page"];
 /// What `/api/v1/doctor` asks. It may block; it is asked once at a time.
 pub type Doctor = Arc<dyn Fn() -> Vec<Check> + Send + Sync>;
 
+/// A job of the Jenkins-shaped door, with its defaults.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// Its name.
+    pub name: String,
+    /// Id or name of the device that its sessions are for.
+    pub device: Option<String>,
+}
+
+impl std::str::FromStr for Job {
+    type Err = Error;
+    /// `NAME` or `NAME=DEVICE`.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let (name, device) = match text.split_once('=') {
+            Some((name, device)) => (name, Some(device)),
+            None => (text, None),
+        };
+        let is_device = device.is_none_or(|device| device.parse::<metier_types::DeviceId>().is_ok());
+        if !is_device || !crate::parameter::Form::Job.fits(name) {
+            return Err(Error::BadJob { got: crate::problem::shorten(text) });
+        }
+        Ok(Self { name: name.to_string(), device: device.map(str::to_string) })
+    }
+}
+
 /// What the server is told at its start.
 #[derive(Clone)]
 pub struct Config {
@@ -24,6 +49,10 @@ pub struct Config {
     pub listen: SocketAddr,
     /// What callers of the API must show; needed on any address that is not loopback.
     pub token: Option<Secret>,
+    /// What starts a run where `token` is not set: shown by those who are not the user that runs the server.
+    pub start_token: Option<Secret>,
+    /// The jobs of the Jenkins-shaped door; where there are none, any name is one.
+    pub jobs: Vec<Job>,
     /// Parts of [`DOORS`] that stay open without the token on an address that is not loopback.
     pub open: Vec<String>,
     /// Names beside those of this machine that the `Host` header may have on a loopback address, without
@@ -42,6 +71,8 @@ impl fmt::Debug for Config {
         f.debug_struct("Config")
             .field("listen", &self.listen)
             .field("token", &self.token)
+            .field("start_token", &self.start_token)
+            .field("jobs", &self.jobs)
             .field("open", &self.open)
             .field("hosts", &self.hosts)
             .field("version", &self.version)
@@ -56,6 +87,8 @@ impl Default for Config {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7001)),
             token: None,
+            start_token: None,
+            jobs: Vec::new(),
             open: Vec::new(),
             hosts: Vec::new(),
             version: env!("CARGO_PKG_VERSION").to_string(),
@@ -96,6 +129,8 @@ pub struct Limits {
     pub connections: usize,
     /// Store calls at once.
     pub store_calls: usize,
+    /// Requests that start or end runs: so many at once, and a fifth of that a second.
+    pub starts: u32,
     /// Largest request body.
     pub body_bytes: u64,
     /// From a connection's readiness to the end of a request's head; also how long a kept connection may idle.
@@ -118,6 +153,7 @@ impl Default for Limits {
         Self {
             connections: 256,
             store_calls: 4,
+            starts: 100,
             body_bytes: 1 << 20,
             header_time: Duration::from_secs(10),
             request_time: Duration::from_secs(10),

@@ -60,6 +60,14 @@ pub enum Error {
         /// What was named.
         got: String,
     },
+    /// A job that cannot be one.
+    #[error(
+        "{got:?} is not a job; want NAME or NAME=DEVICE with 1 to 100 letters, digits, '-', '_' or '.' in its name"
+    )]
+    BadJob {
+        /// What was given.
+        got: String,
+    },
     /// The runtime could not be built.
     #[error("cannot start the server's threads: {source}; a limit on processes or open files may be reached")]
     Runtime {

@@ -37,6 +37,15 @@ const PROTECTION: [(HeaderName, &str); 6] = [
 #[derive(Debug, Clone, Copy)]
 pub struct Peer(pub SocketAddr);
 
+/// Both ends of a request's connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Line {
+    /// Theirs.
+    pub peer: SocketAddr,
+    /// Ours.
+    pub local: SocketAddr,
+}
+
 /// Marks a request whose caller may know details of this machine.
 #[derive(Debug, Clone, Copy)]
 pub struct Trusted;
@@ -48,6 +57,8 @@ pub async fn door(State(app): State<App>, request: Request, next: Next) -> Respo
     let method = match *request.method() {
         Method::GET => "GET",
         Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::DELETE => "DELETE",
         _ => "OTHER",
     };
     let path = request.uri().path().to_string();

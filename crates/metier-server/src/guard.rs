@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use axum::http::{HeaderMap, StatusCode, Uri, header};
+use base64::Engine as _;
 
 use crate::config::Config;
 use crate::problem::{FieldError, Problem};
@@ -18,12 +19,28 @@ pub enum Access {
     Api,
 }
 
+/// Whose ways of asking hold at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Door {
+    /// Ours.
+    Own,
+    /// Jenkins's.
+    Jenkins,
+}
+
+/// Whose ways of asking hold at a path.
+pub fn door(path: &str) -> Door {
+    let first = path.split('/').nth(1).unwrap_or_default();
+    if matches!(first, "job" | "queue") { Door::Jenkins } else { Door::Own }
+}
+
 /// Who may have what is at a path. It goes by the path alone, so that no route can be added that forgets it.
 pub fn access(path: &str) -> Access {
     match path {
         "/healthz" | "/readyz" => Access::Open,
         "/metrics" => Access::Door("metrics"),
         _ if path == "/api" || path.starts_with("/api/") => Access::Api,
+        _ if door(path) == Door::Jenkins => Access::Api,
         _ => Access::Door("page"),
     }
 }
@@ -32,7 +49,7 @@ pub fn access(path: &str) -> Access {
 pub fn admit(config: &Config, path: &str, headers: &HeaderMap) -> Result<bool, Problem> {
     let is_trusted = match &config.token {
         None => true,
-        Some(token) => shown(headers).is_some_and(|shown| token.matches(shown)),
+        Some(token) => shown(door(path), headers).is_some_and(|shown| token.matches(&shown.token)),
     };
     let is_let_in = match access(path) {
         Access::Open => true,
@@ -49,16 +66,46 @@ pub fn admit(config: &Config, path: &str, headers: &HeaderMap) -> Result<bool, P
         _ => "this needs the server's token; send it as `Authorization: Bearer TOKEN`".to_string(),
     };
     let got = headers.contains_key(header::AUTHORIZATION).then(|| "another value".to_string());
-    let error =
-        FieldError { field: "Authorization".into(), got, want: "Bearer and the server's token".into() };
+    let error = FieldError {
+        field: "Authorization".into(),
+        got,
+        want: "Bearer and the server's token".into(),
+        line: None,
+    };
     let problem = Problem::new(StatusCode::UNAUTHORIZED, detail).because(vec![error]);
-    Err(problem.with(header::WWW_AUTHENTICATE, "Bearer"))
+    Err(problem.with(
+        header::WWW_AUTHENTICATE,
+        match door(path) {
+            Door::Own => "Bearer",
+            Door::Jenkins => "Basic realm=\"metier\"",
+        },
+    ))
 }
 
-fn shown(headers: &HeaderMap) -> Option<&[u8]> {
+/// What a caller shows.
+pub struct Shown {
+    /// The token, right or not.
+    pub token: Vec<u8>,
+    /// The name beside it, where there is one.
+    pub user: Option<String>,
+}
+
+/// The token that a caller shows: after `Bearer`, and at Jenkins's door as the password of basic authentication.
+pub fn shown(door: Door, headers: &HeaderMap) -> Option<Shown> {
     let value = headers.get(header::AUTHORIZATION)?.as_bytes();
-    let (scheme, token) = value.split_at_checked(7)?;
-    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+    let at = value.iter().position(|byte| *byte == b' ')?;
+    let (scheme, rest) = (&value[..at], value[at..].trim_ascii());
+    if scheme.eq_ignore_ascii_case(b"bearer") {
+        return Some(Shown { token: rest.to_vec(), user: None });
+    }
+    if door != Door::Jenkins || !scheme.eq_ignore_ascii_case(b"basic") {
+        return None;
+    }
+    let pair = base64::engine::general_purpose::STANDARD.decode(rest).ok()?;
+    let at = pair.iter().position(|byte| *byte == b':')?;
+    let user = String::from_utf8_lossy(&pair[..at]);
+    let user: String = user.chars().filter(|c| !c.is_control()).take(100).collect();
+    Some(Shown { token: pair[at + 1..].to_vec(), user: (!user.is_empty()).then_some(user) })
 }
 
 /// Refuses names that do not mean this machine, on a loopback address.

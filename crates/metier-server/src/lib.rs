@@ -1,7 +1,7 @@
-//! The HTTP server of metier: the read-only API over the store, and the page.
+//! The HTTP server of metier: the API over the store, the queue's doors, and the page.
 //!
 //! ```text
-//! connection (serve) → front door (front) → route table (routes) → handler (api/*, system, page) → store (storage)
+//! connection (serve) → front door (front) → route table (routes) → handler (api/*, doors/*, system, page) → store (storage)
 //! ```
 //!
 //! - [`routes`] is the one list of what the server answers. The router and the OpenAPI document are both made
@@ -11,12 +11,15 @@
 //! - Errors are RFC 9457 problems ([`problem`]) that name the field, what it was and what would be right.
 //! - On a loopback address the caller is trusted but a foreign web page is not: the `Host` header must name
 //!   this machine. On any other address a token is needed ([`config`]).
+//! - What starts or ends a run needs the token, or a process of the server's own user on this machine ([`starter`]); the run
+//!   itself is made by whoever works the queue.
 //!
-//! Limits: HTTP/1.1 without TLS (put a proxy in front of it where that matters); nothing here writes.
+//! Limits: HTTP/1.1 without TLS (put a proxy in front of it where that matters).
 
 mod api;
 mod compress;
 pub mod config;
+mod doors;
 mod error;
 mod front;
 mod guard;
@@ -24,16 +27,19 @@ mod metrics;
 mod openapi;
 mod page;
 mod parameter;
+mod peer;
 mod problem;
 mod process;
+mod rate;
 mod routes;
 mod serve;
+mod starter;
 mod storage;
 mod system;
 mod write_limit;
 
 pub use api::doctor::Check;
-pub use config::{Config, Limits, Secret};
+pub use config::{Config, Job, Limits, Secret};
 pub use error::Error;
 pub use problem::{FieldError, Problem};
 pub use serve::{run, serve};

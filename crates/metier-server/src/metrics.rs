@@ -1,6 +1,6 @@
 //! What `/metrics` says, in the Prometheus text format (version 0.0.4).
 //!
-//! Label sets are bounded: routes are those of the table and three words more, methods three, statuses those that
+//! Label sets are bounded: routes are those of the table and three words more, methods five, statuses those that
 //! this server gives. Nothing that a client chooses becomes a label.
 
 use std::collections::BTreeMap;

@@ -6,10 +6,10 @@
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::guard::{Access, access};
+use crate::guard::{Access, Door, access, door};
 use crate::parameter::{Parameter, Place};
 use crate::problem::{PROBLEM_JSON, Problem};
-use crate::routes::{Answer, ROUTES, Route};
+use crate::routes::{Answer, ROUTES, Route, Sent};
 
 /// The document.
 pub fn document() -> Value {
@@ -25,7 +25,17 @@ pub fn document() -> Value {
             }
             Answer::Text(media_type) => json!({media_type: {"schema": {"type": "string"}}}),
         };
-        paths.insert(route.path.to_string(), json!({"get": operation(route, good, &problem)}));
+        let sent = match route.sent {
+            Sent::Nothing => None,
+            Sent::Document(types, schema) => {
+                let schema = schema(&mut generator).to_value();
+                let content: Map<String, Value> =
+                    types.iter().map(|kind| (kind.to_string(), json!({"schema": schema}))).collect();
+                Some(json!({"content": content}))
+            }
+        };
+        let item = paths.entry(route.path).or_insert_with(|| json!({}));
+        item[route.verb.word()] = operation(route, good, sent, &problem);
     }
     json!({
         "openapi": "3.1.0",
@@ -33,7 +43,7 @@ pub fn document() -> Value {
         "info": {
             "title": "metier",
             "summary": "What workloads cost in time, memory and energy.",
-            "description": "Reads the store of measured runs. Every answer is one versioned record whose `schema` \
+            "description": "Reads the store of measured runs, and queues further ones. Every answer is one versioned record whose `schema` \
                 field names it; within a major version fields are only added. HEAD works wherever GET does.",
             "version": env!("CARGO_PKG_VERSION"),
             "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
@@ -45,19 +55,31 @@ pub fn document() -> Value {
             "securitySchemes": {"token": {
                 "type": "http",
                 "scheme": "bearer",
-                "description": "Needed where the server was started with a token.",
+                "description": "Needed where the server was started with a token; and for what starts or ends runs, \
+                    unless it comes over loopback from the user that runs the server.",
+            }, "jenkins": {
+                "type": "http",
+                "scheme": "basic",
+                "description": "As Jenkins takes an API token: any name, and the token as the password.",
             }},
         },
     })
 }
 
-fn operation(route: &Route, good: Value, problem: &Value) -> Value {
+fn operation(route: &Route, good: Value, sent: Option<Value>, problem: &Value) -> Value {
     let mut responses = Map::new();
-    responses.insert("200".into(), json!({"description": "What was asked for.", "content": good}));
+    let good = match route.good {
+        204 => json!({"description": "Done."}),
+        202 => json!({"description": "It waits in the queue.", "content": good}),
+        201 => json!({"description": "It waits in the queue; `Location` says where.", "content": good}),
+        _ => json!({"description": "What was asked for.", "content": good}),
+    };
+    responses.insert(route.good.to_string(), good);
     let needs_token = access(route.path) != Access::Open;
     let shared: &[u16] = if needs_token { &[400, 401] } else { &[400] };
     for status in shared.iter().chain(route.also) {
         let response = match status {
+            202 => json!({"description": "It was told to end; its record says when it has."}),
             304 => json!({"description": "What the client has is still right."}),
             _ => json!({"description": reason(*status), "content": {PROBLEM_JSON: {"schema": problem}}}),
         };
@@ -69,7 +91,12 @@ fn operation(route: &Route, good: Value, problem: &Value) -> Value {
         "parameters": route.parameters.iter().map(parameter).collect::<Vec<_>>(),
         "responses": responses,
     });
-    if needs_token {
+    if let Some(sent) = sent {
+        operation["requestBody"] = sent;
+    }
+    if door(route.path) == Door::Jenkins {
+        operation["security"] = json!([{}, {"token": []}, {"jenkins": []}]);
+    } else if needs_token {
         // The empty choice: on a loopback address no token is needed unless one was set.
         operation["security"] = json!([{}, {"token": []}]);
     }
@@ -90,8 +117,13 @@ fn reason(status: u16) -> &'static str {
     match status {
         400 => "A parameter is unknown or not right; `errors` says which and what would be.",
         401 => "The token is needed and was not shown.",
+        403 => "A page of another site asked.",
         404 => "It is not in the store.",
-        422 => "The runs are there, but none of a side can be compared.",
+        409 => "It is over already.",
+        413 => "What was sent is too large.",
+        415 => "What was sent is of another media type.",
+        422 => "It cannot be done; `errors` or `detail` say why.",
+        429 => "Too many wait already, or come too fast; `Retry-After` says when to try again.",
         _ => "The store does not answer now; `detail` says why.",
     }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use axum::http::StatusCode;
-use metier_types::{BatchId, DeviceId, RunId, Timestamp, WorkloadId};
+use metier_types::{BatchId, DeviceId, RunId, SessionId, Timestamp, WorkloadId};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -48,6 +48,10 @@ pub enum Form {
     Device,
     /// The id of a workload.
     Workload,
+    /// The id of a session.
+    Session,
+    /// The name of a job.
+    Job,
     /// Ids of runs or batches with commas between them.
     RunsOrBatches,
 }
@@ -93,7 +97,7 @@ impl Parameter {
 }
 
 impl Form {
-    fn fits(&self, text: &str) -> bool {
+    pub(crate) fn fits(&self, text: &str) -> bool {
         match self {
             Self::Text(longest) => text.chars().count() <= *longest,
             Self::Whole { least, most, .. } => {
@@ -106,6 +110,12 @@ impl Form {
             Self::Batch => text.parse::<BatchId>().is_ok(),
             Self::Device => text.parse::<DeviceId>().is_ok(),
             Self::Workload => text.parse::<WorkloadId>().is_ok(),
+            Self::Session => text.parse::<SessionId>().is_ok(),
+            Self::Job => {
+                (1..=100).contains(&text.len())
+                    && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+                    && !text.starts_with('.')
+            }
             Self::RunsOrBatches => {
                 text.split(',').count() <= MOST_IDS && text.split(',').all(|id| id.parse::<RunId>().is_ok())
             }
@@ -127,7 +137,8 @@ impl Form {
             Self::Flag { otherwise } => json!({"type": "boolean", "default": otherwise}),
             Self::Time => json!({"type": "string", "format": "date-time"}),
             Self::OneOf(words) => json!({"type": "string", "enum": words}),
-            Self::Run | Self::Batch => json!({"type": "string", "pattern": UUID}),
+            Self::Job => json!({"type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$"}),
+            Self::Run | Self::Batch | Self::Session => json!({"type": "string", "pattern": UUID}),
             Self::Device | Self::Workload => json!({"type": "string", "minLength": 1, "maxLength": 200}),
             Self::RunsOrBatches => json!({"type": "string", "pattern": "^[0-9a-fA-F-]+(,[0-9a-fA-F-]+)*$"}),
         }
@@ -146,6 +157,8 @@ impl fmt::Display for Form {
             Self::OneOf(words) => write!(f, "one of {}", words.join(", ")),
             Self::Run => f.write_str("a run id, a UUID such as 0192f0c1-8c2a-7d3e-9b1f-3a5c7e9d1b2f"),
             Self::Batch => f.write_str("a batch id, a UUID such as 0192f0c1-8c2a-7d3e-9b1f-3a5c7e9d1b2f"),
+            Self::Session => f.write_str("a session id, a UUID such as 0192f0c1-8c2a-7d3e-9b1f-3a5c7e9d1b2f"),
+            Self::Job => f.write_str("1 to 100 letters, digits, '-', '_' or '.'"),
             Self::Device => f.write_str("a device id of 1 to 200 printable characters"),
             Self::Workload => f.write_str("a workload id of 1 to 200 printable characters"),
             Self::RunsOrBatches => {

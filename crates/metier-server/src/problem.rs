@@ -27,6 +27,9 @@ pub struct FieldError {
     pub got: Option<String>,
     /// What would be right.
     pub want: String,
+    /// The line of the document that it stands on, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
 }
 
 /// Why a request was not answered as asked (RFC 9457).
@@ -50,12 +53,18 @@ pub struct Problem {
 impl FieldError {
     /// A field that was given, and is not right.
     pub fn new(field: impl Into<String>, got: &str, want: impl Into<String>) -> Self {
-        Self { field: field.into(), got: Some(shorten(got)), want: want.into() }
+        Self { field: field.into(), got: Some(shorten(got)), want: want.into(), line: None }
     }
 
     /// A field that should have been given.
     pub fn absent(field: impl Into<String>, want: impl Into<String>) -> Self {
-        Self { field: field.into(), got: None, want: want.into() }
+        Self { field: field.into(), got: None, want: want.into(), line: None }
+    }
+
+    /// With the line of the document that it stands on.
+    pub fn at(mut self, line: Option<u64>) -> Self {
+        self.line = line;
+        self
     }
 }
 

@@ -22,8 +22,9 @@ use tokio::task::JoinSet;
 
 use crate::config::Config;
 use crate::error::Error;
-use crate::front::Peer;
+use crate::front::{Line, Peer};
 use crate::metrics::Requests;
+use crate::rate::Rate;
 use crate::routes;
 use crate::storage::Storage;
 use crate::write_limit::WriteLimited;
@@ -43,6 +44,8 @@ pub struct Server {
     pub storage: Storage,
     /// What was answered.
     pub requests: Requests,
+    /// How often runs may be asked for.
+    pub starts: Rate,
     /// When it started.
     pub started: SystemTime,
 }
@@ -99,6 +102,7 @@ pub async fn serve(
         config,
         listen,
         requests: Requests::default(),
+        starts: Rate::new(f64::from(limits.starts), f64::from(limits.starts) / 5.0),
         started: SystemTime::now(),
     });
     let service = TowerToHyperService::new(routes::router(app.clone()));
@@ -164,9 +168,13 @@ async fn connection(
 ) {
     // Answers are written whole; waiting for more to send only delays them.
     let _ = stream.set_nodelay(true);
+    let local = stream.local_addr().ok();
     let stream = TokioIo::new(WriteLimited::new(stream, app.config.limits.write_time));
     let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
         request.extensions_mut().insert(Peer(peer));
+        if let Some(local) = local {
+            request.extensions_mut().insert(Line { peer, local });
+        }
         router.call(request)
     });
     let connection = http1::Builder::new()

@@ -148,7 +148,7 @@ pub fn unavailable(detail: impl Into<String>) -> Problem {
 pub fn problem(error: metier_store::Error) -> Problem {
     use metier_store::Error;
     match &error {
-        Error::NoRun { .. } | Error::NoArtefact { .. } => {
+        Error::NoRun { .. } | Error::NoArtefact { .. } | Error::NoSession { .. } => {
             Problem::new(StatusCode::NOT_FOUND, error.to_string())
         }
         Error::Refused { what, got, want } => {

@@ -85,6 +85,12 @@ fn stored(app: &App, page: &mut Page) {
     for (state, count) in counts {
         runs.sample(&[("state", state)], count);
     }
+    if let Some(counts) = app.storage.store().ok().and_then(|store| store.session_counts().ok()) {
+        let mut sessions = page.family("metier_sessions", Kind::Gauge, "Sessions in the store, by state.");
+        for (state, count) in counts {
+            sessions.sample(&[("state", state.word())], count);
+        }
+    }
     if let Some(bytes) = app.storage.store().ok().and_then(|store| app.storage.size(&store)) {
         page.single("metier_store_size_bytes", Kind::Gauge, "Space that the store takes.", bytes.get());
     }

@@ -32,7 +32,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Look", &["runs", "show", "compare", "report", "flame", "up"]),
     ("Graphs", &["inspect", "split"]),
     ("Keep", &["export", "import"]),
-    ("Set up", &["config", "completions", "man"]),
+    ("Set up", &["token", "config", "completions", "man"]),
 ];
 
 /// Measures what a workload costs in time, memory and energy.
@@ -116,6 +116,8 @@ pub enum Command {
     Import(command::import::Import),
     /// Serve the page and the API
     Up(command::up::Up),
+    /// Print the token that others need to start runs here
+    Token(command::token::Token),
     /// Show settings and where each comes from
     Config(command::config::Config),
     /// Print completions for a shell

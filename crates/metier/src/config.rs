@@ -46,7 +46,7 @@ const fn key(
 }
 
 /// Everything that can be set.
-pub const KEYS: [Key; 13] = [
+pub const KEYS: [Key; 14] = [
     key("store", "METIER_STORE", Some("--store"), None, "where runs are kept: a file, or postgres://…"),
     key("output", "METIER_OUTPUT", Some("--output"), Some("table"), "form of data: table, json, yaml or csv"),
     key("color", "METIER_COLOR", Some("--color"), Some("auto"), "colours: auto, always or never"),
@@ -64,6 +64,7 @@ pub const KEYS: [Key; 13] = [
     key("up.listen", "METIER_UP_LISTEN", Some("--listen"), Some("127.0.0.1:7001"), "address of page and API"),
     key("up.open", "METIER_UP_OPEN", Some("--open"), Some(""), "doors that need no token, by commas"),
     key("up.hosts", "METIER_UP_HOSTS", Some("--host"), Some(""), "further names that a proxy passes on"),
+    key("up.jobs", "METIER_UP_JOBS", Some("--job"), Some(""), "jobs of the Jenkins-shaped door, by commas"),
     key("up.token_file", "METIER_UP_TOKEN_FILE", Some("--token-file"), None, "file that holds the token"),
     Key {
         secret: true,

@@ -8,6 +8,7 @@ use common::{Place, refusal, stderr, stdout};
 const COMMANDS: [&str; 16] = [
     "run",
     "session",
+    "token",
     "runs",
     "show",
     "compare",

@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod processes;
 pub mod runs;
 pub mod series;
+pub mod sessions;
 pub mod trend;
 
 use metier_store::Store;

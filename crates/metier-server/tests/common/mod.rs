@@ -76,6 +76,15 @@ impl Server {
         ))
     }
 
+    /// POST of a body; `headers` are whole lines, each with its line end.
+    pub fn post(&self, path: &str, headers: &str, body: &str) -> Response {
+        let length = body.len();
+        let address = self.reachable();
+        self.send(&format!(
+            "POST {path} HTTP/1.1\r\nHost: {address}\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+        ))
+    }
+
     /// Sends that and reads until the server closes.
     pub fn send(&self, request: &str) -> Response {
         let mut stream = self.connect();
@@ -251,6 +260,18 @@ pub fn series(run: RunId, rows: usize) -> Vec<Series> {
     }
     host.columns.push(column("load1", Kind::Gauge, Unit::Count, Values::Float(loads)));
     vec![series, host]
+}
+
+pub fn new_session(name: &str) -> metier_store::NewSession {
+    metier_store::NewSession {
+        id: SessionId::new(),
+        name: name.to_string(),
+        asker: serde_json::from_value(serde_json::json!({"door": "api", "user": null})).unwrap(),
+        job: None,
+        device: None,
+        file: serde_json::json!({"command": ["true"]}),
+        folder: None,
+    }
 }
 
 /// A store with a device, two workloads and so many runs.

@@ -17,6 +17,7 @@ pub mod runs;
 pub mod session;
 pub mod show;
 pub mod split;
+pub mod token;
 pub mod up;
 
 use metier_measure::Roots;
@@ -126,6 +127,7 @@ fn perform(cli: Cli) -> anyhow::Result<Code> {
         Command::Session(session) => session.run(&room),
         Command::Show(show) => show.run(&room),
         Command::Split(split) => split.run(&room),
+        Command::Token(token) => token.run(&room),
         Command::Up(up) => up.run(&room),
         Command::Config(config) => config.run(&room),
         Command::Completions(_) | Command::Man(_) => Ok(Code::OK),

@@ -37,6 +37,9 @@ pub struct Up {
     /// Further name that the Host header may have, for a proxy that passes the outer name on
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
+    /// Job that the Jenkins-shaped door knows, with the device that measures it; without any, all names are jobs
+    #[arg(long, value_name = "NAME[=DEVICE]")]
+    job: Vec<String>,
     /// Do not measure sessions that wait; `metier session work` does that elsewhere
     #[arg(long)]
     no_work: bool,
@@ -54,6 +57,7 @@ impl Up {
             ("up.token_file", self.token_file.as_ref().map(|path| path.display().to_string())),
             ("up.open", joined(&self.open)),
             ("up.hosts", joined(&self.host)),
+            ("up.jobs", joined(&self.job)),
         ]
     }
 
@@ -66,11 +70,15 @@ impl Up {
             token: token(room)?,
             open: settings.list("up.open"),
             hosts: settings.list("up.hosts"),
+            jobs: jobs(room)?,
             version: env!("CARGO_PKG_VERSION").to_string(),
             doctor: None,
             ..Config::default()
         };
         config.check().map_err(|error| usage(error.to_string()))?;
+        if config.token.is_none() {
+            config.start_token = start_token(room);
+        }
         let (store, is_writable) = open(room)?;
         config.doctor = Some(doctor(&store));
         let place = store.location().to_string();
@@ -155,6 +163,27 @@ fn doctor(store: &Store) -> metier_server::config::Doctor {
             .collect()
     })
 }
+
+/// What others show to start runs, where the server was given no token. Without it, only this user can.
+fn start_token(room: &Room) -> Option<Secret> {
+    let made = super::token::place().and_then(|path| super::token::read_or_make(&path));
+    match made.and_then(|token| Secret::new(&token).map_err(Into::into)) {
+        Ok(secret) => Some(secret),
+        Err(error) => {
+            let why = crate::exit::one_line(&error);
+            room.console.warn(format!("{why}; only you can start runs through this server"));
+            None
+        }
+    }
+}
+
+/// The jobs of the Jenkins-shaped door.
+fn jobs(room: &Room) -> anyhow::Result<Vec<metier_server::Job>> {
+    let names = room.settings.list("up.jobs");
+    names.iter().map(|name| name.parse().map_err(|_| room.settings.wrong("up.jobs", JOBS))).collect()
+}
+
+const JOBS: &str = "NAME or NAME=DEVICE, with letters, digits, '-', '_' or '.' in the name";
 
 /// The token, from a file or the environment.
 fn token(room: &Room) -> anyhow::Result<Option<Secret>> {

@@ -1,0 +1,296 @@
+//! Flags of `docker run`, read into the fields of a run file. None is handed on as text: a flag that has no field here is
+//! refused by name.
+
+use serde_json::{Map, Value, json};
+
+use super::words;
+use crate::problem::FieldError;
+
+/// Flags that say nothing about what is measured: metier has its own way for each.
+const IGNORED: [&str; 7] = ["--rm", "--tty", "--interactive", "--detach", "-t", "-i", "-d"];
+/// Flags with a value that say nothing about what is measured.
+const IGNORED_WITH_VALUE: [&str; 1] = ["--name"];
+/// Flags that are known and not wanted, and why.
+const UNWANTED: [(&str, &str); 4] = [
+    ("--env-file", "-e NAME=VALUE for each: files of the server are not read for others"),
+    ("--privileged", "the devices it needs, with --device"),
+    ("--restart", "none: what is measured runs once"),
+    ("--pid", "none: what is measured has process ids of its own"),
+];
+/// What is read, as errors list it.
+const KNOWN: &str =
+    "-v, --mount, -e, --network, --runtime, --gpus, -u, -w, --device, -m, --cpus, --entrypoint";
+
+/// Long names of short flags with a value.
+const SHORT: [(char, &str); 5] =
+    [('v', "--volume"), ('e', "--env"), ('u', "--user"), ('w', "--workdir"), ('m', "--memory")];
+
+/// Reads the flags into a run file; `field` is what errors call them.
+pub fn read(field: &str, text: &str, file: &mut Map<String, Value>) -> Result<(), Vec<FieldError>> {
+    let words = words::split(text).map_err(|(got, want)| vec![FieldError::new(field, got, want)])?;
+    let mut words = words.into_iter();
+    let (mut fields, mut errors) = (Fields::default(), Vec::new());
+    while let Some(word) = words.next() {
+        let (flag, value) = match take_apart(&word) {
+            Taken::Ignored => continue,
+            Taken::Flag(flag, value) => (flag, value),
+            Taken::Unknown(want) => {
+                errors.push(FieldError::new(field, &word, want));
+                continue;
+            }
+        };
+        let Some(value) = value.or_else(|| words.next()) else {
+            errors.push(FieldError::new(field, &word, format!("a value after {word}")));
+            continue;
+        };
+        if let Err(want) = set(&mut fields, &flag, &value) {
+            errors.push(FieldError::new(field, &format!("{flag} {value}"), want));
+        }
+    }
+    if errors.is_empty() {
+        fields.into_file(file);
+        return Ok(());
+    }
+    errors.truncate(20);
+    Err(errors)
+}
+
+enum Taken {
+    Ignored,
+    /// A flag by its long name, and its value where it is in the same word.
+    Flag(String, Option<String>),
+    /// What would be right.
+    Unknown(String),
+}
+
+fn take_apart(word: &str) -> Taken {
+    if let Some((_, want)) = UNWANTED.iter().find(|(flag, _)| word.split('=').next() == Some(flag)) {
+        return Taken::Unknown((*want).to_string());
+    }
+    if IGNORED.contains(&word) {
+        return Taken::Ignored;
+    }
+    if word.starts_with("--") {
+        let (flag, value) = match word.split_once('=') {
+            Some((flag, value)) => (flag, Some(value.to_string())),
+            None => (word, None),
+        };
+        // `--rm=true` and its like.
+        if IGNORED.contains(&flag) {
+            return Taken::Ignored;
+        }
+        return Taken::Flag(flag.to_string(), value);
+    }
+    let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) else {
+        return Taken::Unknown(format!(
+            "only flags: {KNOWN}; the image is app_name, its arguments are app_args"
+        ));
+    };
+    // Short flags without a value may stand before one with a value, in one word: `-itv a:b`.
+    let mut rest = letters.chars();
+    while let Some(letter) = rest.next() {
+        if let Some((_, long)) = SHORT.iter().find(|(short, _)| *short == letter) {
+            let value = rest.as_str();
+            let value = value.strip_prefix('=').unwrap_or(value);
+            return Taken::Flag((*long).to_string(), (!value.is_empty()).then(|| value.to_string()));
+        }
+        if !matches!(letter, 'i' | 't' | 'd') {
+            return Taken::Unknown(format!("one of {KNOWN}"));
+        }
+    }
+    Taken::Ignored
+}
+
+/// What was read so far, by field.
+#[derive(Default)]
+struct Fields {
+    mounts: Vec<Value>,
+    devices: Vec<Value>,
+    environment: Map<String, Value>,
+    container: Map<String, Value>,
+    limits: Map<String, Value>,
+    folder: Option<String>,
+}
+
+impl Fields {
+    fn into_file(mut self, file: &mut Map<String, Value>) {
+        if !self.devices.is_empty() {
+            self.container.insert("devices".into(), Value::Array(self.devices));
+        }
+        if !self.mounts.is_empty() {
+            file.insert("mounts".into(), Value::Array(self.mounts));
+        }
+        let maps =
+            [("environment", self.environment), ("container", self.container), ("limits", self.limits)];
+        for (field, map) in maps.into_iter().filter(|(_, map)| !map.is_empty()) {
+            file.insert(field.into(), Value::Object(map));
+        }
+        if let Some(folder) = self.folder {
+            file.insert("working_directory".into(), json!(folder));
+        }
+    }
+}
+
+/// Sets a field; else says what would be right.
+fn set(fields: &mut Fields, flag: &str, value: &str) -> Result<(), String> {
+    let container = &mut fields.container;
+    match flag {
+        "--volume" => fields.mounts.push(volume(value)?),
+        "--mount" => fields.mounts.push(mount(value)?),
+        "--env" => {
+            let named = value.split_once('=').filter(|(name, _)| !name.is_empty());
+            let (name, text) =
+                named.ok_or("NAME=VALUE: variables of the server are not handed on to others")?;
+            fields.environment.insert(name.to_string(), json!(text));
+        }
+        "--network" | "--net" => drop(container.insert("network".into(), json!(value))),
+        "--runtime" => drop(container.insert("runtime".into(), json!(value))),
+        "--user" => drop(container.insert("user".into(), json!(value))),
+        "--entrypoint" => drop(container.insert("entrypoint".into(), json!([value]))),
+        "--device" => fields.devices.push(json!(value)),
+        "--workdir" => fields.folder = Some(value.to_string()),
+        "--gpus" => drop(fields.limits.insert("gpu".into(), json!(gpus(value)?))),
+        "--cpus" => drop(fields.limits.insert("cpu".into(), json!(value))),
+        "--memory" => drop(fields.limits.insert("memory".into(), json!(memory(value)?))),
+        flag if IGNORED_WITH_VALUE.contains(&flag) => {}
+        _ => return Err(format!("one of {KNOWN}")),
+    }
+    Ok(())
+}
+
+const VOLUME: &str = "/SOURCE:/TARGET or /SOURCE:/TARGET:ro, both absolute";
+
+fn volume(value: &str) -> Result<Value, &'static str> {
+    let parts: Vec<&str> = value.split(':').collect();
+    let (source, target, read_only) = match parts.as_slice() {
+        [source, target] | [source, target, "rw"] => (source, target, false),
+        [source, target, "ro"] => (source, target, true),
+        _ => return Err(VOLUME),
+    };
+    if !source.starts_with('/') || !target.starts_with('/') {
+        return Err(VOLUME);
+    }
+    Ok(json!({ "source": source, "target": target, "read_only": read_only }))
+}
+
+fn mount(value: &str) -> Result<Value, &'static str> {
+    const WANT: &str = "type=bind,source=/SOURCE,target=/TARGET[,readonly]";
+    let (mut source, mut target, mut read_only, mut is_bind) = (None, None, false, false);
+    for part in value.split(',') {
+        match part.split_once('=').unwrap_or((part, "")) {
+            ("type", "bind") => is_bind = true,
+            ("source" | "src", path) => source = Some(path),
+            ("target" | "dst" | "destination", path) => target = Some(path),
+            ("readonly" | "ro", "" | "true" | "1") => read_only = true,
+            ("readonly" | "ro", "false" | "0") => read_only = false,
+            _ => return Err(WANT),
+        }
+    }
+    match (is_bind, source, target) {
+        (true, Some(source), Some(target)) if source.starts_with('/') && target.starts_with('/') => {
+            Ok(json!({ "source": source, "target": target, "read_only": read_only }))
+        }
+        _ => Err(WANT),
+    }
+}
+
+fn gpus(value: &str) -> Result<&str, &'static str> {
+    match value {
+        "all" => Ok(value),
+        count if count.parse::<u32>().is_ok() => Ok(value),
+        _ => Err("a number of GPUs, or all"),
+    }
+}
+
+/// `512m` is 512 MiB there; here that is `512Mi`.
+fn memory(value: &str) -> Result<String, &'static str> {
+    let lower = value.to_ascii_lowercase();
+    let (number, unit) = match lower.char_indices().next_back() {
+        Some((at, 'b')) => (&lower[..at], ""),
+        Some((at, 'k')) => (&lower[..at], "Ki"),
+        Some((at, 'm')) => (&lower[..at], "Mi"),
+        Some((at, 'g')) => (&lower[..at], "Gi"),
+        _ => (lower.as_str(), ""),
+    };
+    match number.parse::<u64>() {
+        Ok(number) => Ok(format!("{number}{unit}")),
+        Err(_) => Err("a whole number with b, k, m or g after it, such as 512m"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<Value, Vec<FieldError>> {
+        let mut file = Map::new();
+        read("app_docker_args", text, &mut file).map(|()| Value::Object(file))
+    }
+
+    #[test]
+    fn flags_become_fields() {
+        let file =
+            of("-v /data/x.json:/run/waggle/data-config.json:ro --volume=/a:/b -e A=1 --env 'B=x y' -eC= \
+                       --network host --runtime nvidia --gpus all -u 1000:1000 -w /app --device /dev/video0 \
+                       -m 512m --cpus=1.5 --entrypoint /bin/app --rm -it --name whatever \
+                       --mount type=bind,src=/m,dst=/n,readonly")
+            .unwrap();
+        assert_eq!(
+            file,
+            json!({
+                "mounts": [
+                    { "source": "/data/x.json", "target": "/run/waggle/data-config.json", "read_only": true },
+                    { "source": "/a", "target": "/b", "read_only": false },
+                    { "source": "/m", "target": "/n", "read_only": true }
+                ],
+                "environment": { "A": "1", "B": "x y", "C": "" },
+                "container": { "network": "host", "runtime": "nvidia", "user": "1000:1000", "devices": ["/dev/video0"],
+                    "entrypoint": ["/bin/app"] },
+                "limits": { "gpu": "all", "memory": "512Mi", "cpu": "1.5" },
+                "working_directory": "/app"
+            })
+        );
+        assert_eq!(of("").unwrap(), json!({}));
+        assert_eq!(of("-itv /a:/b -dt").unwrap()["mounts"][0]["target"], "/b");
+    }
+
+    #[test]
+    fn what_has_no_field_is_refused_by_name() {
+        for (text, part) in [
+            ("--privileged", "--device"),
+            ("--env-file /etc/x", "NAME=VALUE"),
+            ("--env-file=/etc/x", "NAME=VALUE"),
+            ("--cap-add SYS_ADMIN", "one of"),
+            ("--security-opt=x", "one of"),
+            ("-p 80:80", "one of"),
+            ("-v name:/data", "absolute"),
+            ("-v /data", "absolute"),
+            ("-v /a:/b:z", "absolute"),
+            ("-e HOME", "NAME=VALUE"),
+            ("-e =x", "NAME=VALUE"),
+            ("--gpus device=0", "a number"),
+            ("-m lots", "512m"),
+            ("-m", "a value"),
+            ("--mount type=volume,source=/a,target=/b", "type=bind"),
+            ("busybox", "app_name"),
+            ("-v '/a:/b", "closing"),
+            ("-", "only flags"),
+        ] {
+            let errors = of(text).unwrap_err();
+            assert!(
+                errors[0].field == "app_docker_args" && errors[0].want.contains(part),
+                "{text}: {errors:?}"
+            );
+        }
+        let errors = of("--cap-add X --privileged -e HOME").unwrap_err();
+        assert_eq!(errors.len(), 3, "all at once: {errors:?}");
+        assert!(errors[0].got.as_deref().unwrap().contains("--cap-add"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "(-v|-e|--mount|--gpus|=|/a:/b|,|'|\\PC){0,20}") {
+            let _ = of(&text);
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! The Jenkins-shaped door: clients that start a job with parameters, follow it through Jenkins's queue and read its
+//! console, find the same addresses and fields here.
+//!
+//! A job is a name with defaults; a build is a session, and the number of its queue item is that of its build. The
+//! parameters are those of the Waggle profiling pipeline: an image, its arguments, and flags of `docker run`. All three
+//! are read into a run file; none ever reaches a shell.
+//!
+//! Limits: no multipart forms, no `delay`, no `tree`: the whole of these short records is always sent.
+
+use axum::http::{StatusCode, header};
+use metier_types::{Asker, Door, Extra, Session, SessionState, Timestamp};
+use metier_work::queue::{Ask, ask, read_file};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::{docker_flags, words};
+use crate::api::sessions;
+use crate::parameter::{Form, Parameter};
+use crate::problem::{FieldError, Problem};
+use crate::routes::{Call, Reply};
+use crate::serve::App;
+use crate::storage;
+
+/// The image, its arguments, and flags of `docker run`.
+pub const FIELDS: [&str; 3] = ["app_name", "app_args", "app_docker_args"];
+/// Longest of them.
+const LONGEST: usize = 64 << 10;
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+const JOB: Parameter = Parameter::path("name", Form::Job, "The job.");
+const NUMBER: Parameter = Parameter::path(
+    "number",
+    Form::Whole { least: 1, most: i64::MAX, otherwise: None },
+    "The number of the build.",
+);
+const ITEM: Parameter = Parameter::path(
+    "number",
+    Form::Whole { least: 1, most: i64::MAX, otherwise: None },
+    "The number of the queue's item.",
+);
+const DEPTH: Parameter = Parameter::query(
+    "depth",
+    Form::Whole { least: 0, most: 10, otherwise: None },
+    "Of no effect; clients send it.",
+);
+const TREE: Parameter = Parameter::query("tree", Form::Text(1000), "Of no effect; clients send it.");
+
+/// To start a build; the fields may stand in the query or in the body.
+pub const START: &[Parameter] = &[
+    JOB,
+    Parameter::query("app_name", Form::Text(LONGEST), "The image."),
+    Parameter::query("app_args", Form::Text(LONGEST), "Its arguments, as a shell would take them apart."),
+    Parameter::query("app_docker_args", Form::Text(LONGEST), "Flags of `docker run`."),
+];
+/// Of a job.
+pub const OF_JOB: &[Parameter] = &[JOB, DEPTH, TREE];
+/// Of a build.
+pub const OF_BUILD: &[Parameter] = &[JOB, NUMBER, DEPTH, TREE];
+/// Of an item of the queue.
+pub const OF_ITEM: &[Parameter] = &[ITEM, DEPTH, TREE];
+/// To cancel an item.
+pub const CANCEL: &[Parameter] = &[Parameter::needed(
+    "id",
+    Form::Whole { least: 1, most: i64::MAX, otherwise: None },
+    "The number of the queue's item.",
+)];
+
+/// What starts a build, as a form.
+#[derive(Debug, Serialize, JsonSchema)]
+#[allow(dead_code, reason = "describes a form")]
+pub struct Parameters {
+    /// The image.
+    app_name: String,
+    /// Its arguments, as a shell would take them apart.
+    #[serde(default)]
+    app_args: String,
+    /// Flags of `docker run`.
+    #[serde(default)]
+    app_docker_args: String,
+}
+
+/// A build, with the fields of Jenkins that clients read.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Build {
+    #[serde(rename = "_class")]
+    class: &'static str,
+    number: u64,
+    id: String,
+    url: String,
+    #[serde(rename = "displayName")]
+    display_name: String,
+    #[serde(rename = "fullDisplayName")]
+    full_display_name: String,
+    #[serde(rename = "queueId")]
+    queue_id: u64,
+    /// Whether it is under way.
+    building: bool,
+    /// `SUCCESS`, `FAILURE` or `ABORTED`; `null` while it is under way.
+    result: Option<&'static str>,
+    /// Milliseconds since 1970.
+    timestamp: i64,
+    /// Milliseconds; 0 while it is under way.
+    duration: i64,
+    #[serde(rename = "estimatedDuration")]
+    estimated_duration: i64,
+    /// Why it ended as it did.
+    description: Option<String>,
+    actions: Vec<Value>,
+    /// The session behind it.
+    metier: Value,
+}
+
+/// An item of the queue, with the fields of Jenkins that clients read.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Item {
+    #[serde(rename = "_class")]
+    class: &'static str,
+    id: u64,
+    url: String,
+    #[serde(rename = "inQueueSince")]
+    in_queue_since: i64,
+    blocked: bool,
+    buildable: bool,
+    stuck: bool,
+    cancelled: bool,
+    why: Option<String>,
+    task: Value,
+    /// The build, once it has started.
+    executable: Option<Value>,
+}
+
+/// A job, with the fields of Jenkins that clients read.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Job {
+    #[serde(rename = "_class")]
+    class: &'static str,
+    name: String,
+    #[serde(rename = "fullName")]
+    full_name: String,
+    url: String,
+    buildable: bool,
+    #[serde(rename = "inQueue")]
+    in_queue: bool,
+    builds: Vec<Value>,
+    #[serde(rename = "lastBuild")]
+    last_build: Option<Value>,
+}
+
+/// Puts a session in the queue.
+pub fn start(app: &App, call: &Call) -> Result<Reply, Problem> {
+    let job = job(app, call)?;
+    let given = fields(call)?;
+    let of = |name: &str| given.iter().find(|(known, _)| known == name).map_or("", |(_, text)| text.as_str());
+    let mut errors = Vec::new();
+    if of("app_name").is_empty() {
+        errors.push(FieldError::absent("app_name", "the image to run"));
+    }
+    let mut file = Map::new();
+    file.insert("image".into(), json!(of("app_name")));
+    match words::split(of("app_args")) {
+        Ok(words) if words.is_empty() => {}
+        Ok(words) => drop(file.insert("arguments".into(), json!(words))),
+        Err((got, want)) => errors.push(FieldError::new("app_args", got, want)),
+    }
+    if let Err(more) = docker_flags::read("app_docker_args", of("app_docker_args"), &mut file) {
+        errors.extend(more);
+    }
+    if !errors.is_empty() {
+        return Err(Problem::fields(StatusCode::BAD_REQUEST, errors));
+    }
+    file.insert("tags".into(), json!([format!("job:{}", job.name)]));
+    let file = read_file(&Value::Object(file).to_string())
+        .map_err(|faults| sessions::faulty(StatusCode::BAD_REQUEST, faults))?;
+    let parameters: Map<String, Value> =
+        FIELDS.iter().map(|name| (name.to_string(), json!(of(name)))).collect();
+    let extra = Extra::from_iter([("parameters".to_string(), Value::Object(parameters))]);
+    let asker = Asker { door: Door::Jenkins, user: call.user.clone(), extra };
+    let wish = Ask { file, asker, job: Some(job.name.clone()), device: job.device.clone(), folder: None };
+    let session = ask(&app.storage.store()?, wish).map_err(sessions::problem)?;
+    let place = format!("{}queue/item/{}/", call.base(), session.number);
+    Reply::new(PLAIN, "").status(StatusCode::CREATED).with(header::LOCATION, &place)
+}
+
+/// The three fields, from the query and the body.
+fn fields(call: &Call) -> Result<Vec<(String, String)>, Problem> {
+    let mut given: Vec<(String, String)> = FIELDS
+        .iter()
+        .filter_map(|name| Some((name.to_string(), call.arguments.text(name)?.to_string())))
+        .collect();
+    if call.body.is_empty() {
+        return Ok(given);
+    }
+    let media_type = call.media_type();
+    if media_type != "application/x-www-form-urlencoded" {
+        let want = "application/x-www-form-urlencoded";
+        let errors = vec![FieldError::new("Content-Type", &media_type, want)];
+        return Err(Problem::fields(StatusCode::UNSUPPORTED_MEDIA_TYPE, errors));
+    }
+    let mut errors = Vec::new();
+    for (name, text) in form_urlencoded::parse(&call.body) {
+        if !FIELDS.contains(&name.as_ref()) {
+            errors.push(FieldError::new(name, "an unknown field", format!("only {}", FIELDS.join(", "))));
+        } else if given.iter().any(|(known, _)| *known == name) {
+            errors.push(FieldError::new(name, &text, "each field once"));
+        } else if text.chars().count() > LONGEST {
+            errors.push(FieldError::new(name, &text, format!("at most {LONGEST} characters")));
+        } else {
+            given.push((name.into_owned(), text.into_owned()));
+        }
+    }
+    errors.truncate(20);
+    if errors.is_empty() { Ok(given) } else { Err(Problem::fields(StatusCode::BAD_REQUEST, errors)) }
+}
+
+/// An item of the queue.
+pub fn item(app: &App, call: &Call) -> Result<Reply, Problem> {
+    let session = numbered(app, call, "number")?;
+    let job = session.job.clone().unwrap_or_default();
+    let base = call.base();
+    let waits = session.state == SessionState::Queued;
+    let has_begun = session.started.is_some();
+    let why = match session.position {
+        Some(1) => Some("waits for the device".to_string()),
+        Some(place) => Some(format!("waits at place {place} for the device")),
+        None => None,
+    };
+    Reply::json(&Item {
+        class: if waits { "hudson.model.Queue$BuildableItem" } else { "hudson.model.Queue$LeftItem" },
+        id: session.number,
+        url: format!("queue/item/{}/", session.number),
+        in_queue_since: session.asked.as_millisecond(),
+        blocked: false,
+        buildable: waits,
+        stuck: false,
+        cancelled: session.state == SessionState::Cancelled && !has_begun,
+        why,
+        task: json!({ "name": job, "url": format!("{base}job/{job}/") }),
+        executable: has_begun
+            .then(|| json!({ "number": session.number, "url": url(&base, &job, session.number) })),
+    })
+}
+
+/// Takes an item out of the queue.
+pub fn cancel_item(app: &App, call: &Call) -> Result<Reply, Problem> {
+    let session = numbered(app, call, "id")?;
+    let by = sessions::canceller(call);
+    app.storage.store()?.cancel_session(session.id, &by).map_err(storage::problem)?;
+    Ok(Reply { status: StatusCode::NO_CONTENT, ..Reply::new(PLAIN, "") })
+}
+
+/// A build.
+pub fn build(app: &App, call: &Call) -> Result<Reply, Problem> {
+    Reply::json(&described(&begun(app, call)?, &call.base()))
+}
+
+/// The latest build of a job.
+pub fn last_build(app: &App, call: &Call) -> Result<Reply, Problem> {
+    let job = job(app, call)?;
+    let last = builds(app, &job.name)?.into_iter().next();
+    let last = last.ok_or_else(|| Problem::not_found("build of job", &job.name))?;
+    Reply::json(&described(&last, &call.base()))
+}
+
+/// What a build printed.
+pub fn console(app: &App, call: &Call) -> Result<Reply, Problem> {
+    let session = begun(app, call)?;
+    let (text, _) = app.storage.store()?.session_log(session.id, 0).map_err(storage::problem)?;
+    Ok(Reply::new(PLAIN, String::from_utf8_lossy(&text).into_owned()))
+}
+
+/// Ends a build.
+pub fn stop(app: &App, call: &Call) -> Result<Reply, Problem> {
+    let session = begun(app, call)?;
+    let by = sessions::canceller(call);
+    app.storage.store()?.cancel_session(session.id, &by).map_err(storage::problem)?;
+    Reply::json(&described(&session, &call.base()))
+}
+
+/// A job.
+pub fn about(app: &App, call: &Call) -> Result<Reply, Problem> {
+    let job = job(app, call)?;
+    let base = call.base();
+    let reference = |session: &Session| json!({ "_class": BUILD, "number": session.number, "url": url(&base, &job.name, session.number) });
+    let builds = builds(app, &job.name)?;
+    let waits = metier_store::SessionFilter {
+        state: Some(SessionState::Queued),
+        job: Some(job.name.clone()),
+        limit: 1,
+        ..Default::default()
+    };
+    let in_queue = !app.storage.store()?.sessions(&waits).map_err(storage::problem)?.is_empty();
+    Reply::json(&Job {
+        class: "org.jenkinsci.plugins.workflow.job.WorkflowJob",
+        name: job.name.clone(),
+        full_name: job.name.clone(),
+        url: format!("{base}job/{}/", job.name),
+        buildable: true,
+        in_queue,
+        last_build: builds.first().map(reference),
+        builds: builds.iter().map(reference).collect(),
+    })
+}
+
+const BUILD: &str = "org.jenkinsci.plugins.workflow.job.WorkflowRun";
+
+fn described(session: &Session, base: &str) -> Build {
+    let job = session.job.clone().unwrap_or_default();
+    let started = session.started.unwrap_or(session.asked);
+    let millis = |at: Timestamp| at.as_millisecond();
+    let parameters: Vec<Value> = session
+        .asker
+        .extra
+        .get("parameters")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .map(|(name, value)| json!({ "_class": "hudson.model.StringParameterValue", "name": name, "value": value }))
+        .collect();
+    Build {
+        class: BUILD,
+        number: session.number,
+        id: session.number.to_string(),
+        url: url(base, &job, session.number),
+        display_name: format!("#{}", session.number),
+        full_display_name: format!("{job} #{}", session.number),
+        queue_id: session.number,
+        building: session.state == SessionState::Running,
+        result: match session.state {
+            SessionState::Finished => Some("SUCCESS"),
+            SessionState::Failed => Some("FAILURE"),
+            SessionState::Cancelled | SessionState::Interrupted => Some("ABORTED"),
+            SessionState::Queued | SessionState::Running => None,
+        },
+        timestamp: millis(started),
+        duration: session.ended.map_or(0, |ended| (millis(ended) - millis(started)).max(0)),
+        estimated_duration: -1,
+        description: session.reason.clone(),
+        actions: vec![json!({ "_class": "hudson.model.ParametersAction", "parameters": parameters })],
+        metier: json!({ "session": session.id, "batch": session.batch, "runs": session.runs }),
+    }
+}
+
+fn url(base: &str, job: &str, number: u64) -> String {
+    format!("{base}job/{job}/{number}/")
+}
+
+/// The job of the address, with its defaults.
+fn job(app: &App, call: &Call) -> Result<crate::config::Job, Problem> {
+    let name: String = call.arguments.needed("name")?;
+    let known = &app.config.jobs;
+    match known.iter().find(|job| job.name == name) {
+        Some(job) => Ok(job.clone()),
+        None if known.is_empty() => Ok(crate::config::Job { name, device: None }),
+        None => {
+            let names: Vec<&str> = known.iter().map(|job| job.name.as_str()).collect();
+            let errors = vec![FieldError::new("name", &name, format!("one of {}", names.join(", ")))];
+            Err(Problem::fields(StatusCode::NOT_FOUND, errors))
+        }
+    }
+}
+
+/// A session that this door made, by its number.
+fn numbered(app: &App, call: &Call, field: &str) -> Result<Session, Problem> {
+    let number: u64 = call.arguments.needed(field)?;
+    let found = app.storage.store()?.session_by_number(number).map_err(storage::problem)?;
+    found
+        .filter(|session| session.job.is_some())
+        .ok_or_else(|| Problem::not_found("queue item", &number.to_string()))
+}
+
+/// The build of the address: a session of that job whose turn has come.
+fn begun(app: &App, call: &Call) -> Result<Session, Problem> {
+    let job = job(app, call)?;
+    let number: u64 = call.arguments.needed("number")?;
+    let found = app.storage.store()?.session_by_number(number).map_err(storage::problem)?;
+    found
+        .filter(|session| session.job.as_deref() == Some(job.name.as_str()) && session.started.is_some())
+        .ok_or_else(|| Problem::not_found("build", &number.to_string()))
+}
+
+/// The builds of a job, newest first.
+fn builds(app: &App, job: &str) -> Result<Vec<Session>, Problem> {
+    let filter = metier_store::SessionFilter { job: Some(job.to_string()), limit: 100, ..Default::default() };
+    let mut sessions = app.storage.store()?.sessions(&filter).map_err(storage::problem)?;
+    sessions.retain(|session| session.started.is_some());
+    Ok(sessions)
+}

@@ -1,0 +1,5 @@
+//! Doors for the clients of other systems: what they send and expect, over the same queue.
+
+mod docker_flags;
+pub mod jenkins;
+mod words;

@@ -1,0 +1,112 @@
+//! `metier token`: what others show to start runs here.
+//!
+//! It is kept in the data folder, readable for its owner only, and made when it is first needed. Whoever gives the server a
+//! token of their own (`--token-file`, METIER_TOKEN) does not need it.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::Args;
+
+use super::Room;
+use crate::config::data_folder;
+use crate::exit::{Code, usage};
+
+const EXAMPLES: &str = "Examples:
+  metier token                                                     print it; it is made where there is none
+  metier token --new                                               make another; a server takes it from its next start on
+  curl -H \"Authorization: Bearer $(metier token)\" …               show it to the API
+  curl -u \"me:$(metier token)\" -X POST …/buildWithParameters      show it as Jenkins's clients do";
+
+/// Longest token file; a larger one is something else.
+const MOST_BYTES: u64 = 4096;
+
+/// Print the token that others need to start runs here
+#[derive(Debug, Args)]
+#[command(before_help = EXAMPLES, after_help = "You need none yourself: what comes over loopback from the user that runs the server is let in.")]
+pub struct Token {
+    /// Make another, in place of the one there is
+    #[arg(long)]
+    new: bool,
+}
+
+impl Token {
+    /// Prints it.
+    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+        let path = place()?;
+        if self.new {
+            match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(error).with_context(|| format!("cannot remove {}", path.display()));
+                }
+                _ => {}
+            }
+        }
+        room.console.print(&format!("{}\n", read_or_make(&path)?))?;
+        Ok(Code::OK)
+    }
+}
+
+/// Where it is kept.
+pub fn place() -> anyhow::Result<PathBuf> {
+    let folder = data_folder().ok_or_else(|| {
+        usage("no place for a token: neither XDG_DATA_HOME nor HOME is an absolute path; set one of them")
+    })?;
+    Ok(folder.join("token"))
+}
+
+/// The token; made where there is none.
+pub fn read_or_make(path: &Path) -> anyhow::Result<String> {
+    match read(path) {
+        Err(error) if is_absent(&error) => {}
+        other => return other,
+    }
+    let mut random = [0; 32];
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut source| source.read_exact(&mut random))
+        .context("cannot read /dev/urandom for a token")?;
+    let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let failed = || format!("cannot write the token to {}", path.display());
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).with_context(failed)?;
+    }
+    // Whole or not at all, for whoever reads it at the same moment; who comes second takes the first one's.
+    let temporary = path.with_extension(format!("{}", std::process::id()));
+    let mut options = std::fs::OpenOptions::new();
+    let written = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&temporary)
+        .and_then(|mut file| writeln!(file, "{token}"))
+        .and_then(|()| match std::fs::hard_link(&temporary, path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            other => other,
+        });
+    let _ = std::fs::remove_file(&temporary);
+    written.with_context(failed)?;
+    read(path)
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    let file =
+        std::fs::File::open(path).with_context(|| format!("cannot read the token {}", path.display()))?;
+    let mode = file.metadata().map(|meta| meta.mode()).unwrap_or_default();
+    if mode & 0o077 != 0 {
+        return Err(anyhow::anyhow!(
+            "others can read the token {}; `chmod 600` it, or make another with `metier token --new`",
+            path.display()
+        ));
+    }
+    let mut text = String::new();
+    file.take(MOST_BYTES)
+        .read_to_string(&mut text)
+        .with_context(|| format!("cannot read the token {}", path.display()))?;
+    Ok(text.trim().to_string())
+}
+
+fn is_absent(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::NotFound)
+}
