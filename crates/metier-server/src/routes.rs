@@ -340,7 +340,7 @@ pub const ROUTES: &[Route] = &[
         summary: "Puts a run file in the queue; `Location` leads to its session.",
         parameters: sessions::ASKED,
         sent: Sent::Document(&["application/json", "application/yaml"], |generator| {
-            generator.subschema_for::<sessions::RunFile>()
+            generator.subschema_for::<metier_work::runfile::RunFile>()
         }),
         good: 202,
         answer: json_of!(metier_types::Session),

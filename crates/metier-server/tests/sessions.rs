@@ -84,8 +84,17 @@ fn what_is_wrong_with_a_run_file_is_told_by_field_and_line() {
     let server = Server::with(&store, config());
     let problem = server.post("/api/v1/sessions", JSON, "{\n \"command\": [\"x\"\n").problem(422);
     assert!(problem["errors"][0]["line"].as_u64().is_some_and(|line| line >= 2), "{problem}");
+    let faults = "{\"command\": [\"true\"],\n\"timeout\": \"soon\",\n\"colour\": 1}";
+    let problem = server.post("/api/v1/sessions", JSON, faults).problem(422);
+    let told: Vec<_> = problem["errors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|e| (e["field"].as_str(), e["line"].as_u64()))
+        .collect();
+    assert!(told.contains(&(Some("colour"), Some(3))), "{problem}");
     let problem = server.post("/api/v1/sessions", JSON, "{}").problem(422);
-    assert_eq!(problem["errors"][0]["field"], "command", "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("command"), "{problem}");
     for kind in
         ["", "Content-Type: text/plain\r\n", FORM, "Content-Type: multipart/form-data; boundary=x\r\n"]
     {

@@ -146,6 +146,9 @@ impl Cli {
         // Only now is it known which word is the first that is no flag.
         match &cli.command {
             Command::Run(run) => run.with_file(arguments).map_or(Ok(cli), |arguments| read(&arguments)),
+            Command::Session(session) => {
+                session.with_file(arguments).map_or(Ok(cli), |arguments| read(&arguments))
+            }
             _ => Ok(cli),
         }
     }

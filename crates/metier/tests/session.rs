@@ -264,10 +264,11 @@ fn bad_wishes_are_refused_by_name() {
     std::fs::write(place.path("empty.yaml"), "{}").unwrap();
     std::fs::write(place.path("broken.yaml"), "{\n\"command\": [\"x\"\n").unwrap();
     for (arguments, code, part) in [
-        (vec!["session", "add"], 2, "FILE"),
-        (vec!["session", "add", "gone.yaml"], 1, "gone.yaml"),
+        (vec!["session", "add"], 2, "COMMAND"),
+        (vec!["session", "add", "gone.yaml"], 2, "gone.yaml"),
         (vec!["session", "add", "empty.yaml"], 2, "command"),
-        (vec!["session", "add", "broken.yaml"], 2, "line "),
+        (vec!["session", "add", "broken.yaml"], 2, "broken.yaml:"),
+        (vec!["session", "add", "--no-store", "--", "true"], 2, "--no-store"),
         (vec!["session", "show", "77"], 1, "\"77\""),
         (vec!["session", "wait", "77"], 1, "metier session list"),
     ] {

@@ -4,7 +4,8 @@ use axum::http::{StatusCode, header};
 use metier_store::{Cancelled, SessionFilter};
 use metier_types::schema::{Schema, Versioned};
 use metier_types::{Asker, Door, Extra, Session, SessionId, SessionState};
-use metier_work::queue::{Ask, Error, FileFault, ask, read_file};
+use metier_work::queue::{Ask, Error, ask, read_file};
+use metier_work::runfile::{Fault, Faults};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -50,17 +51,6 @@ impl Versioned for SessionList {
     const SCHEMA: &'static str = "metier.sessions/1";
 }
 
-/// A run file: what is to run and how. Its own schema is told by `metier run --help` and the documentation.
-#[derive(Debug, Serialize, JsonSchema)]
-#[allow(dead_code, reason = "describes a body")]
-#[schemars(extend("additionalProperties" = true))]
-pub struct RunFile {
-    /// Program and arguments.
-    command: Option<Vec<String>>,
-    /// Or an image.
-    image: Option<String>,
-}
-
 /// Sessions that fit the filters.
 pub fn list(app: &App, call: &Call) -> Result<Reply, Problem> {
     let arguments = &call.arguments;
@@ -97,7 +87,7 @@ pub fn add(app: &App, call: &Call) -> Result<Reply, Problem> {
     }
     let text = std::str::from_utf8(&call.body)
         .map_err(|_| Problem::bad_field("body", "bytes that are not UTF-8", "a run file, JSON or YAML"))?;
-    let file = read_file(text).map_err(|faults| faulty(StatusCode::UNPROCESSABLE_ENTITY, faults))?;
+    let file = read_file(text).map_err(|faults| faulty(StatusCode::UNPROCESSABLE_ENTITY, &faults))?;
     let asker = Asker { door: Door::Api, user: call.user.clone(), extra: Extra::new() };
     let device = call.arguments.text("device").map(str::to_string);
     let wish = Ask { file, asker, job: None, device, folder: None };
@@ -136,16 +126,16 @@ fn found(app: &App, call: &Call) -> Result<Session, Problem> {
 }
 
 /// What is wrong with a run file, field by field.
-pub fn faulty(status: StatusCode, faults: Vec<FileFault>) -> Problem {
-    let error = |fault: FileFault| {
-        let field = if fault.field.is_empty() { "body".to_string() } else { fault.field };
+pub fn faulty(status: StatusCode, faults: &Faults) -> Problem {
+    let error = |fault: &Fault| {
+        let field = if fault.field.is_empty() { "body" } else { &fault.field };
         let error = match &fault.got {
-            Some(got) => FieldError::new(field, got, fault.want),
-            None => FieldError::absent(field, fault.want),
+            Some(got) => FieldError::new(field, got, &fault.want),
+            None => FieldError::absent(field, &fault.want),
         };
-        error.at(fault.line)
+        error.at(fault.line())
     };
-    Problem::fields(status, faults.into_iter().take(20).map(error).collect())
+    Problem::fields(status, faults.iter().take(20).map(error).collect())
 }
 
 /// Why the queue took no session.
@@ -155,7 +145,7 @@ pub fn problem(error: Error) -> Problem {
             Problem::new(StatusCode::TOO_MANY_REQUESTS, error.to_string()).with(header::RETRY_AFTER, "30")
         }
         Error::Store(error) => storage::problem(error),
-        Error::File(faults) => faulty(StatusCode::UNPROCESSABLE_ENTITY, faults),
+        Error::File(faults) => faulty(StatusCode::UNPROCESSABLE_ENTITY, &faults),
         other => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, other.to_string()),
     }
 }

@@ -3,7 +3,6 @@
 
 use serde_json::{Map, Value, json};
 
-use super::words;
 use crate::problem::FieldError;
 
 /// Flags that say nothing about what is measured: metier has its own way for each.
@@ -27,7 +26,7 @@ const SHORT: [(char, &str); 5] =
 
 /// Reads the flags into a run file; `field` is what errors call them.
 pub fn read(field: &str, text: &str, file: &mut Map<String, Value>) -> Result<(), Vec<FieldError>> {
-    let words = words::split(text).map_err(|(got, want)| vec![FieldError::new(field, got, want)])?;
+    let words = metier_work::runfile::words(text).ok_or_else(|| vec![open(field, text)])?;
     let mut words = words.into_iter();
     let (mut fields, mut errors) = (Fields::default(), Vec::new());
     while let Some(word) = words.next() {
@@ -53,6 +52,11 @@ pub fn read(field: &str, text: &str, file: &mut Map<String, Value>) -> Result<()
     }
     errors.truncate(20);
     Err(errors)
+}
+
+/// What is wrong with a text that cannot be taken apart.
+pub fn open(field: &str, text: &str) -> FieldError {
+    FieldError::new(field, text, "words with every quote closed, and nothing after a last \\")
 }
 
 enum Taken {
@@ -273,7 +277,7 @@ mod tests {
             ("-m", "a value"),
             ("--mount type=volume,source=/a,target=/b", "type=bind"),
             ("busybox", "app_name"),
-            ("-v '/a:/b", "closing"),
+            ("-v '/a:/b", "closed"),
             ("-", "only flags"),
         ] {
             let errors = of(text).unwrap_err();

@@ -10,11 +10,12 @@
 use axum::http::{StatusCode, header};
 use metier_types::{Asker, Door, Extra, Session, SessionState, Timestamp};
 use metier_work::queue::{Ask, ask, read_file};
+use metier_work::runfile::words;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{docker_flags, words};
+use super::docker_flags;
 use crate::api::sessions;
 use crate::parameter::{Form, Parameter};
 use crate::problem::{FieldError, Problem};
@@ -158,10 +159,10 @@ pub fn start(app: &App, call: &Call) -> Result<Reply, Problem> {
     }
     let mut file = Map::new();
     file.insert("image".into(), json!(of("app_name")));
-    match words::split(of("app_args")) {
-        Ok(words) if words.is_empty() => {}
-        Ok(words) => drop(file.insert("arguments".into(), json!(words))),
-        Err((got, want)) => errors.push(FieldError::new("app_args", got, want)),
+    match words(of("app_args")) {
+        Some(words) if words.is_empty() => {}
+        Some(words) => drop(file.insert("arguments".into(), json!(words))),
+        None => errors.push(docker_flags::open("app_args", of("app_args"))),
     }
     if let Err(more) = docker_flags::read("app_docker_args", of("app_docker_args"), &mut file) {
         errors.extend(more);
@@ -171,7 +172,7 @@ pub fn start(app: &App, call: &Call) -> Result<Reply, Problem> {
     }
     file.insert("tags".into(), json!([format!("job:{}", job.name)]));
     let file = read_file(&Value::Object(file).to_string())
-        .map_err(|faults| sessions::faulty(StatusCode::BAD_REQUEST, faults))?;
+        .map_err(|faults| sessions::faulty(StatusCode::BAD_REQUEST, &faults))?;
     let parameters: Map<String, Value> =
         FIELDS.iter().map(|name| (name.to_string(), json!(of(name)))).collect();
     let extra = Extra::from_iter([("parameters".to_string(), Value::Object(parameters))]);

@@ -2,4 +2,3 @@
 
 mod docker_flags;
 pub mod jenkins;
-mod words;

@@ -4,11 +4,8 @@
 //! the worker dies; and on each signal it walks the ladder for what it measures by itself. The ladder here is only for a
 //! measuring process that does not come to its end: it may need twice the grace of the run before it is given up.
 
-use std::fs::OpenOptions;
 use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -40,20 +37,17 @@ pub(super) struct Child {
     pump: JoinHandle<()>,
     wish: Option<Wish>,
     signalled: Option<(Instant, i32)>,
-    #[allow(dead_code, reason = "kept for its drop")]
-    file: SessionFile,
 }
 
 impl Child {
     /// Starts measuring a session. The thread that calls must live as long as the worker: the kernel takes its end for
     /// the worker's.
-    pub fn start(launch: &Launch, session: &Session, runtime: &Path) -> Result<Self, Error> {
-        let file = SessionFile::write(runtime, session)?;
+    pub fn start(launch: &Launch, session: &Session) -> Result<Self, Error> {
         let (mut reader, writer) = std::io::pipe().map_err(system("making a pipe for the session's log"))?;
         let also = writer.try_clone().map_err(system("making a pipe for the session's log"))?;
         let mut command = Command::new(&launch.program);
-        command.args(&launch.flags).args(file::arguments(session, &file.path));
-        command.stdin(Stdio::null()).stdout(also).stderr(writer).process_group(0);
+        command.args(&launch.flags).args(file::arguments(session));
+        command.stdin(Stdio::piped()).stdout(also).stderr(writer).process_group(0);
         for name in &launch.hidden {
             command.env_remove(name);
         }
@@ -78,7 +72,12 @@ impl Child {
             Some(folder) => format!("starting {} in {folder}", launch.program.display()),
             None => format!("starting {}", launch.program.display()),
         };
-        let process = command.spawn().map_err(system(doing))?;
+        let mut process = command.spawn().map_err(system(doing))?;
+        if let Some(mut stdin) = process.stdin.take() {
+            let text = session.file.to_string();
+            // Beside us: one that does not read must not hold up the worker. It ends with the pipe.
+            std::thread::spawn(move || stdin.write_all(text.as_bytes()));
+        }
         // Our copies of the pipe's end go with the command: its end comes when the others have closed theirs.
         drop(command);
         let log = Arc::new(Mutex::new(Log::default()));
@@ -92,7 +91,7 @@ impl Child {
                 lock(&into).push(&buffer[..length]);
             }
         });
-        Ok(Self { process, log, pump, wish: None, signalled: None, file })
+        Ok(Self { process, log, pump, wish: None, signalled: None })
     }
 
     /// Its process id.
@@ -149,46 +148,4 @@ impl Child {
 
 fn lock(log: &Mutex<Log>) -> MutexGuard<'_, Log> {
     log.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The run file as the measuring process reads it; gone with the session.
-struct SessionFile {
-    path: PathBuf,
-}
-
-/// How the name of such a file begins.
-const FILE: &str = "session-";
-
-impl SessionFile {
-    fn write(runtime: &Path, session: &Session) -> Result<Self, Error> {
-        let path = runtime.join(format!("{FILE}{}.json", session.id));
-        let doing = format!("writing {}", path.display());
-        let _ = std::fs::remove_file(&path);
-        let this = Self { path };
-        let text = serde_json::to_vec_pretty(&session.file).unwrap_or_default();
-        OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&this.path)
-            .and_then(|mut file| file.write_all(&text))
-            .map_err(system(doing))?;
-        Ok(this)
-    }
-}
-
-impl Drop for SessionFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
-    }
-}
-
-/// Removes files that a killed worker left. The caller has the device's lock: nobody else has one there.
-pub(super) fn remove_left_files(runtime: &Path) {
-    for entry in std::fs::read_dir(runtime).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        if name.to_str().is_some_and(|name| name.starts_with(FILE) && name.ends_with(".json")) {
-            let _ = std::fs::remove_file(entry.path());
-        }
-    }
 }

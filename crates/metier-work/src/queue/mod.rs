@@ -22,7 +22,7 @@ mod stop;
 mod worker;
 
 pub use ask::{Ask, MOST_WAITING, ask};
-pub use file::{FileFault, read_file};
+pub use file::read_file;
 pub use launch::Launch;
 pub use stop::Stop;
 pub use worker::{Until, Worker};
@@ -46,8 +46,8 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The run file is not one.
-    #[error("{}", file::sentence(.0))]
-    File(Vec<FileFault>),
+    #[error(transparent)]
+    File(#[from] crate::runfile::Faults),
 }
 
 fn system(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {

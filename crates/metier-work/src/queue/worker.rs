@@ -9,7 +9,7 @@ use metier_measure::{Roots, leftovers};
 use metier_store::{Owner, RunFilter, SessionEnd, SessionFilter, Store};
 use metier_types::{Device, RunId, Session, SessionId, SessionState};
 
-use super::child::{Child, Wish, remove_left_files};
+use super::child::{Child, Wish};
 use super::lock::DeviceLock;
 use super::{Error, Launch, Stop};
 
@@ -113,13 +113,12 @@ impl Worker {
                 tracing::info!(session = one.session.number, "settled a session whose worker is gone");
             }
         }
-        remove_left_files(&self.runtime);
         Ok(true)
     }
 
     fn work(&self, session: &Session, stop: &Stop) -> Result<(), Error> {
         tracing::info!(session = session.number, name = session.name, "session begins");
-        let end = match Child::start(&self.launch, session, &self.runtime) {
+        let end = match Child::start(&self.launch, session) {
             Ok(child) => self.watch(session, child, stop),
             Err(error) => SessionEnd {
                 state: SessionState::Failed,

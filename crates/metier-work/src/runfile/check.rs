@@ -101,7 +101,17 @@ const MOST_OTHERS: usize = 16;
 impl RunFile {
     /// Checks everything.
     pub fn check(self, origins: &Origins) -> Result<Checked, Faults> {
-        let mut check = Check { faults: Vec::new(), input_later: origins.is_flag("input") };
+        self.check_with(origins, false)
+    }
+
+    /// Checks everything but what is there: it runs later, and perhaps on another device.
+    pub fn check_for_later(self, origins: &Origins) -> Result<Checked, Faults> {
+        self.check_with(origins, true)
+    }
+
+    fn check_with(self, origins: &Origins, is_later: bool) -> Result<Checked, Faults> {
+        let input_later = is_later || origins.is_flag("input");
+        let mut check = Check { faults: Vec::new(), input_later, is_later };
         let checked = check.run(self, "");
         if check.faults.is_empty()
             && let Err(metier_measure::Error::Spec { field, got, want }) = checked.spec.check()
@@ -142,6 +152,8 @@ struct Check {
     faults: Vec<Fault>,
     /// An input that was typed is looked for when it is read.
     input_later: bool,
+    /// Nothing is looked for on this device.
+    is_later: bool,
 }
 
 /// Which of the three it is.
@@ -245,7 +257,7 @@ impl Check {
         let name = "1 to 200 printable characters without '/' at either end";
         spec.name = self.read(at("name"), file.name.as_ref(), name, |text| text.parse().ok());
         if let Some(folder) = file.working_directory.as_ref() {
-            if is_here && !Path::new(folder).is_dir() {
+            if is_here && !self.is_later && !Path::new(folder).is_dir() {
                 self.wrong(at("working_directory"), folder, "a folder that is there");
             } else if !is_here && !folder.starts_with('/') {
                 self.wrong(at("working_directory"), folder, "an absolute path in the container");
@@ -461,7 +473,7 @@ impl Check {
             self.wrong(format!("{path}.target"), &mount.target, "an absolute path in the container");
         }
         match kind {
-            Kind::Container if std::fs::symlink_metadata(&mount.source).is_err() => {
+            Kind::Container if !self.is_later && std::fs::symlink_metadata(&mount.source).is_err() => {
                 self.wrong(format!("{path}.source"), &mount.source, "a file or folder that is there");
             }
             Kind::Pod if !mount.source.starts_with('/') => {

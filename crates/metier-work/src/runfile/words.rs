@@ -1,14 +1,16 @@
-//! A command in one text, taken apart as a shell would, without anything else that a shell does.
+//! A command in one text, taken apart into words as a shell would, and never given to one.
+//!
+//! Quotes and backslashes group and escape as in a POSIX shell. Everything else that a shell would act on (`$`, backticks,
+//! `;`, `|`, `&`, `<`, `>`, `*`, `?`, `~`, `#`) is plain text here.
 
-/// Words between blanks; `'…'` keeps everything, `"…"` everything but `\"` and `\\`, a backslash the next character.
-/// `None` if a quote is left open.
+/// The words of a text; `None` if a quote or a backslash at its end is left open.
 pub fn words(text: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut rest = text.chars();
     while let Some(c) = rest.next() {
         match c {
-            c if c.is_whitespace() => words.extend(word.take()),
+            ' ' | '\t' | '\n' | '\r' => words.extend(word.take()),
             '\'' => {
                 let word = word.get_or_insert_default();
                 loop {
@@ -24,14 +26,18 @@ pub fn words(text: &str) -> Option<Vec<String>> {
                     match rest.next()? {
                         '"' => break,
                         '\\' => match rest.next()? {
-                            c @ ('"' | '\\') => word.push(c),
+                            c @ ('"' | '\\' | '$' | '`') => word.push(c),
+                            '\n' => {}
                             c => word.extend(['\\', c]),
                         },
                         c => word.push(c),
                     }
                 }
             }
-            '\\' => word.get_or_insert_default().push(rest.next()?),
+            '\\' => match rest.next()? {
+                '\n' => {}
+                c => word.get_or_insert_default().push(c),
+            },
             c => word.get_or_insert_default().push(c),
         }
     }
@@ -43,12 +49,43 @@ pub fn words(text: &str) -> Option<Vec<String>> {
 mod tests {
     use super::words;
 
+    fn read(text: &str) -> Vec<String> {
+        words(text).unwrap()
+    }
+
     #[test]
     fn words_are_those_of_a_shell_and_nothing_is_expanded() {
-        let read = |text| words(text).unwrap();
         assert_eq!(read(" a  'b c' \"d \\\" $E\" f\\ g ''"), ["a", "b c", "d \" $E", "f g", ""]);
         assert_eq!(read("sh -c 'echo $HOME; ls *'"), ["sh", "-c", "echo $HOME; ls *"]);
+        assert_eq!(read("a\\\nb \"c\\\nd\" \"\\n\\$x\""), ["ab", "cd", "\\n$x"]);
         assert!(read("").is_empty());
-        assert_eq!((words("'open"), words("\"open"), words("end\\")), (None, None, None));
+        let open = ["'open", "\"open", "end\\", "\"end\\"];
+        open.iter().for_each(|open| assert_eq!(words(open), None, "{open}"));
+    }
+
+    #[test]
+    fn what_a_shell_would_act_on_is_plain_text() {
+        let hostile = ["$(touch", "x)", ";", "rm", "-rf", "~", "`id`", ">", "/etc/passwd", "&", "*", "#"];
+        assert_eq!(read(&hostile.join(" ")), hostile);
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn quoted_words_come_back_as_they_were(given in proptest::collection::vec("[^\\x00]{0,12}", 0..6)) {
+            let line: Vec<String> =
+                given.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''"))).collect();
+            assert_eq!(read(&line.join(" ")), given);
+        }
+
+        #[test]
+        fn a_shell_agrees_where_nothing_is_special(line in "[a-z' \"\\\\]{0,24}") {
+            let Some(ours) = words(&line) else { return Ok(()) };
+            let script = format!("for w in {line}\ndo printf '%s\\0' \"$w\"; done");
+            let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+            let theirs = String::from_utf8(output.stdout).unwrap();
+            assert_eq!(ours, theirs.split_terminator('\0').collect::<Vec<_>>(), "{line:?}");
+        }
     }
 }

@@ -138,6 +138,7 @@ fn perform(cli: Cli) -> anyhow::Result<Code> {
 fn settings_of(command: &Command) -> Typed {
     match command {
         Command::Run(run) => run.typed(),
+        Command::Session(session) => session.typed(),
         Command::Up(up) => up.typed(),
         _ => Typed::new(),
     }

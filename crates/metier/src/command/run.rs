@@ -117,6 +117,16 @@ impl Run {
         Some([before, &["--file".into(), first.clone()], &words[1..]].concat())
     }
 
+    /// A flag that only means something for a run that begins at once.
+    pub fn unfit_for_later(&self) -> Option<&'static str> {
+        let given = [
+            ("--check", self.check),
+            ("--no-store", self.keeping.no_store),
+            ("--save-json", self.keeping.save_json.is_some()),
+        ];
+        given.into_iter().find(|(_, is_given)| *is_given).map(|(flag, _)| flag)
+    }
+
     /// Measures; gives the command's own exit code.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let done = match self.check {
@@ -139,7 +149,7 @@ impl Run {
     }
 
     /// The run file, what was typed over it, and settings for what neither says: checked as a whole.
-    fn checked(&self, room: &Room) -> anyhow::Result<Checked> {
+    pub fn checked(&self, room: &Room) -> anyhow::Result<Checked> {
         let (name, mut file, mut origins) = match &self.file {
             Some(path) => {
                 let (name, file, origins) = source::load(path, self.paths_from.as_deref())?;

@@ -5,11 +5,14 @@ mod list;
 mod wait;
 pub mod work;
 
+use std::ffi::OsString;
+
 use clap::{Args, Subcommand};
 use metier_store::Cancelled;
 use metier_types::Session as Record;
 
 use super::Room;
+use crate::config::Typed;
 use crate::exit::Code;
 use crate::output::{self, Format};
 pub use work::worker;
@@ -60,6 +63,22 @@ struct Which {
 }
 
 impl Session {
+    /// What of it is a setting.
+    pub fn typed(&self) -> Typed {
+        match &self.then {
+            Then::Add(add) => add.run.typed(),
+            _ => Typed::new(),
+        }
+    }
+
+    /// What was typed with the run file behind its flag, as `metier run` has it.
+    pub fn with_file(&self, typed: &[OsString]) -> Option<Vec<OsString>> {
+        match &self.then {
+            Then::Add(add) => add.run.with_file(typed),
+            _ => None,
+        }
+    }
+
     /// Does it.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         match &self.then {
