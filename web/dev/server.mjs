@@ -26,6 +26,22 @@ export function startServer({ listen = "127.0.0.1:0", token = "", isEmpty = fals
   const begun = Date.now();
   const runs = isEmpty ? [] : makeRuns(begun);
   const seriesKept = new Map();
+  const sessions = [];
+
+  /** A queue that nobody works: what is asked for waits until it is cancelled. */
+  function queue(method, parts, body) {
+    if (parts.length === 1 && method === "POST") {
+      const number = sessions.length + 1;
+      const session = { schema: "metier.session/1", id: `00000000-0000-7000-8000-${String(number).padStart(12, "0")}`, number, state: "queued", position: number, name: body.name ?? "session", asker: { door: "api", user: null }, device: null, measured_by: null, file: body, asked: new Date().toISOString(), started: null, ended: null, batch: "00000000-0000-7000-8000-000000000000", runs: [], exit_code: null, reason: null, turns: 0 };
+      sessions.unshift(session);
+      return [202, session];
+    }
+    if (parts.length === 1) return [200, { schema: "metier.sessions/1", sessions }];
+    const session = sessions.find((s) => s.id === parts[1]);
+    if (session === undefined) throw new Refusal(404, "Not Found", `there is no session ${parts[1]} in this store`);
+    if (method === "DELETE") Object.assign(session, { state: "cancelled", position: null, reason: "cancelled before its turn came" });
+    return [200, session];
+  }
 
   const find = (id) => {
     const run = runs.find((r) => r.id === id || r.id.replaceAll("-", "").endsWith(id));
@@ -121,13 +137,17 @@ export function startServer({ listen = "127.0.0.1:0", token = "", isEmpty = fals
         if (url.pathname === "/healthz") return send(200, { status: "ok" });
         if (!url.pathname.startsWith("/api/v1/")) return file(url.pathname, response);
         if (token !== "" && request.headers.authorization !== `Bearer ${token}`) throw new Refusal(401, "A token is needed", "Send it as Authorization: Bearer TOKEN.");
-        return send(200, answer(url.pathname.slice("/api/v1/".length), url.searchParams));
+        const path = url.pathname.slice("/api/v1/".length);
+        if (path.split("/")[0] === "sessions") return send(...queue(request.method, path.split("/"), sent === "" ? {} : JSON.parse(sent)));
+        return send(200, answer(path, url.searchParams));
       } catch (error) {
         if (!(error instanceof Refusal)) throw error;
         return send(error.status, { type: "about:blank", title: error.title, status: error.status, detail: error.detail, errors: error.errors }, "application/problem+json");
       }
     };
-    delay > 0 ? setTimeout(handle, delay) : handle();
+    let sent = "";
+    request.on("data", (part) => (sent += part));
+    request.on("end", () => (delay > 0 ? setTimeout(handle, delay) : handle()));
   });
   const [host, port] = listen.split(":");
   return new Promise((resolve, reject) => {

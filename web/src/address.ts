@@ -19,6 +19,7 @@ export type Address =
   | { page: "runs"; filters: Filters }
   | { page: "run"; id: string; from: number | null; to: number | null }
   | { page: "compare"; a: string[]; b: string[] }
+  | { page: "queue" }
   | { page: "devices" }
   | { page: "device"; id: string }
   | { page: "unknown"; text: string };
@@ -84,6 +85,7 @@ export function parse(hash: string): Address {
   if (first === "compare" && second === undefined) {
     return { page: "compare", a: list(query.get("a")), b: list(query.get("b")) };
   }
+  if (first === "queue" && second === undefined) return { page: "queue" };
   if (first === "devices") return second === undefined ? { page: "devices" } : { page: "device", id: second };
   return { page: "unknown", text };
 }
@@ -100,6 +102,8 @@ export function format(address: Address): string {
     }
     case "compare":
       return `#/compare?a=${address.a.map(encodeURIComponent).join(",")}&b=${address.b.map(encodeURIComponent).join(",")}`;
+    case "queue":
+      return "#/queue";
     case "devices":
       return "#/devices";
     case "device":

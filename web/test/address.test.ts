@@ -11,6 +11,7 @@ test("every address reads back as it was written", () => {
     { page: "compare", a: ["1", "2"], b: ["3"] },
     { page: "compare", a: [], b: [] },
     { page: "devices" },
+    { page: "queue" },
     { page: "device", id: "board/7 %" },
   ];
   for (const address of all) assert.deepEqual(parse(format(address)), address);

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Place, refusal, stderr, stdout};
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: &[&str] = &[
     "run",
     "session",
     "token",
@@ -29,7 +29,7 @@ const COMMANDS: [&str; 16] = [
 fn help_has_examples_before_options_and_groups_commands() {
     let place = Place::new();
     let help = place.ok(&["--help"]);
-    for command in COMMANDS {
+    for command in COMMANDS.iter().copied() {
         assert!(help.contains(&format!("\n  {command} ")), "{command}: {help}");
         let own = place.ok(&[command, "--help"]);
         assert_eq!(own, place.ok(&[command, "-h"]), "{command} has one help");
@@ -54,7 +54,7 @@ fn completions_know_commands_and_flags() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let text = place.ok(&["completions", shell]);
-        for word in COMMANDS.into_iter().chain(["save-json", "fail-above", "token-file"]) {
+        for word in COMMANDS.iter().copied().chain(["save-json", "fail-above", "token-file"]) {
             assert!(text.contains(word), "{shell}: {word}");
         }
     }

@@ -2,7 +2,7 @@
 // sentence for people. Whether the server answers at all is kept in `state/server.svelte.ts`.
 
 import { server } from "../state/server.svelte";
-import type { Check, Comparison, Device, ProcessTree, Run, RunPage, Series, Workload } from "./records";
+import type { Check, Comparison, Device, ProcessTree, Run, RunPage, Series, Session, Workload } from "./records";
 
 const TIME_LIMIT_MS = 20_000;
 
@@ -33,7 +33,9 @@ async function problemOf(response: Response): Promise<Problem> {
   }
 }
 
-export async function get<T>(path: string, query?: URLSearchParams, abort?: AbortSignal): Promise<T> {
+export const get = <T>(path: string, query?: URLSearchParams, abort?: AbortSignal): Promise<T> => ask("GET", path, query, abort);
+
+async function ask<T>(method: "GET" | "DELETE", path: string, query?: URLSearchParams, abort?: AbortSignal): Promise<T> {
   const limit = new AbortController();
   const stop = (): void => limit.abort();
   const timer = setTimeout(stop, TIME_LIMIT_MS);
@@ -42,7 +44,7 @@ export async function get<T>(path: string, query?: URLSearchParams, abort?: Abor
   const headers: Record<string, string> = { Accept: "application/json" };
   if (server.token !== "") headers["Authorization"] = `Bearer ${server.token}`;
   try {
-    const response = await fetch(`api/v1/${path}${search === "" ? "" : `?${search}`}`, { headers, signal: limit.signal, cache: "no-store" });
+    const response = await fetch(`api/v1/${path}${search === "" ? "" : `?${search}`}`, { method, headers, signal: limit.signal, cache: "no-store" });
     if (response.status === 502 || response.status === 504) throw new Problem(0, "The server does not answer", "");
     server.answered();
     if (response.status === 401) server.wantsToken();
@@ -93,3 +95,8 @@ export const workloads = async (abort?: AbortSignal): Promise<Workload[]> =>
   (await get<{ workloads: Workload[] }>("workloads", undefined, abort)).workloads;
 
 export const doctor = async (abort?: AbortSignal): Promise<Check[]> => (await get<{ checks: Check[] }>("doctor", undefined, abort)).checks;
+
+export const sessions = async (abort?: AbortSignal): Promise<Session[]> =>
+  (await get<{ sessions: Session[] }>("sessions", new URLSearchParams({ limit: "100" }), abort)).sessions;
+
+export const cancelSession = (id: string): Promise<Session> => ask("DELETE", `sessions/${part(id)}`);

@@ -293,3 +293,17 @@ export interface Check {
   text: string;
   fix?: Maybe<string>;
 }
+
+/** A run file that somebody asked for, from its place in the queue to its end. */
+export interface Session {
+  id: string;
+  number: number;
+  state: "queued" | "running" | "finished" | "failed" | "cancelled" | "interrupted";
+  position?: Maybe<number>;
+  name: string;
+  asker: { door: string; user?: Maybe<string> };
+  job?: Maybe<string>;
+  asked: string;
+  runs: string[];
+  reason?: Maybe<string>;
+}

@@ -39,7 +39,7 @@ pub struct Session {
 #[derive(Debug, Subcommand)]
 enum Then {
     /// Put a run file or a command in the queue
-    Add(add::Add),
+    Add(Box<add::Add>),
     /// List sessions
     List(list::List),
     /// Show everything about a session
