@@ -42,20 +42,24 @@ impl Observer for PodEnd {
             |seen: &Seen| seen.is_gone || matches!(seen.state(), State::Ended(_) | State::Gone { .. });
         let mut seen = self.seen.clone();
         let is_deleted = |seen: &Seen| seen.pod.as_ref().is_some_and(state::is_being_deleted);
+        // Of a pod that was lost with its node nothing more is to be heard.
+        let is_lost =
+            run.exit.as_ref().is_some_and(|exit| exit.cause == Cause::Lost && exit.detail.is_some());
+        let within = if is_lost { LAST_WORD_WITHIN } else { NOTICED_WITHIN };
         let noticed = self.handle.block_on(async {
             let either = |seen: &Seen| is_over(seen) || is_deleted(seen);
-            let found = tokio::time::timeout(NOTICED_WITHIN, seen.wait_for(either)).await;
+            let found = tokio::time::timeout(within, seen.wait_for(either)).await;
             let found = found.is_ok_and(|found| found.is_ok());
             // A pod that is being deleted may go without another word.
             let _ = tokio::time::timeout(LAST_WORD_WITHIN, seen.wait_for(is_over)).await;
             found
         });
-        if !noticed {
+        if !noticed && !is_lost {
             let text =
                 "the cluster did not tell of the end of the pod, so its exit is what the launcher said";
             run.warnings.push(Warning::new("pod-end-unknown", text));
         }
-        self.take_log(run, keep);
+        self.take_log(run, keep, if is_lost { LAST_WORD_WITHIN } else { LOG_WITHIN });
         let now = self.seen.borrow().clone();
         if let Some(pod) = &now.pod {
             tell_place(run, pod);
@@ -73,9 +77,9 @@ impl Observer for PodEnd {
 }
 
 impl PodEnd {
-    fn take_log(&mut self, run: &mut Run, keep: &mut Keep<'_>) {
+    fn take_log(&mut self, run: &mut Run, keep: &mut Keep<'_>, within: Duration) {
         if let Some(mut logging) = self.logging.take() {
-            let whole = self.handle.block_on(async { tokio::time::timeout(LOG_WITHIN, &mut logging).await });
+            let whole = self.handle.block_on(async { tokio::time::timeout(within, &mut logging).await });
             if whole.is_err() {
                 logging.abort();
                 let text = "the end of the pod's log did not come in time, so some of it may be missing";
@@ -132,7 +136,8 @@ fn explain(exit: &mut Exit, seen: &Seen, limit: Option<Bytes>) {
     }
     if is_deleted && matches!(exit.cause, Cause::Lost | Cause::Signalled | Cause::Exited) {
         exit.ended_by = Some("the cluster".into());
-        exit.detail = Some("its pod was deleted by somebody else while it ran".into());
+        let deleted = || "its pod was deleted by somebody else while it ran".to_string();
+        exit.detail.get_or_insert_with(deleted);
     }
     if let State::Gone { why } = seen.state()
         && !is_deleted

@@ -17,7 +17,7 @@ use metier_types::RunId;
 use serde_json::{Value, json};
 
 use crate::Error;
-use crate::state::{BESIDE, MAIN};
+use crate::state::MAIN;
 
 /// Says whose objects they are.
 pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "metier");
@@ -37,8 +37,6 @@ const STAYS: Duration = Duration::from_secs(3600);
 pub enum Gate<'a> {
     /// By the launcher, from a folder of this machine.
     Here(&'a Path),
-    /// By the launcher, from a folder that a container with this image makes and looks after.
-    There(&'a str),
     /// As the image is.
     None,
 }
@@ -65,24 +63,9 @@ pub fn make(spec: &Spec, pod: &PodSpec, run: RunId, owner: &Owner, gate: &Gate) 
         volumes.push(json!({"name": name, "hostPath": {"path": mount.source}}));
         mounts.push(json!({"name": name, "mountPath": mount.target, "readOnly": mount.read_only}));
     }
-    let mut beside = Vec::new();
-    let mut before = Vec::new();
-    match gate {
-        Gate::None => {}
-        Gate::Here(folder) => {
-            volumes.push(json!({"name": "metier", "hostPath": {"path": folder, "type": "Directory"}}));
-            mounts.push(json!({"name": "metier", "mountPath": GATE, "readOnly": true}));
-        }
-        Gate::There(image) => {
-            volumes.push(json!({"name": "metier", "emptyDir": {}}));
-            mounts.push(json!({"name": "metier", "mountPath": GATE, "readOnly": true}));
-            for part in ["proc", "sys", "etc"] {
-                let path = format!("/{part}");
-                volumes.push(json!({"name": format!("host-{part}"), "hostPath": {"path": path}}));
-            }
-            before.push(preparer(image));
-            beside.push(watcher(image, spec));
-        }
+    if let Gate::Here(folder) = gate {
+        volumes.push(json!({"name": "metier", "hostPath": {"path": folder, "type": "Directory"}}));
+        mounts.push(json!({"name": "metier", "mountPath": GATE, "readOnly": true}));
     }
     let (command, args) = command(spec, pod, gate);
     let main = json!({
@@ -96,8 +79,6 @@ pub fn make(spec: &Spec, pod: &PodSpec, run: RunId, owner: &Owner, gate: &Gate) 
         "volumeMounts": mounts,
         "resources": {"limits": limits(spec)?},
     });
-    let mut containers = beside;
-    containers.push(main);
     let pod_spec = json!({
         "restartPolicy": "Never",
         "automountServiceAccountToken": false,
@@ -105,8 +86,7 @@ pub fn make(spec: &Spec, pod: &PodSpec, run: RunId, owner: &Owner, gate: &Gate) 
         "terminationGracePeriodSeconds": (spec.grace.as_secs_f64() * 2.0).ceil() as i64 + 1,
         "affinity": pod.node.as_deref().map(affinity),
         "nodeSelector": pod.node_labels,
-        "initContainers": before,
-        "containers": containers,
+        "containers": [main],
         "volumes": volumes,
     });
     let job = json!({
@@ -137,41 +117,6 @@ fn command(spec: &Spec, pod: &PodSpec, gate: &Gate) -> (Option<Vec<String>>, Opt
     all.extend(["0".to_string(), "--".to_string()]);
     all.extend(own.into_iter().flatten().chain(arguments.into_iter().flatten()));
     (Some(all), None)
-}
-
-/// Puts the launcher where the run's container finds it.
-fn preparer(image: &str) -> Value {
-    json!({
-        "name": "metier-gate",
-        "image": image,
-        "imagePullPolicy": "IfNotPresent",
-        "command": ["metier", "follow-pod", "--prepare", GATE],
-        "volumeMounts": [{"name": "metier", "mountPath": GATE}],
-    })
-}
-
-/// Measures the run from beside it.
-fn watcher(image: &str, spec: &Spec) -> Value {
-    let host = |part: &str| json!({"name": format!("host-{part}"), "mountPath": format!("/host/{part}"), "readOnly": part == "etc"});
-    let mut command: Vec<String> =
-        ["metier", "follow-pod", "--gate", GATE, "--host", "/host"].iter().map(ToString::to_string).collect();
-    command.extend(["--interval-ms".into(), spec.interval.as_millis().to_string()]);
-    command.extend(["--grace-ms".into(), spec.grace.as_millis().to_string()]);
-    command.extend(["--linger-ms".into(), spec.linger.as_millis().to_string()]);
-    if let Some(limit) = spec.timeout {
-        command.extend(["--timeout-ms".into(), limit.as_millis().to_string()]);
-    }
-    for path in &spec.artefacts {
-        command.push(format!("--artefact={}", literal(path)));
-    }
-    json!({
-        "name": BESIDE,
-        "image": image,
-        "imagePullPolicy": "IfNotPresent",
-        "command": command,
-        "securityContext": {"privileged": true},
-        "volumeMounts": [{"name": "metier", "mountPath": GATE}, host("proc"), host("sys"), host("etc")],
-    })
 }
 
 /// The scheduler still decides whether there is room: `nodeName` would pass it by.

@@ -3,7 +3,10 @@
 //! A Job of ours says which process measures it (its host, boot, process id and start time). One of this host
 //! whose process is gone is removed at the next start; those of other hosts are theirs to judge.
 
+use std::time::Duration;
+
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, PropagationPolicy};
 use metier_measure::Roots;
 use metier_store::Owner;
@@ -11,10 +14,12 @@ use metier_types::RunId;
 
 use crate::cluster::Cluster;
 use crate::follow::AGAIN;
-use crate::{Error, job};
+use crate::{Error, job, state};
 
 /// How long the pods of a removed Job may take to be gone.
-const GONE_WITHIN: std::time::Duration = std::time::Duration::from_secs(60);
+const GONE_WITHIN: Duration = Duration::from_secs(60);
+/// How long they may take before their node is asked after.
+const ASK_NODE_AFTER: Duration = Duration::from_secs(5);
 
 /// Removes Jobs of this host whose measuring program is gone; gives their names.
 pub async fn sweep(cluster: &Cluster, roots: &Roots, host: &str) -> Result<Vec<String>, Error> {
@@ -47,17 +52,36 @@ pub async fn remove(cluster: &Cluster, run: RunId) -> Result<(), Error> {
     let pods = cluster.pods();
     let parameters = ListParams::default().labels(&job::selector(run));
     let gone = async {
+        let since = tokio::time::Instant::now();
         loop {
             match pods.list(&parameters).await {
                 Ok(list) if list.items.is_empty() => return,
-                _ => tokio::time::sleep(AGAIN).await,
+                // A node that has gone away never says that its pods are gone.
+                Ok(list) if since.elapsed() > ASK_NODE_AFTER => {
+                    for pod in &list.items {
+                        force(cluster, pod).await;
+                    }
+                }
+                _ => {}
             }
+            tokio::time::sleep(AGAIN).await;
         }
     };
     tokio::time::timeout(GONE_WITHIN, gone).await.map_err(|_| Error::Api {
         doing: format!("removing Job {name}"),
         reason: format!("its pods were still there after {} s", GONE_WITHIN.as_secs()),
     })
+}
+
+/// Removes a pod whose node is not there to do it.
+async fn force(cluster: &Cluster, pod: &Pod) {
+    let (Some(name), Some(node)) = (pod.metadata.name.as_deref(), state::node(pod)) else { return };
+    let Ok(found) = cluster.node(node).await else { return };
+    if found.is_none_or(|node| crate::node::not_ready(&node).is_some()) {
+        let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+        // It is tried again in a moment.
+        let _ = cluster.pods().delete(name, &now).await;
+    }
 }
 
 /// Asks the pods of a run to end, with so many seconds of grace, or those of the pod.

@@ -4,7 +4,8 @@
 //! The group of the pod is there before its containers and a moment longer. The first group that appears in it is that
 //! of the container that holds the pod's namespaces; the second is the run's. What the runtime spent before the
 //! command's first instruction is subtracted as it was last read before that, so it is right to about a millisecond,
-//! and the record says `estimated`. Where the run is on another machine, only its times and its exit are known.
+//! and the record says `estimated`. Where the run is on another machine, only its times, its exit, its log and its image
+//! are known, and the record says what is missing.
 
 use std::fs;
 use std::path::PathBuf;
@@ -22,12 +23,17 @@ use tokio::task::JoinHandle;
 use crate::Error;
 use crate::cluster::Cluster;
 use crate::follow::{AGAIN, Seen};
-use crate::leftovers;
 use crate::run::{Start, why_never};
-use crate::state::State;
+use crate::state::{self, State};
+use crate::{leftovers, node};
 
 /// How often groups are looked for between the choice of a node and the start.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// How often the node of a pod on another machine is looked at.
+const NODE_EVERY: Duration = Duration::from_secs(3);
+/// How often in a row it must not be ready before it counts as gone away.
+const NODE_TRIES: u32 = 4;
 
 /// What was found of a pod on this machine.
 #[derive(Default)]
@@ -98,6 +104,7 @@ pub(crate) fn measure(
     about.method = Some(metier_types::Method::Container);
     foreign.about = about;
     let handle = runtime.handle().clone();
+    let asked = cluster.clone();
     foreign.on_climb(Box::new(move |rung| {
         let cluster = cluster.clone();
         handle.spawn(async move {
@@ -107,12 +114,12 @@ pub(crate) fn measure(
             }
         });
     }));
-    let watching = runtime.spawn(speak(voice, found.pid, seen));
+    let watching = runtime.spawn(speak(voice, found.pid, seen, asked));
     Ok((foreign, watching))
 }
 
 /// Says what happens to the pod: the end of its process as seen here, its status as the cluster tells it.
-async fn speak(voice: Voice, pid: Option<u32>, mut seen: watch::Receiver<Seen>) {
+async fn speak(voice: Voice, pid: Option<u32>, mut seen: watch::Receiver<Seen>, cluster: Cluster) {
     let mut ended_ns = None;
     if let Some(pid) = pid {
         let folder = PathBuf::from(format!("/proc/{pid}/cgroup"));
@@ -124,8 +131,13 @@ async fn speak(voice: Voice, pid: Option<u32>, mut seen: watch::Receiver<Seen>) 
         }
         ended_ns = Some(metier_measure::wake::monotonic_ns());
     }
-    let is_over = |seen: &Seen| seen.is_gone || matches!(seen.state(), State::Ended(_) | State::Gone { .. });
-    let Ok(last) = seen.wait_for(is_over).await.map(|seen| seen.clone()) else { return };
+    let last = match over(&mut seen, &cluster, pid.is_none()).await {
+        Ok(last) => last,
+        Err(why) => {
+            voice.say(Said::Gone(Outcome { lost: true, detail: Some(why), ..Outcome::default() }));
+            return;
+        }
+    };
     let outcome = match last.state() {
         State::Ended(ended) => {
             voice.say(Said::MainEnded { status: (ended.code & 0xff) << 8, time_ns: ended_ns });
@@ -136,6 +148,40 @@ async fn speak(voice: Voice, pid: Option<u32>, mut seen: watch::Receiver<Seen>) 
     };
     voice.say(Said::Gone(outcome));
     tokio::time::sleep(AGAIN).await;
+}
+
+/// Waits until the pod is over. Where it is on another machine, its node is looked at, too: a pod whose node has gone
+/// away is never over, as far as the cluster knows. The error says what happened to the node.
+async fn over(
+    seen: &mut watch::Receiver<Seen>,
+    cluster: &Cluster,
+    is_elsewhere: bool,
+) -> Result<Seen, String> {
+    let mut in_a_row = 0;
+    loop {
+        let is_over =
+            |seen: &Seen| seen.is_gone || matches!(seen.state(), State::Ended(_) | State::Gone { .. });
+        match tokio::time::timeout(NODE_EVERY, seen.wait_for(is_over)).await {
+            Ok(Ok(last)) => return Ok(last.clone()),
+            Ok(Err(_)) => return Err("nobody watches its pod any more".into()),
+            Err(_) if !is_elsewhere => continue,
+            Err(_) => {}
+        }
+        let name = seen.borrow().pod.as_ref().and_then(state::node).map(str::to_string);
+        let Some(name) = name else { continue };
+        // An API server that does not answer says nothing about the node.
+        let Ok(found) = cluster.node(&name).await else { continue };
+        match found.as_ref().map(node::not_ready) {
+            None => return Err(format!("its node {name} is gone from the cluster")),
+            Some(Some(why)) => {
+                in_a_row += 1;
+                if in_a_row >= NODE_TRIES {
+                    return Err(format!("its node {name} went away: {why}"));
+                }
+            }
+            Some(None) => in_a_row = 0,
+        }
+    }
 }
 
 /// Looks for the run's container in the group of its pod.

@@ -337,11 +337,25 @@ struct Folder {
 
 impl Folder {
     fn make(session: &Session, id: RunId) -> Result<Self, Error> {
+        sweep_folders(session);
         // The path of a socket has at most 107 bytes, so the short name.
         let path = session.options().runtime_dir.join(format!("pod-{}-{}", std::process::id(), id.short()));
         Door::prepare(&path)?;
         let door = Door::open(&path)?;
         Ok(Self { door: Some(door), path })
+    }
+}
+
+/// Removes folders of measuring programs that were killed.
+fn sweep_folders(session: &Session) {
+    let options = session.options();
+    for entry in std::fs::read_dir(&options.runtime_dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner =
+            name.to_str().and_then(|name| name.strip_prefix("pod-")?.split('-').next()?.parse::<u32>().ok());
+        if owner.is_some_and(|pid| !options.roots.proc.join(pid.to_string()).exists()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
     }
 }
 

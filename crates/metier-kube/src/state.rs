@@ -4,8 +4,6 @@ use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod}
 
 /// The container that is the run.
 pub const MAIN: &str = "run";
-/// The container that measures it, where that is not this machine.
-pub const BESIDE: &str = "metier";
 
 /// Where a pod's run stands.
 #[derive(Debug, Clone, PartialEq, Eq)]

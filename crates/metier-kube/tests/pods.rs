@@ -8,6 +8,7 @@ use std::time::Duration;
 use common::{Memory, cluster, kubectl, pod_of, run, shell, until};
 use metier_measure::spec::Mount;
 use metier_types::{Bytes, Cause, Method, Quality, RunState};
+use serde_json::json;
 
 #[test]
 fn a_pod_is_measured_exactly_and_its_log_and_exit_come_back() {
@@ -194,4 +195,101 @@ fn a_wish_to_stop_ends_the_pod_and_the_record_says_so() {
     common::nothing_is_left(&spec, folder.path());
     assert_eq!(finished.run.exit.unwrap().cause, Cause::Interrupted);
     assert!(finished.stop.is_some());
+}
+
+/// The other half of the next test: a measuring program that will be killed.
+#[test]
+#[ignore = "a process of its own, started by the next test"]
+fn a_measuring_program_that_is_killed() {
+    let (Some(kubeconfig), Some(id)) = (cluster(), std::env::var("METIER_TEST_RUN").ok()) else { return };
+    let folder = std::env::var_os("METIER_TEST_FOLDER").unwrap();
+    let mut spec = shell(&kubeconfig, "echo up; sleep 600");
+    spec.id = Some(id.parse().unwrap());
+    let _ = metier_kube::run(&mut common::session(folder.as_ref()), &spec, &mut Memory::default());
+}
+
+#[test]
+fn what_a_killed_measuring_program_left_ends_by_itself_and_is_swept_by_the_next() {
+    let Some(kubeconfig) = cluster() else { return };
+    let folder = tempfile::Builder::new().prefix("metier-kube-").tempdir().unwrap();
+    let killed = shell(&kubeconfig, "");
+    let id = killed.id.unwrap().to_string();
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "a_measuring_program_that_is_killed"])
+        .env("METIER_TEST_RUN", &id)
+        .env("METIER_TEST_FOLDER", folder.path())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let label = format!("metier.run={id}");
+    let pods = || kubectl(&killed, &["get", "pods", "-l", &label, "-o", "jsonpath={.items[*].status.phase}"]);
+    until("the pod", || (pods() == "Running").then_some(()));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // Nobody is left to end the command but the launcher in the pod.
+    until("the end of the command", || (pods() != "Running").then_some(()));
+    let jobs = || kubectl(&killed, &["get", "jobs", "-l", &label, "-o", "name"]);
+    assert_ne!(jobs().trim(), "", "the Job is still there for the next to sweep");
+    let spec = shell(&kubeconfig, "true");
+    let mut session = common::session(folder.path());
+    metier_kube::run(&mut session, &spec, &mut Memory::default()).unwrap();
+    until("the sweep", || (jobs().trim().is_empty() && pods().is_empty()).then_some(()));
+    common::nothing_is_left(&spec, folder.path());
+}
+
+#[test]
+fn a_node_that_goes_away_in_mid_run_is_named_and_nothing_is_left() {
+    let Some(kubeconfig) = cluster() else { return };
+    let mut spec = shell(&kubeconfig, "sleep 600");
+    // A node that is only an object: the scheduler binds the pod to it, and we say what its kubelet would.
+    let node = format!("metier-test-{}", spec.id.unwrap().short());
+    pod_of(&mut spec).node = Some(node.clone());
+    let ready = json!({"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "",
+        "lastHeartbeatTime": now(), "lastTransitionTime": now()});
+    let room = json!({"cpu": "4", "memory": "8Gi", "pods": "10"});
+    let status = json!({"capacity": room, "allocatable": room, "conditions": [ready]});
+    let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}, "status": status});
+    raw(&spec, "create", "/api/v1/nodes", &object);
+    until("the node without taints", || {
+        raw(&spec, "replace", &format!("/api/v1/nodes/{node}/status"), &object);
+        let taints = kubectl(&spec, &["get", "node", &node, "-o", "jsonpath={.spec.taints[*].key}"]);
+        taints.is_empty().then_some(())
+    });
+    let (other, gone) = (spec.clone(), node.clone());
+    let acting = std::thread::spawn(move || {
+        let label = format!("metier.run={}", other.id.unwrap());
+        let name = until("a pod on the node", || {
+            let path = "jsonpath={range .items[*]}{.metadata.name} {.spec.nodeName}{end}";
+            let text = kubectl(&other, &["get", "pods", "-l", &label, "-o", path]);
+            text.strip_suffix(&format!(" {gone}")).map(str::to_string)
+        });
+        let text = kubectl(&other, &["get", "pod", &name, "-o", "json"]);
+        let mut pod: serde_json::Value = serde_json::from_str(&text).unwrap();
+        pod["status"] = json!({"phase": "Running", "containerStatuses": [{"name": "run", "image": "busybox:local",
+            "imageID": "", "ready": true, "restartCount": 0, "state": {"running": {"startedAt": now()}}}]});
+        raw(&other, "replace", &format!("/api/v1/namespaces/default/pods/{name}/status"), &pod);
+        // Long enough for the run to be under way: it begins when it sees the pod running.
+        std::thread::sleep(Duration::from_secs(2));
+        kubectl(&other, &["delete", "node", &gone]);
+    });
+    let (finished, _) = run(&spec);
+    acting.join().unwrap();
+    let exit = finished.run.exit.clone().unwrap();
+    assert_eq!((exit.cause, exit.code), (Cause::Lost, None), "{exit:?}");
+    assert!(exit.detail.as_deref().is_some_and(|detail| detail.contains(&node)), "{exit:?}");
+    assert!(
+        finished.run.summary.cpu_seconds.is_none()
+            && finished.run.missing.contains_key("summary.cpu_seconds")
+    );
+}
+
+fn now() -> String {
+    metier_types::Timestamp::now().to_string()
+}
+
+/// Sends an object to a path of the API.
+fn raw(spec: &metier_measure::Spec, verb: &str, path: &str, object: &serde_json::Value) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), object.to_string()).unwrap();
+    kubectl(spec, &[verb, "--raw", path, "-f", file.path().to_str().unwrap()]);
 }

@@ -91,7 +91,8 @@ pub struct PodSpec {
     pub node: Option<String>,
     /// Labels that its node must have, for example a device type.
     pub node_labels: BTreeMap<String, String>,
-    /// Image with this program in it, to measure on nodes other than this machine.
+    /// Image with this program in it, for nodes other than this machine. Nothing uses it yet: there only the pod's times, exit,
+    /// log and image are known.
     pub helper_image: Option<String>,
     /// How long it may take to start; else five minutes.
     pub start_within: Option<std::time::Duration>,
