@@ -28,6 +28,8 @@ pub fn shell(kubeconfig: &std::path::Path, script: &str) -> Spec {
         entrypoint: Some(vec!["sh".into(), "-c".into()]),
         arguments: vec![script.into()],
         kubeconfig: Some(kubeconfig.into()),
+        // Named, because other tests make nodes: with more than one it is not known before the start where a pod goes.
+        node: Some("localhost".into()),
         pull: Pull::Never,
         ..PodSpec::default()
     }));
