@@ -78,7 +78,7 @@ fn main() {
                 "{}",
                 serde_json::json!({
                     "asked_seconds": seconds.parse::<f64>().expect("a number"),
-                    "pod": run.context.pod.map(|pod| pod.name),
+                    "pod": run.context.pod.as_ref().and_then(|pod| pod.uid.clone()),
                     "exit": run.exit,
                     "own_cpu_seconds": said["cpu_nanoseconds"].as_f64().map(|ns| ns / 1e9),
                     "own_peak_bytes": said["peak_resident_bytes"],
