@@ -56,6 +56,11 @@ impl Cluster {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
+    /// Pods of all namespaces.
+    pub fn pods_everywhere(&self) -> Api<Pod> {
+        Api::all(self.client.clone())
+    }
+
     /// All nodes, or `None` where we may not see them.
     pub async fn nodes(&self) -> Result<Option<Vec<Node>>, Error> {
         let nodes: Api<Node> = Api::all(self.client.clone());

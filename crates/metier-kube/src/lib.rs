@@ -11,7 +11,7 @@
 //! Where things are: [`cluster`] talks to the API server, [`node`] chooses where, [`job`] is the object,
 //! [`state`] says what a pod's status means, [`follow`] watches a pod and its log, [`leftovers`] removes what a killed
 //! predecessor left, [`outside`] measures without the launcher, `end` tells the record how it ended, [`run`] puts them
-//! together.
+//! together. [`names`] is for those who see only identifiers on a node.
 
 pub mod cluster;
 mod end;
@@ -19,6 +19,7 @@ mod error;
 pub mod follow;
 pub mod job;
 pub mod leftovers;
+pub mod names;
 pub mod node;
 mod outside;
 mod run;
