@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 pub enum Error {
     /// Another program has the port.
     #[error(
-        "cannot listen on {address}: the port is taken, perhaps by another `metier up`; stop that, or choose another with --listen {}:PORT (port 0 picks a free one)",
+        "cannot listen on {address}: the port is taken, perhaps by another metier; stop that, or choose another with --listen {}:PORT (port 0 picks a free one)",
         host(.address)
     )]
     Taken {
@@ -43,6 +43,21 @@ pub enum Error {
     NoToken {
         /// What was asked for.
         address: SocketAddr,
+    },
+    /// An agent at a reachable address that nobody opened.
+    #[error(
+        "refusing to listen on {address}: anyone who reaches it could see what runs here; say --open metrics, set a token (METIER_TOKEN or --token-file FILE), or listen on 127.0.0.1:{}",
+        .address.port()
+    )]
+    ClosedMetrics {
+        /// What was asked for.
+        address: SocketAddr,
+    },
+    /// The device has no identity and none can be kept.
+    #[error("cannot tell which device this is: {reason}")]
+    Device {
+        /// Why.
+        reason: String,
     },
     /// A token that could be guessed or not be sent.
     #[error(

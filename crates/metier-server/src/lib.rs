@@ -4,6 +4,8 @@
 //! connection (serve) → front door (front) → route table (routes) → handler (api/*, doors/*, system, page) → store (storage)
 //! ```
 //!
+//! [`agent`] is a server of its own: the exporter of a node, which needs no store.
+//!
 //! - [`routes`] is the one list of what the server answers. The router and the OpenAPI document are both made
 //!   from it, so neither can know a route that the other does not.
 //! - Store calls block: they run on a small bounded pool ([`storage`]), never on the thread that serves.
@@ -16,6 +18,7 @@
 //!
 //! Limits: HTTP/1.1 without TLS (put a proxy in front of it where that matters).
 
+pub mod agent;
 mod api;
 mod compress;
 pub mod config;

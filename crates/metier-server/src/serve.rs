@@ -20,7 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-use crate::config::Config;
+use crate::config::{Config, Limits};
 use crate::error::Error;
 use crate::front::{Line, Peer};
 use crate::metrics::Requests;
@@ -67,21 +67,25 @@ pub fn run(config: Config, store: Store, on_ready: impl FnOnce(SocketAddr)) -> R
         .build()
         .map_err(|source| Error::Runtime { source })?;
     let result = runtime.block_on(async {
-        let watch = |kind| signal(kind).map_err(|source| Error::Signals { source });
-        let (mut interrupt, mut terminate) =
-            (watch(SignalKind::interrupt())?, watch(SignalKind::terminate())?);
-        let shutdown = async move {
-            let name = tokio::select! {
-                _ = interrupt.recv() => "INT",
-                _ = terminate.recv() => "TERM",
-            };
-            tracing::info!(signal = name, "stopping");
-        };
+        let shutdown = until_told()?;
         serve(config, store, on_ready, shutdown).await
     });
     // A store call that hangs must not keep the process.
     runtime.shutdown_timeout(drain_time.min(Duration::from_secs(1)));
     result
+}
+
+/// Done when INT or TERM comes.
+pub(crate) fn until_told() -> Result<impl Future<Output = ()>, Error> {
+    let watch = |kind| signal(kind).map_err(|source| Error::Signals { source });
+    let (mut interrupt, mut terminate) = (watch(SignalKind::interrupt())?, watch(SignalKind::terminate())?);
+    Ok(async move {
+        let name = tokio::select! {
+            _ = interrupt.recv() => "INT",
+            _ = terminate.recv() => "TERM",
+        };
+        tracing::info!(signal = name, "stopping");
+    })
 }
 
 /// Serves until `shutdown` is done; requests under way are finished first.
@@ -105,12 +109,24 @@ pub async fn serve(
         starts: Rate::new(f64::from(limits.starts), f64::from(limits.starts) / 5.0),
         started: SystemTime::now(),
     });
-    let service = TowerToHyperService::new(routes::router(app.clone()));
+    let router = routes::router(app);
+    on_ready(listen);
+    accept(listener, limits, router, shutdown).await;
+    Ok(())
+}
+
+/// Answers connections until `shutdown` is done; then those under way may finish.
+pub(crate) async fn accept(
+    listener: TcpListener,
+    limits: Limits,
+    router: axum::Router,
+    shutdown: impl Future<Output = ()>,
+) {
+    let service = TowerToHyperService::new(router);
     let places = Arc::new(Semaphore::new(limits.connections.max(1)));
     let (stop, stopping) = watch::channel(false);
     let mut connections = JoinSet::new();
     tokio::pin!(shutdown);
-    on_ready(listen);
 
     loop {
         while connections.try_join_next().is_some() {}
@@ -125,9 +141,9 @@ pub async fn serve(
         };
         match accepted {
             Ok((stream, peer)) => {
-                let (app, service, stopping) = (app.clone(), service.clone(), stopping.clone());
+                let (limits, service, stopping) = (limits.clone(), service.clone(), stopping.clone());
                 connections.spawn(async move {
-                    connection(&app, stream, peer, service, stopping).await;
+                    connection(&limits, stream, peer, service, stopping).await;
                     drop(place);
                 });
             }
@@ -146,10 +162,9 @@ pub async fn serve(
         tracing::warn!(connections = connections.len(), "connections were cut: their time was up");
         connections.shutdown().await;
     }
-    Ok(())
 }
 
-async fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
+pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
     TcpListener::bind(address).await.map_err(|source| match source.kind() {
         ErrorKind::AddrInUse => Error::Taken { address },
         ErrorKind::PermissionDenied if address.port() != 0 && address.port() < 1024 => {
@@ -160,7 +175,7 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
 }
 
 async fn connection(
-    app: &Server,
+    limits: &Limits,
     stream: TcpStream,
     peer: SocketAddr,
     router: TowerToHyperService<axum::Router>,
@@ -169,7 +184,7 @@ async fn connection(
     // Answers are written whole; waiting for more to send only delays them.
     let _ = stream.set_nodelay(true);
     let local = stream.local_addr().ok();
-    let stream = TokioIo::new(WriteLimited::new(stream, app.config.limits.write_time));
+    let stream = TokioIo::new(WriteLimited::new(stream, limits.write_time));
     let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
         request.extensions_mut().insert(Peer(peer));
         if let Some(local) = local {
@@ -179,7 +194,7 @@ async fn connection(
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(app.config.limits.header_time)
+        .header_read_timeout(limits.header_time)
         .max_buf_size(HEAD_BYTES)
         .serve_connection(stream, service);
     tokio::pin!(connection);

@@ -1,0 +1,335 @@
+//! What applications on this node say of themselves, live: the Waggle socket, for everyone who is here.
+//!
+//! Who speaks is told by the kernel's credentials and the control group of the process: the program, and the container,
+//! pod or run around it. Messages of one program in one container add up, whatever number of processes send them.
+//! Reading and understanding are those of `metier-measure`; applications never wait for us, and what is dropped is
+//! shown. Who has been silent for long is forgotten.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use metier_measure::app::listening::understand;
+use metier_measure::app::pump::{Doorstep, Port, Pump};
+use metier_measure::app::queue::{Closed, Queue};
+use metier_measure::app::socket::{self, Sockets};
+use metier_measure::app::{Intake, Limits, Tally};
+use metier_measure::cgroup::naming::{self, Kind as Whose};
+use metier_prom::{Kind, Labels, Page};
+use metier_types::StageKind;
+
+use super::config::Bounds;
+use super::names::Book;
+
+/// Bytes of messages that may wait to be understood.
+const WAITING: usize = 8 << 20;
+/// After this time without a message a speaker is forgotten.
+const SILENCE: Duration = Duration::from_secs(15 * 60);
+/// Upper bounds of the buckets of durations, in seconds.
+const BOUNDS: [f64; 16] =
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+/// Shares of the quantiles of other values.
+const SHARES: [f64; 3] = [0.5, 0.95, 0.99];
+/// Programs whose first argument says more than they do.
+const INTERPRETERS: [&str; 9] = ["python", "pypy", "node", "ruby", "perl", "java", "sh", "bash", "dash"];
+
+/// Somebody who speaks.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Who {
+    app: String,
+    container: Option<String>,
+    pod: Option<String>,
+    run: Option<String>,
+}
+
+impl Who {
+    /// Who a process is.
+    fn of(proc: &Path, pid: u32) -> Self {
+        let folder = proc.join(pid.to_string());
+        let read = |name: &str| std::fs::read(folder.join(name)).unwrap_or_default();
+        let command = String::from_utf8_lossy(&read("comm")).trim().to_string();
+        let mut who = Self { app: app_of(&read("cmdline"), &command), ..Self::default() };
+        for line in String::from_utf8_lossy(&read("cgroup")).lines() {
+            let Some(named) = line.splitn(3, ':').nth(2).and_then(naming::around) else { continue };
+            if who.pod.is_none() {
+                who.pod = named.pod;
+            }
+            match named.kind {
+                Whose::Container(id) => who.container = Some(id),
+                Whose::Run(run) => who.run = Some(run),
+                Whose::Pod(_) | Whose::Unit(_) => {}
+            }
+        }
+        who
+    }
+
+    fn labels(&self, book: &Book) -> Labels {
+        let short = |id: &str| id.get(..12).filter(|_| id.len() == 64).unwrap_or(id).to_string();
+        let container = self.container.as_deref();
+        let name = container.and_then(|id| book.container(id));
+        let pod = self.pod.as_deref().and_then(|uid| book.pod(uid));
+        let called = name.and_then(|name| name.container.clone()).or_else(|| container.map(short));
+        let or_pod = |own: Option<&String>, pods: Option<&String>| own.or(pods).cloned();
+        let pod_name = or_pod(name.and_then(|n| n.pod.as_ref()), pod.and_then(|p| p.pod.as_ref()));
+        let namespace =
+            or_pod(name.and_then(|n| n.namespace.as_ref()), pod.and_then(|p| p.namespace.as_ref()));
+        let run = or_pod(name.and_then(|n| n.run_id.as_ref()), pod.and_then(|p| p.run_id.as_ref()));
+        Labels::new()
+            .and("app", &self.app)
+            .and_some("container", called.as_deref())
+            .and_some("pod", pod_name.as_deref())
+            .and_some("namespace", namespace.as_deref())
+            .and_some("image", name.and_then(|name| name.image.as_deref()))
+            .and_some("run_id", self.run.as_deref().or(run.as_deref()))
+    }
+}
+
+/// What a program is called: its file, or that of the script that an interpreter runs.
+fn app_of(cmdline: &[u8], command: &str) -> String {
+    let words: Vec<String> = cmdline
+        .split(|byte| *byte == 0)
+        .take(16)
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .filter(|word| !word.is_empty())
+        .collect();
+    let base = |word: &str| word.rsplit('/').next().unwrap_or(word).to_string();
+    let program = words.first().map_or_else(|| command.to_string(), |word| base(word));
+    let stem = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let mut name = program.clone();
+    if INTERPRETERS.contains(&stem) {
+        let mut rest = words.iter().skip(1);
+        while let Some(word) = rest.next() {
+            match word.as_str() {
+                "-m" => {
+                    name = rest.next().cloned().unwrap_or(program);
+                    break;
+                }
+                "-c" | "-e" => break,
+                flag if flag.starts_with('-') => {}
+                script => {
+                    name = base(script);
+                    break;
+                }
+            }
+        }
+    }
+    if name.is_empty() {
+        name = "unknown".into();
+    }
+    name.chars().take(64).collect()
+}
+
+/// Listens to applications.
+pub struct Apps {
+    paths: Vec<PathBuf>,
+    intake: Arc<Mutex<Intake<Who>>>,
+    doorstep: Arc<Doorstep>,
+    /// Messages of each speaker when it was last looked at, and since when they are the same.
+    heard: HashMap<Who, (u64, Instant)>,
+    pump: Option<Pump<Who>>,
+    worker: Option<JoinHandle<()>>,
+}
+
+impl Apps {
+    /// Binds the sockets; one that cannot be bound is said, and the others go on. `None` if there is none.
+    pub fn listen(paths: &[PathBuf], proc: &Path, bounds: &Bounds) -> Option<Self> {
+        let mut ports = Vec::new();
+        let mut bound = Vec::new();
+        for path in paths {
+            let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+            match made.and_then(|()| Sockets::bind(path)) {
+                Ok(sockets) => {
+                    ports.push(Port::Stream(sockets.stream));
+                    ports.extend(sockets.datagrams.map(Port::Datagrams));
+                    bound.push(path.clone());
+                }
+                Err(error) => {
+                    tracing::warn!(path = %path.display(), %error, "applications cannot be heard here; another place can be named with --socket");
+                }
+            }
+        }
+        if bound.is_empty() {
+            return None;
+        }
+        let limits = Limits { speakers: bounds.apps, stages: bounds.metrics_per_app };
+        let intake = Arc::new(Mutex::new(Intake::new(limits)));
+        let queue = Arc::new(Queue::new(WAITING));
+        let started = Pump::start(ports, queue.clone()).and_then(|pump| {
+            let intake = intake.clone();
+            let worker = std::thread::Builder::new()
+                .name("metier-understand".into())
+                .spawn(move || work(&queue, &intake))?;
+            Ok((pump, worker))
+        });
+        let (pump, worker) = match started {
+            Ok(started) => started,
+            Err(error) => {
+                tracing::warn!(%error, "applications cannot be heard");
+                bound.iter().for_each(|path| socket::remove(path));
+                return None;
+            }
+        };
+        let proc = proc.to_path_buf();
+        pump.open(Box::new(move |peer| Some(Who::of(&proc, peer.pid))));
+        Some(Self {
+            paths: bound,
+            intake,
+            doorstep: pump.doorstep(),
+            heard: HashMap::new(),
+            pump: Some(pump),
+            worker: Some(worker),
+        })
+    }
+
+    /// Where it listens.
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.paths
+    }
+
+    /// Writes what was said, and forgets who has been silent.
+    pub fn write(&mut self, book: &Book, page: &mut Page) {
+        let mut intake = lock(&self.intake);
+        let now = Instant::now();
+        let heard = &mut self.heard;
+        let counts: Vec<(Who, u64)> =
+            intake.speakers().map(|(who, speaker)| (who.clone(), speaker.counts.messages)).collect();
+        for (who, messages) in counts {
+            let entry = heard.entry(who).or_insert((messages, now));
+            if entry.0 != messages {
+                *entry = (messages, now);
+            }
+        }
+        intake.retain(|who| heard.get(who).is_some_and(|(_, since)| now - *since < SILENCE));
+        heard.retain(|who, _| intake.get(who).is_some());
+        write(&intake, &self.doorstep, book, page);
+    }
+}
+
+impl Drop for Apps {
+    fn drop(&mut self) {
+        if let Some(mut pump) = self.pump.take() {
+            pump.stop();
+        }
+        if let Some(worker) = self.worker.take() {
+            let _ = worker.join();
+        }
+        self.paths.iter().for_each(|path| socket::remove(path));
+    }
+}
+
+fn lock(intake: &Mutex<Intake<Who>>) -> MutexGuard<'_, Intake<Who>> {
+    intake.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn work(queue: &Queue<Who>, intake: &Mutex<Intake<Who>>) {
+    loop {
+        match queue.pop(Duration::from_secs(60)) {
+            Ok(Some(block)) => {
+                understand(&mut lock(intake), &block.who, block.source, &block.frames, block.read_ns);
+            }
+            Ok(None) => {}
+            Err(Closed) => return,
+        }
+        for (who, messages) in queue.take_dropped() {
+            lock(intake).dropped(&who, messages);
+        }
+    }
+}
+
+fn write(intake: &Intake<Who>, doorstep: &Doorstep, book: &Book, page: &mut Page) {
+    let mut speakers: Vec<(Labels, &metier_measure::app::Speaker)> =
+        intake.speakers().map(|(who, speaker)| (who.labels(book), speaker)).collect();
+    speakers.sort_by(|a, b| a.0.as_str().cmp(b.0.as_str()));
+    // Two containers may have one name while theirs is not known yet; a series may stand here only once.
+    speakers.dedup_by(|a, b| a.0 == b.0);
+    let stages: Vec<(Labels, &Tally)> = speakers
+        .iter()
+        .flat_map(|(labels, speaker)| speaker.stages().iter().map(move |stage| (labels, stage)))
+        .map(|(labels, stage)| {
+            let more = Some(stage.labels.as_str()).filter(|text| !text.is_empty());
+            (labels.clone().and("metric", &stage.name).and_some("labels", more), stage)
+        })
+        .collect();
+    let of =
+        |kinds: &'static [StageKind]| stages.iter().filter(move |(_, stage)| kinds.contains(&stage.kind));
+
+    let help = "How long things took that applications timed, by metric.";
+    let mut family = page.family("metier_app_duration_seconds", Kind::Histogram, help);
+    for (labels, stage) in of(&[StageKind::Duration]) {
+        let histogram = &stage.histogram;
+        let buckets = BOUNDS.into_iter().map(|bound| (bound, histogram.at_most(bound)));
+        family.histogram(labels, buckets, histogram.count(), stage.sum);
+    }
+    let help = "Numbers that applications told, by metric: quantiles of all, their sum and their count.";
+    let mut family = page.family("metier_app_value", Kind::Summary, help);
+    for (labels, stage) in of(&[StageKind::Value, StageKind::Rate]) {
+        let histogram = &stage.histogram;
+        let quantiles = SHARES.into_iter().filter_map(|share| Some((share, histogram.quantile(share)?)));
+        family.summary(labels, quantiles, histogram.count(), stage.sum);
+    }
+    let help = "What applications counted, by metric.";
+    let mut family = page.family("metier_app_items_total", Kind::Counter, help);
+    of(&[StageKind::Counter]).for_each(|(labels, stage)| family.sample(labels, stage.count));
+    let help = "The last number that applications told, by metric.";
+    let mut family = page.family("metier_app_last_value", Kind::Gauge, help);
+    stages.iter().for_each(|(labels, stage)| family.sample(labels, stage.last));
+
+    let mut family = page.family("metier_app_messages_total", Kind::Counter, "Messages understood.");
+    speakers.iter().for_each(|(labels, speaker)| family.sample(labels, speaker.counts.messages));
+    let mut family = page.family("metier_app_malformed_total", Kind::Counter, "Messages not understood.");
+    speakers.iter().for_each(|(labels, speaker)| family.sample(labels, speaker.counts.malformed));
+    let help = "Messages dropped so that the application need not wait.";
+    let mut family = page.family("metier_app_dropped_total", Kind::Counter, help);
+    speakers.iter().for_each(|(labels, speaker)| family.sample(labels, speaker.counts.dropped));
+    let help = "Messages of metrics beyond the number that is kept of each application.";
+    let mut family = page.family("metier_app_beyond_limit_total", Kind::Counter, help);
+    speakers.iter().for_each(|(labels, speaker)| family.sample(labels, speaker.counts.beyond_limit));
+    let help = "Messages of applications beyond the number that is kept.";
+    page.single("metier_agent_app_messages_left_out_total", Kind::Counter, help, intake.beyond_speakers);
+    let help = "Connections of applications beyond the number that is served at once.";
+    let refused = doorstep.refused.load(Ordering::Relaxed);
+    page.single("metier_agent_app_connections_refused_total", Kind::Counter, help, refused);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_application_is_called_by_its_program_or_script() {
+        for (cmdline, command, want) in [
+            (&b"/usr/bin/python3.11\0-u\0/app/detect.py\0--x\0"[..], "python3.11", "detect.py"),
+            (b"python3\0-m\0plugin.main\0", "python3", "plugin.main"),
+            (b"python3\0-c\0import x\0", "python3", "python3"),
+            (b"/opt/detector\0--fast\0", "detector", "detector"),
+            (b"sh\0/run.sh\0", "sh", "run.sh"),
+            (b"", "kthread", "kthread"),
+            (b"", "", "unknown"),
+            (b"\xff\xfe\0", "x", "\u{fffd}\u{fffd}"),
+        ] {
+            assert_eq!(app_of(cmdline, command), want);
+        }
+        assert_eq!(app_of("x".repeat(500).as_bytes(), "").len(), 64);
+    }
+
+    #[test]
+    fn who_speaks_is_told_by_its_groups() {
+        let folder = tempfile::tempdir().unwrap();
+        let id = "adbbece5a3fa84b94fa10e9e1cb18fdf04bdf2ceaf0c1f6325e964e017452fea";
+        let uid = "8c1f3e5a-0d9b-4a52-9f6e-2b7d1c0e4f11";
+        std::fs::create_dir(folder.path().join("7")).unwrap();
+        let cgroup =
+            format!("4:memory:/kubepods/besteffort/pod{uid}/{id}\n2:cpuacct:/metier-1-2-a1b2c3d4\n0::/\n");
+        std::fs::write(folder.path().join("7/cgroup"), cgroup).unwrap();
+        std::fs::write(folder.path().join("7/comm"), "detector\n").unwrap();
+        let who = Who::of(folder.path(), 7);
+        assert_eq!(who.container.as_deref(), Some(id));
+        assert_eq!((who.pod.as_deref(), who.run.as_deref()), (Some(uid), Some("a1b2c3d4")));
+        let labels = who.labels(&Book::default());
+        assert_eq!(labels.as_str(), r#"app="detector",container="adbbece5a3fa",run_id="a1b2c3d4""#);
+        assert_eq!(Who::of(folder.path(), 8).app, "unknown");
+    }
+}

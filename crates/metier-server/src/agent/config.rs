@@ -1,0 +1,135 @@
+//! What the agent is told at its start, and its bounds.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use metier_measure::Roots;
+
+use super::groups::Sort;
+use super::names::NameSource;
+use crate::config::{Config, DOORS};
+use crate::error::Error;
+
+/// Where the agent listens unless told otherwise.
+pub const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7003);
+
+/// Where applications are listened to unless told otherwise.
+pub const SOCKET: &str = "/run/metier/live_metrics.sock";
+
+/// What the agent is told at its start.
+pub struct AgentConfig {
+    /// Address, token, open doors, limits of connections.
+    pub server: Config,
+    /// Where the kernel's file systems of the host are mounted.
+    pub roots: Roots,
+    /// Folder in which an identity is kept where the device has none.
+    pub data: Option<PathBuf>,
+    /// What the node is called; the host's name, unless said.
+    pub node: Option<String>,
+    /// Where the node stands; it is never looked up.
+    pub location: Option<Location>,
+    /// Who knows the names of containers and pods.
+    pub sources: Vec<Box<dyn NameSource>>,
+    /// Where applications are listened to.
+    pub sockets: Vec<PathBuf>,
+    /// Whether processes are shown one by one instead of by command.
+    pub by_pid: bool,
+    /// A page that is younger than this is given again instead of being made anew.
+    pub fresh: Duration,
+    /// The bounds.
+    pub bounds: Bounds,
+}
+
+impl Default for AgentConfig {
+    fn default() -> Self {
+        Self {
+            server: Config { listen: LISTEN, ..Config::default() },
+            roots: Roots::default(),
+            data: None,
+            node: None,
+            location: None,
+            sources: Vec::new(),
+            sockets: vec![SOCKET.into()],
+            by_pid: false,
+            fresh: Duration::from_secs(1),
+            bounds: Bounds::default(),
+        }
+    }
+}
+
+impl AgentConfig {
+    /// What stands against starting with it.
+    pub fn check(&self) -> Result<(), Error> {
+        if let Some(got) = self.server.open.iter().find(|name| !DOORS.contains(&name.as_str())) {
+            return Err(Error::UnknownDoor { got: got.clone() });
+        }
+        if self.server.token.is_none() && !self.server.is_open("metrics") {
+            return Err(Error::ClosedMetrics { address: self.server.listen });
+        }
+        Ok(())
+    }
+}
+
+/// Where a node stands.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Location {
+    /// City.
+    pub city: String,
+    /// Country.
+    pub country: String,
+    /// Continent.
+    pub continent: String,
+    /// Degrees north.
+    pub latitude: String,
+    /// Degrees east.
+    pub longitude: String,
+}
+
+/// How much the agent shows at most. What is beyond is left out and counted.
+#[derive(Debug, Clone)]
+pub struct Bounds {
+    /// Containers.
+    pub containers: usize,
+    /// Pods.
+    pub pods: usize,
+    /// Runs of ours.
+    pub runs: usize,
+    /// Services and scopes.
+    pub units: usize,
+    /// Commands by CPU time, and as many by memory.
+    pub commands: usize,
+    /// Metrics of each application.
+    pub metrics_per_app: usize,
+    /// Applications.
+    pub apps: usize,
+    /// Folders of a walk through one hierarchy.
+    pub folders: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            containers: 1000,
+            pods: 500,
+            runs: 100,
+            units: 200,
+            commands: 20,
+            metrics_per_app: 64,
+            apps: 256,
+            folders: 20_000,
+        }
+    }
+}
+
+impl Bounds {
+    /// That of a sort of groups.
+    pub const fn groups(&self, sort: Sort) -> usize {
+        match sort {
+            Sort::Container => self.containers,
+            Sort::Pod => self.pods,
+            Sort::Run => self.runs,
+            Sort::Unit => self.units,
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! The groups of this host that are somebody: containers, pods, runs of ours, units of systemd.
+//!
+//! Found by walking the hierarchies at each scrape. A folder whose link count says that it has none below is not
+//! opened, and a path that was named before is not named again, so a walk costs about a microsecond a group. A group
+//! that comes back under its old path (a container that was started again) is told by its inode.
+//!
+//! Bounded: folders of a walk, groups of each kind. What is left out is counted.
+
+use std::collections::{BTreeMap, HashMap};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use metier_measure::Roots;
+use metier_measure::cgroup::Place;
+use metier_measure::cgroup::naming::{self, Kind, Named};
+use metier_prom::Labels;
+
+use super::config::Bounds;
+use super::network::{self, Traffic};
+use super::usage::{Budget, Folders, Meter, Usage};
+
+/// How deep groups inside groups are looked for.
+const DEEPEST: usize = 24;
+
+/// What sorts of groups there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Sort {
+    /// Containers.
+    Container,
+    /// Pods.
+    Pod,
+    /// Runs of ours.
+    Run,
+    /// Services and scopes.
+    Unit,
+}
+
+/// All of them, in the order of the page.
+pub const SORTS: [Sort; 4] = [Sort::Container, Sort::Pod, Sort::Run, Sort::Unit];
+
+impl Sort {
+    fn of(kind: &Kind) -> Self {
+        match kind {
+            Kind::Container(_) => Self::Container,
+            Kind::Pod(_) => Self::Pod,
+            Kind::Run(_) => Self::Run,
+            Kind::Unit(_) => Self::Unit,
+        }
+    }
+
+    /// The word in names of metrics.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Container => "container",
+            Self::Pod => "pod",
+            Self::Run => "run",
+            Self::Unit => "unit",
+        }
+    }
+}
+
+/// One group.
+#[derive(Debug)]
+pub struct Group {
+    /// What it is.
+    pub named: Named,
+    /// What it uses.
+    pub usage: Usage,
+    /// Traffic of its network namespace.
+    pub traffic: Option<Traffic>,
+    /// Its labels.
+    pub labels: Labels,
+    /// Version of the names in its labels; 0 if they have not been written.
+    pub names_version: u64,
+    /// Its path, as it was first met.
+    pub path: String,
+    folders: Folders,
+    meter: Option<Meter>,
+    walk: u64,
+}
+
+/// The key of a group: a letter for its sort and its identifier.
+pub type Key = Arc<str>;
+
+#[derive(Debug)]
+struct Known {
+    inode: u64,
+    walk: u64,
+    key: Option<Key>,
+}
+
+/// One mounted hierarchy.
+#[derive(Debug)]
+struct Hierarchy {
+    controllers: Vec<String>,
+    point: PathBuf,
+    /// Whether it is walked; others are looked up by the paths found there.
+    is_walked: bool,
+    known: HashMap<String, Known>,
+}
+
+/// All groups that are somebody.
+#[derive(Debug)]
+pub struct Groups {
+    hierarchies: Vec<Hierarchy>,
+    proc: PathBuf,
+    host_network: Option<PathBuf>,
+    bounds: Bounds,
+    budget: Budget,
+    walk: u64,
+    counts: HashMap<Sort, usize>,
+    left_out: BTreeMap<&'static str, u64>,
+    found: BTreeMap<Key, Group>,
+}
+
+impl Groups {
+    /// Those below these roots.
+    pub fn new(roots: &Roots, bounds: Bounds, files: usize) -> Self {
+        let top = Place::top(&roots.proc, &roots.sys);
+        let accounts = ["memory", "cpuacct"];
+        let mut hierarchies: Vec<Hierarchy> = Vec::new();
+        for (controller, point) in &top.v1 {
+            let is_walked = accounts.contains(&controller.as_str());
+            match hierarchies.iter_mut().find(|known| known.point == *point) {
+                Some(known) => {
+                    known.controllers.push(controller.clone());
+                    known.is_walked |= is_walked;
+                }
+                None => hierarchies.push(Hierarchy {
+                    controllers: vec![controller.clone()],
+                    point: point.clone(),
+                    is_walked,
+                    known: HashMap::new(),
+                }),
+            }
+        }
+        if let Some(point) = top.v2_mount {
+            let controllers = vec!["v2".to_string()];
+            hierarchies.push(Hierarchy { controllers, point, is_walked: true, known: HashMap::new() });
+        }
+        Self {
+            hierarchies,
+            proc: roots.proc.clone(),
+            host_network: network::host(&roots.proc),
+            bounds,
+            budget: Budget::new(files),
+            walk: 0,
+            counts: HashMap::new(),
+            left_out: BTreeMap::new(),
+            found: BTreeMap::new(),
+        }
+    }
+
+    /// Whether any hierarchy is mounted.
+    pub fn is_any_mounted(&self) -> bool {
+        !self.hierarchies.is_empty()
+    }
+
+    /// The groups of the last walk.
+    pub fn iter(&self) -> impl Iterator<Item = &Group> {
+        self.found.values()
+    }
+
+    /// The groups of one sort, as they are on the page.
+    pub fn of(&self, sort: Sort) -> impl Iterator<Item = &Group> {
+        self.iter().filter(move |group| Sort::of(&group.named.kind) == sort)
+    }
+
+    /// The groups, to write their labels.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Group> {
+        self.found.values_mut()
+    }
+
+    /// What the last walk left out, by sort.
+    pub fn left_out(&self) -> &BTreeMap<&'static str, u64> {
+        &self.left_out
+    }
+
+    /// Closes every file; the next reading opens them again.
+    pub fn rest(&mut self) {
+        for group in self.found.values_mut() {
+            if let Some(meter) = group.meter.take() {
+                meter.close(&mut self.budget);
+            }
+        }
+    }
+
+    /// Walks the hierarchies and reads every group.
+    pub fn read(&mut self, buffer: &mut Vec<u8>) {
+        self.look();
+        let mut pods: HashMap<String, u32> = HashMap::new();
+        for group in self.found.values_mut() {
+            let is_pod = matches!(group.named.kind, Kind::Pod(_));
+            let meter =
+                group.meter.get_or_insert_with(|| Meter::open(&group.folders, !is_pod, &mut self.budget));
+            group.usage = meter.usage(buffer);
+            group.traffic = None;
+            let Some(process) = group.usage.first_process else { continue };
+            match (&group.named.kind, &group.named.pod) {
+                // The containers of a pod share its network: it is shown once, with the pod.
+                (Kind::Container(_), Some(pod)) => {
+                    pods.entry(pod.clone()).or_insert(process);
+                }
+                (Kind::Container(_), None) => {
+                    let host = self.host_network.as_deref();
+                    group.traffic = network::traffic(&self.proc, process, host, buffer);
+                }
+                _ => {}
+            }
+        }
+        for group in self.found.values_mut() {
+            if let Kind::Pod(uid) = &group.named.kind
+                && let Some(process) = pods.get(uid)
+            {
+                let host = self.host_network.as_deref();
+                group.traffic = network::traffic(&self.proc, *process, host, buffer);
+            }
+        }
+    }
+
+    fn look(&mut self) {
+        self.walk += 1;
+        self.left_out.clear();
+        for at in 0..self.hierarchies.len() {
+            if self.hierarchies[at].is_walked {
+                self.walk_one(at);
+            }
+        }
+        let walk = self.walk;
+        for hierarchy in &mut self.hierarchies {
+            hierarchy.known.retain(|_, known| known.walk == walk);
+        }
+        let gone: Vec<Key> =
+            self.found.iter().filter(|(_, group)| group.walk != walk).map(|(key, _)| key.clone()).collect();
+        for key in gone {
+            if let Some(group) = self.found.remove(&key) {
+                if let Some(meter) = group.meter {
+                    meter.close(&mut self.budget);
+                }
+                let sort = Sort::of(&group.named.kind);
+                self.counts.entry(sort).and_modify(|count| *count = count.saturating_sub(1));
+            }
+        }
+    }
+
+    fn walk_one(&mut self, at: usize) {
+        let mut folders = 0;
+        let mut stack = vec![(String::new(), 0)];
+        while let Some((path, depth)) = stack.pop() {
+            let folder = below(&self.hierarchies[at].point, &path);
+            for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+                if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    continue;
+                }
+                let name = entry.file_name();
+                let (Some(name), Ok(about)) = (name.to_str(), entry.metadata()) else { continue };
+                folders += 1;
+                if folders > self.bounds.folders {
+                    *self.left_out.entry("folder").or_default() += 1;
+                    continue;
+                }
+                let child = format!("{path}/{name}");
+                self.meet(at, &child, about.ino());
+                // Two links are itself and its name above: nothing is below. File systems that do not count say 1.
+                if about.nlink() != 2 && depth + 1 < DEEPEST {
+                    stack.push((child, depth + 1));
+                }
+            }
+        }
+    }
+
+    /// A folder of a hierarchy was met.
+    fn meet(&mut self, at: usize, path: &str, inode: u64) {
+        let walk = self.walk;
+        if let Some(known) = self.hierarchies[at].known.get_mut(path) {
+            let is_same = known.inode == inode;
+            known.walk = walk;
+            known.inode = inode;
+            let Some(key) = &known.key else { return };
+            if let Some(group) = self.found.get_mut(key) {
+                group.walk = walk;
+                if !is_same && let Some(meter) = group.meter.take() {
+                    meter.close(&mut self.budget);
+                }
+                return;
+            }
+            // Left out before, or gone from another hierarchy in the meantime: met as if for the first time.
+        }
+        let key = naming::of_path(path).and_then(|named| self.admit(at, path, named));
+        self.hierarchies[at].known.insert(path.to_string(), Known { inode, walk, key });
+    }
+
+    fn admit(&mut self, at: usize, path: &str, named: Named) -> Option<Key> {
+        let sort = Sort::of(&named.kind);
+        let key: Key = match &named.kind {
+            Kind::Container(id) => format!("c {id}"),
+            Kind::Pod(uid) => format!("p {uid}"),
+            Kind::Run(run) => format!("r {run}"),
+            Kind::Unit(_) => format!("u {path}"),
+        }
+        .into();
+        if !self.found.contains_key(&key) {
+            let count = self.counts.entry(sort).or_default();
+            if *count >= self.bounds.groups(sort) {
+                // Counted once, although several hierarchies have it.
+                if self.hierarchies.iter().position(|h| h.is_walked) == Some(at) {
+                    *self.left_out.entry(sort.word()).or_default() += 1;
+                }
+                return Some(key);
+            }
+            *count += 1;
+            let group = Group {
+                named,
+                usage: Usage::default(),
+                traffic: None,
+                labels: Labels::new(),
+                names_version: 0,
+                path: path.to_string(),
+                folders: Folders::default(),
+                meter: None,
+                walk: self.walk,
+            };
+            self.found.insert(key.clone(), group);
+        }
+        let group = self.found.get_mut(&key)?;
+        group.walk = self.walk;
+        let before = group.folders.clone();
+        for (other, hierarchy) in self.hierarchies.iter().enumerate() {
+            let folder = below(&hierarchy.point, path);
+            if other != at && (hierarchy.is_walked || !folder.is_dir()) {
+                continue;
+            }
+            for controller in &hierarchy.controllers {
+                if let Some(place) = group.folders.place(controller) {
+                    // In a pod's own tree a container is nearer than in one that holds a copy of the path.
+                    place.get_or_insert_with(|| folder.clone());
+                }
+            }
+        }
+        if before != group.folders
+            && let Some(meter) = group.meter.take()
+        {
+            meter.close(&mut self.budget);
+        }
+        Some(key)
+    }
+}
+
+fn below(point: &Path, path: &str) -> PathBuf {
+    point.join(path.trim_start_matches('/'))
+}

@@ -1,0 +1,265 @@
+//! Names of containers and pods, as their owners gave them.
+//!
+//! A path has identifiers only. Who knows the names (an engine, a cluster) is asked on a thread of its own, once for
+//! each identifier that is new, and again at growing intervals while nobody knows it. A scrape only looks into the
+//! book: it never waits for anyone. Names of groups that are gone are forgotten.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use metier_measure::cgroup::naming::Kind;
+
+use super::groups::Groups;
+
+/// First wait before an identifier that nobody knew is asked for again; it doubles each time.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// Longest such wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
+
+/// What people call a container.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ContainerName {
+    /// Its name.
+    pub container: Option<String>,
+    /// Its image.
+    pub image: Option<String>,
+    /// Name of the pod that it is in.
+    pub pod: Option<String>,
+    /// Namespace of that pod.
+    pub namespace: Option<String>,
+    /// Run of ours that it belongs to.
+    pub run_id: Option<String>,
+}
+
+/// What people call a pod.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PodName {
+    /// Its name.
+    pub pod: Option<String>,
+    /// Its namespace.
+    pub namespace: Option<String>,
+    /// Run of ours that it belongs to.
+    pub run_id: Option<String>,
+}
+
+/// Whose names are wanted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Identifiers of containers.
+    pub containers: Vec<String>,
+    /// Uids of pods.
+    pub pods: Vec<String>,
+}
+
+impl Wanted {
+    /// Whether nothing is.
+    pub fn is_empty(&self) -> bool {
+        self.containers.is_empty() && self.pods.is_empty()
+    }
+}
+
+/// Names that were found, by identifier.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Of containers.
+    pub containers: Vec<(String, ContainerName)>,
+    /// Of pods.
+    pub pods: Vec<(String, PodName)>,
+}
+
+/// Somebody who knows names. It may block for some seconds, not for ever.
+pub trait NameSource: Send + 'static {
+    /// What it is, for metrics and log lines.
+    fn word(&self) -> &'static str;
+
+    /// The names of those that it knows. It may give more than what is wanted.
+    fn look_up(&mut self, wanted: &Wanted) -> Result<Found, String>;
+}
+
+/// How often a source was asked.
+#[derive(Debug, Default)]
+pub struct Asked {
+    /// What it is.
+    pub source: &'static str,
+    /// Times.
+    pub times: AtomicU64,
+    /// Of those, the ones without an answer.
+    pub failures: AtomicU64,
+}
+
+/// Names by identifier.
+#[derive(Debug, Default)]
+pub struct Book {
+    /// Changes whenever a name does; 1 at first, so that 0 is older than all.
+    pub version: u64,
+    containers: HashMap<String, ContainerName>,
+    pods: HashMap<String, PodName>,
+}
+
+impl Book {
+    /// The names of a container.
+    pub fn container(&self, id: &str) -> Option<&ContainerName> {
+        self.containers.get(id)
+    }
+
+    /// The names of a pod.
+    pub fn pod(&self, uid: &str) -> Option<&PodName> {
+        self.pods.get(uid)
+    }
+
+    fn add(&mut self, found: Found, wanted: &Wanted) {
+        let is_wanted: HashSet<&str> =
+            wanted.containers.iter().chain(&wanted.pods).map(String::as_str).collect();
+        for (id, name) in found.containers {
+            if is_wanted.contains(id.as_str()) {
+                let known = self.containers.entry(id).or_default();
+                let ContainerName { container, image, pod, namespace, run_id } = name;
+                fill(&mut known.container, container);
+                fill(&mut known.image, image);
+                fill(&mut known.pod, pod);
+                fill(&mut known.namespace, namespace);
+                fill(&mut known.run_id, run_id);
+                self.version += 1;
+            }
+        }
+        for (uid, name) in found.pods {
+            if is_wanted.contains(uid.as_str()) {
+                let known = self.pods.entry(uid).or_default();
+                fill(&mut known.pod, name.pod);
+                fill(&mut known.namespace, name.namespace);
+                fill(&mut known.run_id, name.run_id);
+                self.version += 1;
+            }
+        }
+    }
+}
+
+/// The first who says something is believed.
+fn fill(known: &mut Option<String>, said: Option<String>) {
+    if known.is_none() {
+        *known = said.filter(|text| !text.is_empty());
+    }
+}
+
+/// The book, and the thread that fills it.
+pub struct Names {
+    book: Arc<Mutex<Book>>,
+    asked: Arc<Vec<Asked>>,
+    wake: Option<SyncSender<Wanted>>,
+    waits: HashMap<String, (Instant, Duration)>,
+}
+
+impl Names {
+    /// Starts the thread, if there is anyone to ask. It ends when this is dropped and the last question is answered.
+    pub fn start(sources: Vec<Box<dyn NameSource>>) -> Self {
+        let book = Arc::new(Mutex::new(Book { version: 1, ..Book::default() }));
+        let asked: Vec<Asked> =
+            sources.iter().map(|source| Asked { source: source.word(), ..Asked::default() }).collect();
+        let asked = Arc::new(asked);
+        let mut wake = None;
+        if !sources.is_empty() {
+            let (sender, receiver) = sync_channel(1);
+            let (shelf, counts) = (book.clone(), asked.clone());
+            let started = std::thread::Builder::new()
+                .name("metier-names".into())
+                .stack_size(512 << 10)
+                .spawn(move || ask(sources, &receiver, &shelf, &counts));
+            match started {
+                Ok(_) => wake = Some(sender),
+                Err(error) => tracing::warn!(%error, "names of containers cannot be asked for"),
+            }
+        }
+        Self { book, asked, wake, waits: HashMap::new() }
+    }
+
+    /// The book.
+    pub fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How often each source was asked.
+    pub fn asked(&self) -> &[Asked] {
+        &self.asked
+    }
+
+    /// Has the names of these groups looked up as far as they are not known, and forgets all others.
+    pub fn want(&mut self, groups: &Groups) {
+        let Some(wake) = &self.wake else { return };
+        let now = Instant::now();
+        let mut wanted = Wanted::default();
+        let mut there: HashSet<&str> = HashSet::new();
+        {
+            let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_due = |waits: &HashMap<String, (Instant, Duration)>, id: &str| {
+                waits.get(id).is_none_or(|(due, _)| *due <= now)
+            };
+            for group in groups.iter() {
+                match &group.named.kind {
+                    Kind::Container(id) => {
+                        there.insert(id);
+                        if book.container(id).is_none() && is_due(&self.waits, id) {
+                            wanted.containers.push(id.clone());
+                            // Who knows pods only finds it by its own.
+                            wanted.pods.extend(group.named.pod.clone());
+                        }
+                    }
+                    Kind::Pod(uid) => {
+                        there.insert(uid);
+                        if book.pod(uid).is_none() && is_due(&self.waits, uid) {
+                            wanted.pods.push(uid.clone());
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            book.containers.retain(|id, _| there.contains(id.as_str()));
+            book.pods.retain(|uid, _| there.contains(uid.as_str()));
+        }
+        self.waits.retain(|id, _| there.contains(id.as_str()));
+        if wanted.is_empty() {
+            return;
+        }
+        wanted.pods.sort();
+        wanted.pods.dedup();
+        let asked: Vec<String> = wanted.containers.iter().chain(&wanted.pods).cloned().collect();
+        match wake.try_send(wanted) {
+            Ok(()) => {
+                for id in asked {
+                    let wait =
+                        self.waits.get(&id).map_or(FIRST_WAIT, |(_, wait)| (*wait * 2).min(LONGEST_WAIT));
+                    self.waits.insert(id, (now + wait, wait));
+                }
+            }
+            // The thread is still busy with the last question; the next scrape asks again.
+            Err(TrySendError::Full(_)) => {}
+            Err(TrySendError::Disconnected(_)) => self.wake = None,
+        }
+    }
+}
+
+fn ask(
+    mut sources: Vec<Box<dyn NameSource>>,
+    questions: &Receiver<Wanted>,
+    book: &Mutex<Book>,
+    asked: &[Asked],
+) {
+    while let Ok(wanted) = questions.recv() {
+        for (source, count) in sources.iter_mut().zip(asked) {
+            count.times.fetch_add(1, Ordering::Relaxed);
+            match source.look_up(&wanted) {
+                Ok(found) => book.lock().unwrap_or_else(PoisonError::into_inner).add(found, &wanted),
+                Err(error) => {
+                    // Said once; the metric counts the others.
+                    if count.failures.fetch_add(1, Ordering::Relaxed) == 0 {
+                        tracing::warn!(source = source.word(), %error, "names cannot be had from there; identifiers stand in");
+                    } else {
+                        tracing::debug!(source = source.word(), %error, "names cannot be had from there");
+                    }
+                }
+            }
+        }
+    }
+}
