@@ -32,7 +32,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Look", &["runs", "show", "compare", "report", "flame", "up"]),
     ("Graphs", &["inspect", "split"]),
     ("Keep", &["export", "import"]),
-    ("Set up", &["token", "config", "completions", "man"]),
+    ("Set up", &["agent", "token", "config", "completions", "man"]),
 ];
 
 /// Measures what a workload costs in time, memory and energy.
@@ -124,6 +124,8 @@ pub enum Command {
     Completions(command::completions::Completions),
     /// Print or write the manual pages
     Man(command::man::Man),
+    /// Export what this node runs for Prometheus
+    Agent(command::agent::Agent),
 }
 
 impl Cli {

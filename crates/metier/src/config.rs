@@ -46,7 +46,7 @@ const fn key(
 }
 
 /// Everything that can be set.
-pub const KEYS: [Key; 14] = [
+pub const KEYS: [Key; 21] = [
     key("store", "METIER_STORE", Some("--store"), None, "where runs are kept: a file, or postgres://…"),
     key("output", "METIER_OUTPUT", Some("--output"), Some("table"), "form of data: table, json, yaml or csv"),
     key("color", "METIER_COLOR", Some("--color"), Some("auto"), "colours: auto, always or never"),
@@ -70,6 +70,43 @@ pub const KEYS: [Key; 14] = [
         secret: true,
         ..key("up.token", "METIER_TOKEN", None, None, "the token itself; better kept in up.token_file")
     },
+    key(
+        "agent.listen",
+        "METIER_AGENT_LISTEN",
+        Some("--listen"),
+        Some("127.0.0.1:7003"),
+        "address of the node's exporter",
+    ),
+    key(
+        "agent.open",
+        "METIER_AGENT_OPEN",
+        Some("--open"),
+        Some(""),
+        "its doors that need no token, by commas",
+    ),
+    key(
+        "agent.token_file",
+        "METIER_AGENT_TOKEN_FILE",
+        Some("--token-file"),
+        None,
+        "file that holds its token; else METIER_TOKEN",
+    ),
+    key(
+        "agent.socket",
+        "METIER_AGENT_SOCKET",
+        Some("--socket"),
+        Some(metier_server::agent::SOCKET),
+        "where applications are listened to, by commas, or none",
+    ),
+    key(
+        "agent.engine",
+        "METIER_AGENT_ENGINE",
+        Some("--engine"),
+        None,
+        "socket of the container engine, or none",
+    ),
+    key("agent.node", "METIER_AGENT_NODE", Some("--node"), None, "name of this node"),
+    key("agent.location", "METIER_AGENT_LOCATION", Some("--location"), None, "where this node stands"),
 ];
 
 /// Where a value comes from.
@@ -269,6 +306,7 @@ impl Settings {
         self.color()?;
         self.flag("quiet")?;
         self.address("up.listen")?;
+        self.address("agent.listen")?;
         for name in ["run.interval", "run.timeout", "run.grace", "run.linger"] {
             self.duration(name)?;
         }
@@ -317,7 +355,8 @@ fn default_of(key: &Key) -> Option<String> {
 
 /// Paths in a file are meant from where the file is, not from where one happens to stand; `~/` is home.
 fn beside(key: &Key, value: String, file: &Path) -> String {
-    let is_path = matches!(key.name, "store" | "up.token_file") && !value.contains("://");
+    let is_path =
+        matches!(key.name, "store" | "up.token_file" | "agent.token_file") && !value.contains("://");
     if !is_path {
         return value;
     }

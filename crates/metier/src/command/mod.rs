@@ -1,5 +1,6 @@
 //! The commands, one file each, all of the same shape: the flags as a struct, and `run` that does it.
 
+pub mod agent;
 pub mod board;
 pub mod compare;
 pub mod completions;
@@ -109,7 +110,8 @@ fn perform(cli: Cli) -> anyhow::Result<Code> {
         )));
     }
     let room = Room { console, settings, verbose: globals.verbose, form };
-    if !matches!(command, Command::Up(_)) && (room.verbose > 0 || std::env::var_os("METIER_LOG").is_some()) {
+    let is_server = matches!(command, Command::Up(_) | Command::Agent(_));
+    if !is_server && (room.verbose > 0 || std::env::var_os("METIER_LOG").is_some()) {
         log::start(&room.console, room.verbose, log::COMMAND)?;
     }
     match command {
@@ -129,6 +131,7 @@ fn perform(cli: Cli) -> anyhow::Result<Code> {
         Command::Split(split) => split.run(&room),
         Command::Token(token) => token.run(&room),
         Command::Up(up) => up.run(&room),
+        Command::Agent(agent) => agent.run(&room),
         Command::Config(config) => config.run(&room),
         Command::Completions(_) | Command::Man(_) => Ok(Code::OK),
     }
@@ -140,6 +143,7 @@ fn settings_of(command: &Command) -> Typed {
         Command::Run(run) => run.typed(),
         Command::Session(session) => session.typed(),
         Command::Up(up) => up.typed(),
+        Command::Agent(agent) => agent.typed(),
         _ => Typed::new(),
     }
 }

@@ -67,7 +67,7 @@ impl Up {
         let settings = &room.settings;
         let mut config = Config {
             listen: settings.address("up.listen")?,
-            token: token(room)?,
+            token: token(room, "up.token_file")?,
             open: settings.list("up.open"),
             hosts: settings.list("up.hosts"),
             jobs: jobs(room)?,
@@ -185,9 +185,9 @@ fn jobs(room: &Room) -> anyhow::Result<Vec<metier_server::Job>> {
 
 const JOBS: &str = "NAME or NAME=DEVICE, with letters, digits, '-', '_' or '.' in the name";
 
-/// The token, from a file or the environment.
-fn token(room: &Room) -> anyhow::Result<Option<Secret>> {
-    let text = match room.settings.path("up.token_file") {
+/// The token, from the file that a setting names or the environment.
+pub fn token(room: &Room, file: &str) -> anyhow::Result<Option<Secret>> {
+    let text = match room.settings.path(file) {
         Some(path) => Some(read_token(&path)?),
         None => room.settings.secret("up.token").map(str::to_string),
     };

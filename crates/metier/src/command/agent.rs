@@ -1,0 +1,209 @@
+//! `metier agent`: the exporter of this node for Prometheus, until INT or TERM.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use metier_measure::Roots;
+use metier_server::Config;
+use metier_server::agent::{AgentConfig, Bounds, Engine, Location, NameSource};
+
+use super::Room;
+use super::up::token;
+use crate::config::{Typed, data_folder};
+use crate::exit::{Code, usage};
+
+mod cluster;
+
+const EXAMPLES: &str = "Examples:
+  metier agent                                           http://127.0.0.1:7003/metrics
+  metier agent --listen 0.0.0.0:7003 --open metrics      for a Prometheus elsewhere
+  metier agent --socket /metrics/live_metrics.sock       where Waggle's plugins send to
+  metier agent --root /host --node edge-1                in a container that has the host at /host";
+
+/// Export what this node runs for Prometheus
+#[derive(Debug, Args)]
+#[command(before_help = EXAMPLES, after_help = "Names of containers come from a container engine's socket, those of pods from the cluster that KUBECONFIG names or that the agent runs in; without them identifiers stand in.")]
+pub struct Agent {
+    /// Where to listen [METIER_AGENT_LISTEN; default 127.0.0.1:7003]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<String>,
+    /// Door that needs no token on an address that is not loopback: metrics
+    #[arg(long, value_name = "DOOR")]
+    open: Vec<String>,
+    /// File that holds the token that scrapers must show
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Where applications are listened to; several may be named, `none` for nowhere [METIER_AGENT_SOCKET; default /run/metier/live_metrics.sock]
+    #[arg(long, value_name = "PATH")]
+    socket: Vec<String>,
+    /// Socket of the container engine, `none` for no names from one [METIER_AGENT_ENGINE; default DOCKER_HOST, then the usual places]
+    #[arg(long, value_name = "PATH")]
+    engine: Option<String>,
+    /// Name of this node [METIER_AGENT_NODE, NODE_NAME; default the host's name]
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+    /// Where this node stands: city=…,country=…,continent=…,latitude=…,longitude=… [METIER_AGENT_LOCATION]
+    #[arg(long, value_name = "PLACE")]
+    location: Option<String>,
+    /// Folder at which the host's file system is mounted
+    #[arg(long, value_name = "FOLDER", default_value = "/")]
+    root: PathBuf,
+    /// Most containers on the page; the rest is counted
+    #[arg(long, value_name = "N", default_value_t = Bounds::default().containers)]
+    containers: usize,
+    /// Most commands on the page, by CPU time and as many by memory
+    #[arg(long, value_name = "N", default_value_t = Bounds::default().commands)]
+    commands: usize,
+    /// Show processes one by one instead of by command: a new series for each that ever runs
+    #[arg(long)]
+    by_pid: bool,
+}
+
+impl Agent {
+    /// What of it is a setting.
+    pub fn typed(&self) -> Typed {
+        let joined = |list: &Vec<String>| (!list.is_empty()).then(|| list.join(","));
+        vec![
+            ("agent.listen", self.listen.clone()),
+            ("agent.open", joined(&self.open)),
+            ("agent.token_file", self.token_file.as_ref().map(|path| path.display().to_string())),
+            ("agent.socket", joined(&self.socket)),
+            ("agent.engine", self.engine.clone()),
+            ("agent.node", self.node.clone()),
+            ("agent.location", self.location.clone()),
+        ]
+    }
+
+    /// Serves.
+    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+        crate::log::start(&room.console, room.verbose, crate::log::SERVER)?;
+        let settings = &room.settings;
+        let text = |name: &str| settings.get(name).and_then(|setting| setting.value.clone());
+        let environment = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+        let node = text("agent.node").or_else(|| environment("NODE_NAME"));
+        if !self.root.join("proc").is_dir() {
+            let root = self.root.display();
+            return Err(usage(format!(
+                "--root is {root}, which has no proc; want the folder at which the host is mounted"
+            )));
+        }
+        let location = match text("agent.location") {
+            Some(place) => Some(location(&place).map_err(|want| settings.wrong("agent.location", &want))?),
+            None => None,
+        };
+        let config = AgentConfig {
+            server: Config {
+                listen: settings.address("agent.listen")?,
+                token: token(room, "agent.token_file")?,
+                open: settings.list("agent.open"),
+                version: env!("CARGO_PKG_VERSION").to_string(),
+                ..Config::default()
+            },
+            roots: Roots {
+                proc: self.root.join("proc"),
+                sys: self.root.join("sys"),
+                etc: self.root.join("etc"),
+            },
+            data: data_folder(),
+            sources: self.sources(room, node.clone())?,
+            node,
+            location,
+            sockets: settings
+                .list("agent.socket")
+                .into_iter()
+                .filter(|path| path != "none")
+                .map(Into::into)
+                .collect(),
+            by_pid: self.by_pid,
+            bounds: Bounds { containers: self.containers, commands: self.commands, ..Bounds::default() },
+            ..AgentConfig::default()
+        };
+        config.check().map_err(|error| usage(error.to_string()))?;
+        let console = room.console;
+        metier_server::agent::run(config, |address| {
+            console.note(format!("metier: ready at http://{address}/metrics; Ctrl-C ends it"));
+        })?;
+        Ok(Code::OK)
+    }
+
+    /// Who knows names: an engine whose socket is there, a cluster that we are told of or are in.
+    fn sources(&self, room: &Room, node: Option<String>) -> anyhow::Result<Vec<Box<dyn NameSource>>> {
+        let mut sources: Vec<Box<dyn NameSource>> = Vec::new();
+        let named = room.settings.get("agent.engine").and_then(|setting| setting.value.clone());
+        let socket = match named.as_deref() {
+            Some("none") => None,
+            Some(path) => {
+                let path = path.strip_prefix("unix://").unwrap_or(path);
+                if !path.starts_with('/') {
+                    return Err(room
+                        .settings
+                        .wrong("agent.engine", "the absolute path of a socket, or none"));
+                }
+                Some(PathBuf::from(path))
+            }
+            None => {
+                let host = std::env::var("DOCKER_HOST").unwrap_or_default();
+                // One elsewhere knows nothing of this node's containers.
+                host.strip_prefix("unix://").map(PathBuf::from).or_else(Engine::usual)
+            }
+        };
+        if let Some(socket) = socket {
+            sources.push(Box::new(Engine::at(socket)));
+        }
+        if let Some(cluster) = cluster::Cluster::named(node) {
+            sources.push(Box::new(cluster));
+        }
+        Ok(sources)
+    }
+}
+
+/// Reads `city=…,country=…`. The error says what would be right.
+fn location(text: &str) -> Result<Location, String> {
+    const WANT: &str = "city=…,country=…,continent=…,latitude=…,longitude=…, each at most once";
+    let mut place = Location::default();
+    let mut seen = Vec::new();
+    for pair in text.split(',').filter(|pair| !pair.trim().is_empty()) {
+        let (key, value) = pair.split_once('=').ok_or(WANT)?;
+        let (key, value) = (key.trim(), value.trim().to_string());
+        if seen.contains(&key) {
+            return Err(WANT.to_string());
+        }
+        seen.push(key);
+        let degrees = |most: f64| match value.parse::<f64>() {
+            Ok(degrees) if degrees.abs() <= most => Ok(()),
+            _ => Err(format!("{key} in degrees, from -{most} to {most}")),
+        };
+        match key {
+            "city" => place.city = value,
+            "country" => place.country = value,
+            "continent" => place.continent = value,
+            "latitude" => {
+                degrees(90.0)?;
+                place.latitude = value;
+            }
+            "longitude" => {
+                degrees(180.0)?;
+                place.longitude = value;
+            }
+            _ => return Err(WANT.to_string()),
+        }
+    }
+    if seen.is_empty() { Err(WANT.to_string()) } else { Ok(place) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_read_and_a_wrong_one_refused() {
+        let place = location("city=Pisa, country=Italy,latitude=43.7,longitude=10.4").unwrap();
+        assert_eq!(
+            (place.city.as_str(), place.latitude.as_str(), place.continent.as_str()),
+            ("Pisa", "43.7", "")
+        );
+        for wrong in ["Pisa", "city=a,city=b", "latitude=91", "longitude=east", "planet=Earth", "", ","] {
+            assert!(location(wrong).is_err(), "{wrong}");
+        }
+    }
+}

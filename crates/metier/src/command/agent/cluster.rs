@@ -1,0 +1,46 @@
+//! Names of pods from the cluster's API, for the agent.
+
+use metier_kube::names::Pods;
+use metier_server::agent::{ContainerName, Found, NameSource, PodName, Wanted};
+
+/// The cluster that this node belongs to.
+pub struct Cluster {
+    pods: Pods,
+}
+
+impl Cluster {
+    /// The one that `KUBECONFIG` names or that we run in. Others are not looked for: nobody asked for it.
+    pub fn named(node: Option<String>) -> Option<Self> {
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        (is_set("KUBECONFIG") || is_set("KUBERNETES_SERVICE_HOST")).then(|| Self { pods: Pods::of(node) })
+    }
+}
+
+impl NameSource for Cluster {
+    fn word(&self) -> &'static str {
+        "cluster"
+    }
+
+    fn look_up(&mut self, wanted: &Wanted) -> Result<Found, String> {
+        let mut found = Found::default();
+        // Containers outside of pods are none of its business.
+        if wanted.pods.is_empty() {
+            return Ok(found);
+        }
+        for pod in self.pods.list().map_err(|error| error.to_string())? {
+            let (name, namespace) = (Some(pod.name), Some(pod.namespace));
+            for container in pod.containers {
+                let names = ContainerName {
+                    container: Some(container.name),
+                    image: Some(container.image),
+                    pod: name.clone(),
+                    namespace: namespace.clone(),
+                    run_id: pod.run_id.clone(),
+                };
+                found.containers.push((container.id, names));
+            }
+            found.pods.push((pod.uid, PodName { pod: name, namespace, run_id: pod.run_id }));
+        }
+        Ok(found)
+    }
+}
