@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -41,6 +41,9 @@ pub const FIFO: &str = "lines";
 pub const LOG: &str = "pywaggle";
 /// What the pipe holds, where the system allows it.
 const PIPE_BYTES: usize = 1 << 20;
+/// How often, and for how long, understanding steps back when somebody wants to look.
+const YIELDS: u32 = 20;
+const YIELD: Duration = Duration::from_micros(50);
 /// Files are looked at this often.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -89,6 +92,8 @@ pub struct Listening {
     pump: Pump<()>,
     worker: Option<JoinHandle<()>>,
     intake: Arc<Mutex<Intake<()>>>,
+    /// Somebody waits to look at the intake.
+    is_wanted: Arc<AtomicBool>,
     scrapers: Vec<Scraper>,
     rows: Rows,
     problems: Vec<(String, Missing)>,
@@ -145,11 +150,12 @@ impl Listening {
         let queue = Arc::new(Queue::new(WAITING_BYTES));
         let intake = Arc::new(Mutex::new(Intake::new(Limits { speakers: 1, ..Limits::default() })));
         let pump = Pump::start(ports, queue.clone())?;
+        let is_wanted = Arc::new(AtomicBool::new(false));
         let worker = {
-            let intake = intake.clone();
+            let (intake, is_wanted) = (intake.clone(), is_wanted.clone());
             std::thread::Builder::new()
                 .name("metier-understand".into())
-                .spawn(move || work(&queue, &intake, follow))?
+                .spawn(move || work(&queue, &intake, &is_wanted, follow))?
         };
         made.keep();
         Ok(Self {
@@ -161,6 +167,7 @@ impl Listening {
             pump,
             worker: Some(worker),
             intake,
+            is_wanted,
             scrapers: Vec::new(),
             rows: Rows::new(run),
             problems,
@@ -223,7 +230,9 @@ impl Listening {
 
     /// Adds a row to the time line.
     pub fn tick(&mut self, at: Duration) {
+        self.is_wanted.store(true, Ordering::Relaxed);
         let intake = lock(&self.intake);
+        self.is_wanted.store(false, Ordering::Relaxed);
         self.rows.add(at, intake.get(&()).map(|speaker| speaker.stages()).unwrap_or_default());
     }
 
@@ -291,13 +300,20 @@ pub fn heard_of(
 }
 
 /// Understands what was read, and follows the log file.
-fn work(queue: &Queue<()>, intake: &Mutex<Intake<()>>, mut follow: Option<Follow>) {
+fn work(queue: &Queue<()>, intake: &Mutex<Intake<()>>, is_wanted: &AtomicBool, mut follow: Option<Follow>) {
     // Without a file there is nothing to look at now and then: sleep until something comes.
     let longest = if follow.is_some() { LOOK_EVERY } else { Duration::from_secs(3600) };
     let mut looked = std::time::Instant::now();
     loop {
         let next = queue.pop(longest);
         let dropped = queue.take_dropped();
+        // Locks are not fair: in a flood whoever wants to look, the session in its loop, would wait for its end.
+        for _ in 0..YIELDS {
+            if !is_wanted.load(Ordering::Relaxed) {
+                break;
+            }
+            std::thread::sleep(YIELD);
+        }
         let mut intake = lock(intake);
         dropped.iter().for_each(|(who, count)| intake.dropped(who, *count));
         match &next {
