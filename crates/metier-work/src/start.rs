@@ -12,10 +12,12 @@ pub fn start(
 ) -> Result<Finished, Error> {
     match &spec.target {
         Target::Command(_) | Target::Container(_) => session.run_with(spec, recorder, observers),
-        Target::Pod(_) => metier_kube::run(session, spec, recorder).or_else(|error| match error {
-            metier_kube::Error::Measure(error) => Err(error),
-            metier_kube::Error::Spec { field, got, want } => Err(Error::Spec { field, got, want }),
-            other => crate::unstarted(session, spec, &other.to_string(), recorder),
-        }),
+        Target::Pod(_) => {
+            metier_kube::run_with(session, spec, recorder, observers).or_else(|error| match error {
+                metier_kube::Error::Measure(error) => Err(error),
+                metier_kube::Error::Spec { field, got, want } => Err(Error::Spec { field, got, want }),
+                other => crate::unstarted(session, spec, &other.to_string(), recorder),
+            })
+        }
     }
 }
