@@ -1,6 +1,5 @@
 //! One of the runs that keep each other company: says when it starts and ends, and finds out whom it met.
 
-use metier_measure::cgroup::Group;
 use metier_measure::observer::Started;
 use metier_measure::wake::monotonic_ns;
 use metier_measure::{Keep, Observer};
@@ -50,12 +49,11 @@ impl Observer for Member<'_> {
         self.say(Happened::Start, started.started_ns);
     }
 
-    fn ended(&mut self, _: Option<&Group>) {
-        self.to_ns = monotonic_ns();
-        self.say(Happened::End, self.to_ns);
-    }
-
     fn finish(&mut self, run: &mut Run, _: &mut Keep<'_>) {
+        // The end that the record knows, which is earlier than the moment at which an engine tells it.
+        let took = run.ended.map(|ended| ended.duration_since(run.started).unsigned_abs());
+        self.to_ns = took.map_or_else(monotonic_ns, |took| self.from_ns + took.as_nanos() as u64);
+        self.say(Happened::End, self.to_ns);
         let lines = self.membership.log.lines();
         let company = met(&lines, run.id, self.membership.part, self.from_ns, self.to_ns);
         run.context.neighbours =

@@ -324,6 +324,10 @@ impl Run {
         for (warmup, repetition) in plan {
             let repetitions = if warmup { checked.warmup } else { checked.repeats };
             let mut spec = Spec { repetition, repetitions, warmup, batch: id, ..checked.spec.clone() };
+            if let Some(CompanyRole::Neighbour) = self.company {
+                // It goes on for as long as it is wanted: nobody knows of how many this is one.
+                spec.repetitions = repetition;
+            }
             spec.id = self.run_id.filter(|_| !warmup && repetition == 1);
             let started = Instant::now();
             let finished = match surroundings.run(session, &spec, recorder) {
