@@ -226,8 +226,8 @@ fn up(place: &Place, more: &[&str]) -> Process {
     Process(child)
 }
 
-fn survives_a_kill(place: &Place) {
-    let mark = format!("5{}", std::process::id());
+fn survives_a_kill(place: &Place, digit: u8) {
+    let mark = format!("{digit}{}", std::process::id());
     let running = add(place, &["--", "sleep", &mark]);
     let waiting: Vec<u64> = (0..2).map(|_| add(place, &["--", "true"])).collect();
     let server = up(place, &[]);
@@ -255,7 +255,31 @@ fn survives_a_kill(place: &Place) {
 
 #[test]
 fn a_server_that_is_killed_loses_neither_who_waits_nor_the_truth_about_who_ran() {
-    survives_a_kill(&Place::new());
+    survives_a_kill(&Place::new(), 5);
+}
+
+#[test]
+fn a_server_that_is_killed_loses_nothing_on_postgresql_either() {
+    let Ok(server) = std::env::var("METIER_LAB_POSTGRES") else {
+        eprintln!(
+            "SKIP: the queue on PostgreSQL, because METIER_LAB_POSTGRES is not set \
+             (lab/lab up postgres && eval \"$(lab/lab env postgres)\")"
+        );
+        return;
+    };
+    let name = format!("t{}", metier_types::RunId::new().to_string().replace('-', ""));
+    let run = |sql: &str| {
+        let mut client = postgres::Client::connect(&server, postgres::NoTls).unwrap();
+        client.batch_execute(sql).unwrap();
+    };
+    run(&format!("CREATE SCHEMA {name}"));
+    let place = Place::new();
+    let joint = if server.contains('?') { '&' } else { '?' };
+    let settings = format!("store = \"{server}{joint}options=-csearch_path%3D{name}\"\n");
+    std::fs::write(place.path("config/metier/config.toml"), settings).unwrap();
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| survives_a_kill(&place, 6)));
+    run(&format!("DROP SCHEMA {name} CASCADE"));
+    done.unwrap();
 }
 
 #[test]
