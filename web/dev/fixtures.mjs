@@ -118,6 +118,19 @@ export function makeRuns(now, seed = 7) {
   single((r) => { r.workload = { id: "<b>odd</b>", name: "<b>odd & long name that goes on and on until it has to be cut somewhere</b>" }; r.tags = ["<script>", "a-very-long-tag-that-must-be-cut"]; r.context.command = ["printf", "%s\n", "it's <i>odd</i>"]; });
   single((r) => { r.workload = { id: "fork-storm", name: "fork-storm" }; r.summary.processes = 10_000; r.shape = "bursts"; r.manyProcesses = 10_000; });
   single((r) => { r.workload = { id: "long-soak", name: "long-soak" }; r.summary.wall_seconds = 1200; r.summary.cpu_seconds = 2100; r.summary.processes = 6; r.context.sampling = { interval_seconds: 0.01, samples: 120_000, late: 41 }; r.shape = "waves"; }, KINDS[0]);
+  single((r) => {
+    r.workload = { id: "edge-detector", name: "edge-detector" };
+    r.exit = { code: null, signal: 9, cause: "oom", detail: "its control group reached memory.max of 300 MiB", left_behind: 0 };
+    r.artefacts = [{ name: "stacks.folded", media_type: "text/plain", digest: digest(random), size_bytes: 91_204 }, { name: "out/<i>trace</i>.nsys-rep", media_type: "application/octet-stream", digest: digest(random), size_bytes: 4_200_000 }];
+    Object.assign(r.context, {
+      image: { reference: "registry.example/edge/detector:1.4", digest: digest(random), engine: "Docker Engine 20.10.24", container: "4f1c" },
+      pod: { namespace: "edge", name: "detector-7d9f", uid: null, node: "orin-3" },
+      dataset: { source: "s3://sets/street-2026", digest: digest(random), size_bytes: 3.1e9, was_cached: false, fetch_seconds: 41.5, page_cache: "cold" },
+      company: [{ run: runs[0].id, name: "redis", role: "companion", overlap_seconds: 3.2 }, { run: runs[1].id, name: "stress", role: "neighbour", overlap_seconds: 2.9 }],
+      phases: [{ name: "start-up", from_seconds: 0, to_seconds: 0.9 }, { name: "warm", from_seconds: 0.9, to_seconds: 2.1 }, { name: "steady", from_seconds: 2.1, to_seconds: 3.9 }],
+      limits: { "memory.max": "300 MiB" },
+    });
+  });
   const live = makeRun(random, KINDS[1], DEVICES[0], now - 8000, uuid(random, now), 1, 1, false);
   Object.assign(live, { state: "running", ended: null, exit: null, summary: { own_overhead_ratio: 0.0005 }, energy: { meters: [] }, warnings: [] });
   runs.push(live);

@@ -16,7 +16,7 @@ use http_body_util::BodyExt;
 use schemars::SchemaGenerator;
 use serde::Serialize;
 
-use crate::api::{compare, devices, doctor, processes, runs, series, sessions, trend};
+use crate::api::{artefacts, compare, devices, doctor, processes, runs, series, sessions, trend};
 use crate::doors::jenkins;
 use crate::front::{self, Line, Peer, Trusted};
 use crate::parameter::{Arguments, Form, Parameter};
@@ -248,6 +248,18 @@ pub const ROUTES: &[Route] = &[
         answer: json_of!(metier_types::ProcessTree),
         also: &[404, 503],
         work: Work::Blocking(Lane::Store, processes::tree),
+    },
+    Route {
+        verb: Verb::Get,
+        path: "/api/v1/runs/{id}/artefacts/{name}",
+        operation: "getArtefact",
+        summary: "A file of a run, as it was stored, as a download.",
+        parameters: artefacts::PARAMETERS,
+        sent: Sent::Nothing,
+        good: 200,
+        answer: Answer::Text("application/octet-stream"),
+        also: &[404, 503],
+        work: Work::Blocking(Lane::Store, artefacts::one),
     },
     Route {
         verb: Verb::Get,

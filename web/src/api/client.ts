@@ -84,6 +84,20 @@ export async function series(
 
 export const processes = (id: string, abort?: AbortSignal): Promise<ProcessTree> => get(`runs/${part(id)}/processes`, undefined, abort);
 
+export const artefactPath = (id: string, name: string): string => `api/v1/runs/${part(id)}/artefacts/${part(name)}`;
+
+/** Fetches a file with the token and hands it to the browser; without a token a plain link does. */
+export async function saveArtefact(id: string, name: string): Promise<void> {
+  const response = await fetch(artefactPath(id, name), { headers: { Authorization: `Bearer ${server.token}` }, cache: "no-store" });
+  if (!response.ok) throw await problemOf(response);
+  const address = URL.createObjectURL(await response.blob());
+  const link = document.createElement("a");
+  link.href = address;
+  link.download = name.split(/[/\\]/).pop() ?? "file";
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), 60_000);
+}
+
 export const compare = (a: string[], b: string[], abort?: AbortSignal): Promise<Comparison> =>
   get("compare", new URLSearchParams({ a: a.join(","), b: b.join(",") }), abort);
 

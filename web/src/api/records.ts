@@ -82,6 +82,11 @@ export interface Context {
   repetitions: number;
   warmup?: boolean;
   neighbours?: string[];
+  company?: { run: string; name: string; role: string; overlap_seconds?: Maybe<number> }[];
+  image?: Maybe<{ reference: string; digest?: Maybe<string>; engine: string; container?: Maybe<string> }>;
+  pod?: Maybe<{ namespace: string; name: string; node?: Maybe<string> }>;
+  dataset?: Maybe<{ source: string; digest: string; size_bytes: number; was_cached: boolean; fetch_seconds?: Maybe<number>; page_cache: string }>;
+  phases?: { name: string; from_seconds: number; to_seconds: number }[];
   limits?: Record<string, string>;
 }
 

@@ -1,5 +1,6 @@
 //! The handlers of `/api/v1`: each reads checked parameters, asks the store, and gives back one versioned record.
 
+pub mod artefacts;
 pub mod compare;
 pub mod devices;
 pub mod doctor;

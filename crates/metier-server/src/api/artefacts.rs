@@ -1,0 +1,104 @@
+//! Files of a run, as they were stored: always as a download, never as something a browser would show or run.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use metier_types::RunId;
+
+use crate::parameter::{Form, Parameter};
+use crate::problem::{FieldError, Problem};
+use crate::routes::{Call, Reply};
+use crate::serve::App;
+use crate::storage;
+
+/// Larger files are not given out: an answer is kept in memory.
+const MOST_BYTES: u64 = 128 << 20;
+/// Longest name that is proposed to the browser.
+const LONGEST_NAME: usize = 120;
+
+/// The run, and the file's name within it.
+pub const PARAMETERS: &[Parameter] = &[
+    Parameter::path("id", Form::Run, "The run."),
+    Parameter::path("name", Form::Text(1000), "The file's name within the run."),
+];
+
+/// One file.
+pub fn one(app: &App, call: &Call) -> Result<Reply, Problem> {
+    let id: RunId = call.arguments.needed("id")?;
+    let name = call.arguments.text("name").unwrap_or_default();
+    let store = app.storage.store()?;
+    let run = super::run(&store, id)?;
+    let Some(file) = run.artefacts.iter().find(|file| file.name == name) else {
+        let known: Vec<&str> = run.artefacts.iter().take(20).map(|file| file.name.as_str()).collect();
+        let want = if known.is_empty() {
+            "it has no files".to_string()
+        } else {
+            format!("one of {}", known.join(", "))
+        };
+        let detail = format!("run {id} has no file of that name");
+        let error = FieldError::new("name", name, want);
+        return Err(Problem::new(StatusCode::NOT_FOUND, detail).because(vec![error]));
+    };
+    let size = file.size_bytes.get();
+    if size > MOST_BYTES {
+        let detail = format!(
+            "the file has {size} bytes; this API gives out at most {MOST_BYTES}, `metier show {} --artefact` any size",
+            id.short()
+        );
+        return Err(Problem::new(StatusCode::INSUFFICIENT_STORAGE, detail));
+    }
+    let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
+    store.artefact(&file.digest, &mut content).map_err(storage::problem)?;
+    // Whatever the run called it, it must not become a page of this origin.
+    let mut reply = Reply::new("application/octet-stream", content);
+    if let Ok(value) = HeaderValue::from_str(&disposition(name)) {
+        reply.headers.insert(header::CONTENT_DISPOSITION, value);
+    }
+    Ok(reply)
+}
+
+/// RFC 6266: a plain name for old clients, the real one for others; neither can hold a path, a quote or a line end.
+fn disposition(name: &str) -> String {
+    let last: String =
+        name.rsplit(['/', '\\']).next().unwrap_or_default().chars().take(LONGEST_NAME).collect();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let plain: String = last.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
+    let plain = plain.trim_start_matches('.');
+    let plain = if plain.is_empty() { "file" } else { plain };
+    let mut encoded = String::new();
+    for byte in last.trim_start_matches('.').bytes() {
+        match is_plain(char::from(byte)) {
+            true => encoded.push(char::from(byte)),
+            false => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    match encoded.is_empty() || encoded == plain {
+        true => format!("attachment; filename=\"{plain}\""),
+        false => format!("attachment; filename=\"{plain}\"; filename*=UTF-8''{encoded}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_leave_its_header_or_the_folder_of_downloads() {
+        for (name, want) in [
+            ("stacks.folded", "attachment; filename=\"stacks.folded\""),
+            ("out/trace.nvvp", "attachment; filename=\"trace.nvvp\""),
+            ("../../.bashrc", "attachment; filename=\"bashrc\""),
+            ("a\"b\r\nX: y", "attachment; filename=\"a_b__X__y\"; filename*=UTF-8''a%22b%0D%0AX%3A%20y"),
+            ("größe.txt", "attachment; filename=\"gr__e.txt\"; filename*=UTF-8''gr%C3%B6%C3%9Fe.txt"),
+            ("", "attachment; filename=\"file\""),
+            ("..", "attachment; filename=\"file\""),
+        ] {
+            assert_eq!(disposition(name), want, "{name:?}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_name_makes_a_header(name in "\\PC{0,200}") {
+            proptest::prop_assert!(HeaderValue::from_str(&disposition(&name)).is_ok());
+        }
+    }
+}
