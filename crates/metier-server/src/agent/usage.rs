@@ -1,7 +1,7 @@
 //! What a group uses: its files held open between scrapes, and what they say now.
 //!
 //! A value that the host does not offer is `None` and has no series. On version 1 some things come from the version 2
-//! tree beside it where the runtime made the group there too (pressure, the split of CPU time).
+//! tree beside it where the runtime made the group there too (pressure).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -191,13 +191,13 @@ impl Meter {
     pub fn open(folders: &Folders, processes: bool, budget: &mut Budget) -> Self {
         let Folders { v2, cpu, cpuacct, memory, pids, blkio } = folders;
         let mut open = |folder: &Option<PathBuf>, name: &str| Probe::open(folder.as_ref(), name, budget);
-        // A version 2 group beside version 1 keeps CPU time and pressure only.
-        let is_v2_memory = memory.is_none();
-        let cpu_v2 = open(v2, "cpu.stat");
+        // Beside version 1 a runtime may have made the version 2 group and left its processes elsewhere: the hierarchy
+        // that keeps the account is believed.
+        let cpu_v2 = if cpuacct.is_some() { None } else { open(v2, "cpu.stat") };
         let lists = [pids, memory, cpuacct, v2];
         Self {
-            cpuacct: if is_v2_memory { None } else { open(cpuacct, "cpuacct.usage") },
-            cpuacct_stat: if cpu_v2.is_some() { None } else { open(cpuacct, "cpuacct.stat") },
+            cpuacct: open(cpuacct, "cpuacct.usage"),
+            cpuacct_stat: open(cpuacct, "cpuacct.stat"),
             cpu_v2,
             throttling: open(cpu, "cpu.stat"),
             pressure: ["cpu.pressure", "memory.pressure", "io.pressure"].map(|name| open(v2, name)),
