@@ -4,7 +4,7 @@ use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::{ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
@@ -51,6 +51,11 @@ impl Cluster {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
+    /// ConfigMaps of the namespace.
+    pub fn config_maps(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
     /// Pods of the namespace.
     pub fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.client.clone(), &self.namespace)
@@ -79,33 +84,44 @@ impl Cluster {
 
     /// Asks for each right that a run needs; the first that is refused is an error.
     pub async fn check_rights(&self) -> Result<(), Error> {
-        let reviews: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
         for (verb, group, resource, subresource) in RIGHTS {
-            let attributes = ResourceAttributes {
-                namespace: Some(self.namespace.clone()),
-                verb: Some(verb.into()),
-                group: Some(group.into()),
-                resource: Some(resource.into()),
-                subresource: (!subresource.is_empty()).then(|| subresource.into()),
-                ..ResourceAttributes::default()
-            };
-            let review = SelfSubjectAccessReview {
-                spec: SelfSubjectAccessReviewSpec {
-                    resource_attributes: Some(attributes),
-                    ..SelfSubjectAccessReviewSpec::default()
-                },
-                ..SelfSubjectAccessReview::default()
-            };
-            let answer = reviews
-                .create(&PostParams::default(), &review)
-                .await
-                .map_err(Error::api("asking the API server what this account may do"))?;
-            if !answer.status.is_some_and(|status| status.allowed) {
+            if !self.may(verb, group, resource, subresource).await? {
                 let resource = if subresource.is_empty() { resource } else { "pods/log" };
                 return Err(Error::Forbidden { verb, resource, namespace: self.namespace.clone() });
             }
         }
         Ok(())
+    }
+
+    /// Whether this account may do something in the namespace.
+    pub async fn may(
+        &self,
+        verb: &str,
+        group: &str,
+        resource: &str,
+        subresource: &str,
+    ) -> Result<bool, Error> {
+        let reviews: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
+        let attributes = ResourceAttributes {
+            namespace: Some(self.namespace.clone()),
+            verb: Some(verb.into()),
+            group: Some(group.into()),
+            resource: Some(resource.into()),
+            subresource: (!subresource.is_empty()).then(|| subresource.into()),
+            ..ResourceAttributes::default()
+        };
+        let review = SelfSubjectAccessReview {
+            spec: SelfSubjectAccessReviewSpec {
+                resource_attributes: Some(attributes),
+                ..SelfSubjectAccessReviewSpec::default()
+            },
+            ..SelfSubjectAccessReview::default()
+        };
+        let answer = reviews
+            .create(&PostParams::default(), &review)
+            .await
+            .map_err(Error::api("asking the API server what this account may do"))?;
+        Ok(answer.status.is_some_and(|status| status.allowed))
     }
 }
 

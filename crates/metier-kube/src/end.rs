@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use metier_measure::observer::{Keep, Observer};
-use metier_types::{Bytes, Cause, Digest, Exit, Run, RunId, Warning};
+use metier_types::{Bytes, Cause, Digest, Exit, Missing, Run, RunId, Warning};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 use crate::cluster::Cluster;
 use crate::follow::{KEPT, Log, Seen};
 use crate::leftovers;
+use crate::report::{self, Report};
 use crate::state::{self, State};
 
 /// How long the cluster may take to notice that a container is over.
@@ -25,6 +26,17 @@ const LOG_WITHIN: Duration = Duration::from_secs(15);
 /// The log in a record.
 pub const LOG: &str = "pod.log";
 
+/// Who knows what a pod used.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Teller {
+    /// We, who are on its node.
+    Us,
+    /// The launcher in it, at its end.
+    Launcher,
+    /// Nobody, because.
+    Nobody(Missing),
+}
+
 /// Looks after the end of a pod.
 pub(crate) struct PodEnd {
     pub handle: Handle,
@@ -34,6 +46,9 @@ pub(crate) struct PodEnd {
     pub log: Log,
     pub logging: Option<JoinHandle<()>>,
     pub memory_limit: Option<Bytes>,
+    /// The first word of the command.
+    pub program: String,
+    pub teller: Teller,
 }
 
 impl Observer for PodEnd {
@@ -67,6 +82,15 @@ impl Observer for PodEnd {
         if let Some(exit) = &mut run.exit {
             explain(exit, &now, self.memory_limit);
         }
+        self.take_report(run, &now);
+        // Nobody told a code, and none is not zero.
+        if self.teller != Teller::Us
+            && !matches!(now.state(), State::Ended(_))
+            && let Some(exit) = &mut run.exit
+            && exit.cause != Cause::Exited
+        {
+            exit.code = None;
+        }
         run.verdict = Some(metier_measure::verdict(run));
         // What is left to do afterwards is to wait until it is gone.
         let removed = self.handle.block_on(leftovers::delete(&self.cluster, &crate::job::name(self.id)));
@@ -77,6 +101,28 @@ impl Observer for PodEnd {
 }
 
 impl PodEnd {
+    /// What a pod on another machine used, or why that is not known.
+    fn take_report(&self, run: &mut Run, seen: &Seen) {
+        let why = match &self.teller {
+            Teller::Us => return,
+            // It may have come to this machine after all, and then was measured from outside.
+            Teller::Nobody(_) if run.summary.cpu_seconds.is_some() => return,
+            Teller::Nobody(why) => why.clone(),
+            Teller::Launcher => {
+                report::forget_this_machine(run);
+                let said = match seen.state() {
+                    State::Ended(ended) => Report::of(&ended),
+                    _ => Err("its container's end was not told, so neither was what it used".into()),
+                };
+                match said {
+                    Ok(said) => return said.fill(run, &self.program),
+                    Err(why) => Missing::because(why),
+                }
+            }
+        };
+        report::absent(run, &why, false);
+    }
+
     fn take_log(&mut self, run: &mut Run, keep: &mut Keep<'_>, within: Duration) {
         if let Some(mut logging) = self.logging.take() {
             let whole = self.handle.block_on(async { tokio::time::timeout(within, &mut logging).await });

@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
 use metier_measure::Spec;
+use metier_measure::runner::joined::{PROGRAM, SOCKET};
 use metier_measure::spec::{GpuCount, PodSpec, Pull};
 use metier_store::Owner;
 use metier_types::RunId;
 use serde_json::{Value, json};
 
-use crate::Error;
 use crate::state::MAIN;
+use crate::{Error, report};
 
 /// Says whose objects they are.
 pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "metier");
@@ -37,6 +38,8 @@ const STAYS: Duration = Duration::from_secs(3600);
 pub enum Gate<'a> {
     /// By the launcher, from a folder of this machine.
     Here(&'a Path),
+    /// By the launcher, from an object of the cluster.
+    Carried,
     /// As the image is.
     None,
 }
@@ -65,6 +68,11 @@ pub fn make(spec: &Spec, pod: &PodSpec, run: RunId, owner: &Owner, gate: &Gate) 
     }
     if let Gate::Here(folder) = gate {
         volumes.push(json!({"name": "metier", "hostPath": {"path": folder, "type": "Directory"}}));
+    }
+    if *gate == Gate::Carried {
+        volumes.push(json!({"name": "metier", "configMap": {"name": name(run), "defaultMode": 0o755}}));
+    }
+    if *gate != Gate::None {
         mounts.push(json!({"name": "metier", "mountPath": GATE, "readOnly": true}));
     }
     let (command, args) = command(spec, pod, gate);
@@ -78,6 +86,7 @@ pub fn make(spec: &Spec, pod: &PodSpec, run: RunId, owner: &Owner, gate: &Gate) 
         "env": environment(&spec.environment),
         "volumeMounts": mounts,
         "resources": {"limits": limits(spec)?},
+        "terminationMessagePath": (*gate == Gate::Carried).then_some(report::FILE),
     });
     let pod_spec = json!({
         "restartPolicy": "Never",
@@ -112,9 +121,17 @@ fn command(spec: &Spec, pod: &PodSpec, gate: &Gate) -> (Option<Vec<String>>, Opt
     if *gate == Gate::None {
         return (own, arguments);
     }
-    let mut all =
-        vec![format!("{GATE}/launch"), format!("{GATE}/socket"), spec.grace.as_millis().to_string()];
-    all.extend(["0".to_string(), "--".to_string()]);
+    let grace = spec.grace.as_millis().to_string();
+    let mut all = vec![format!("{GATE}/{PROGRAM}")];
+    match gate {
+        Gate::Carried => {
+            let limit = spec.timeout.map_or(0, |limit| limit.as_millis().max(1)).to_string();
+            let linger = spec.linger.as_millis().to_string();
+            all.extend(["--pod".into(), grace, linger, limit, report::FILE.into()])
+        }
+        _ => all.extend([format!("{GATE}/{SOCKET}"), grace, "0".into()]),
+    }
+    all.push("--".into());
     all.extend(own.into_iter().flatten().chain(arguments.into_iter().flatten()));
     (Some(all), None)
 }
@@ -210,6 +227,22 @@ mod tests {
         let words = job["spec"]["template"]["spec"]["containers"][0]["command"].as_array().unwrap().clone();
         assert_eq!(words[0], "/.metier/launch");
         assert_eq!(words[4..], ["--", "sh", "-c", "true"].map(Value::from));
+    }
+
+    #[test]
+    fn a_carried_launcher_is_mounted_from_the_cluster_and_told_where_to_report() {
+        let change = |spec: &mut Spec, pod: &mut PodSpec| {
+            (spec.grace, spec.linger) = (Duration::from_secs(2), Duration::from_secs(3));
+            pod.entrypoint = Some(vec!["true".into()]);
+        };
+        let job = made(change, Gate::Carried);
+        let pod = &job["spec"]["template"]["spec"];
+        let main = &pod["containers"][0];
+        let words = ["/.metier/launch", "--pod", "2000", "3000", "0", "/dev/termination-log", "--", "true"];
+        assert_eq!(main["command"], json!(words));
+        assert_eq!(main["terminationMessagePath"], "/dev/termination-log");
+        assert_eq!(pod["volumes"][0]["configMap"]["name"], job["metadata"]["name"]);
+        assert_eq!(pod["volumes"][0]["configMap"]["defaultMode"], 0o755);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use metier_types::RunId;
 
 use crate::cluster::Cluster;
 use crate::follow::AGAIN;
-use crate::{Error, job, state};
+use crate::{Error, carried, job, state};
 
 /// How long the pods of a removed Job may take to be gone.
 const GONE_WITHIN: Duration = Duration::from_secs(60);
@@ -108,5 +108,6 @@ pub(crate) async fn delete(cluster: &Cluster, name: &str) -> Result<(), Error> {
             Err(_) => tokio::time::sleep(AGAIN * 4).await,
         }
     }
+    carried::remove(cluster, name).await;
     Ok(())
 }

@@ -6,13 +6,16 @@
 //! back until its control group is found and read, and holds the container until the exact counters have been read
 //! again. So a pod that lives for 0.3 s is counted like any other, and what the container runtime itself spent in
 //! the group is not charged to the run. Where the launcher cannot be put (the image's own entrypoint is not known),
-//! the pod's group is measured from outside, and `quality` says so.
+//! the pod's group is measured from outside, and `quality` says so. In a pod on another machine the launcher counts by
+//! itself and says it at the end.
 //!
 //! Where things are: [`cluster`] talks to the API server, [`node`] chooses where, [`job`] is the object,
 //! [`state`] says what a pod's status means, [`follow`] watches a pod and its log, [`leftovers`] removes what a killed
-//! predecessor left, [`outside`] measures without the launcher, `end` tells the record how it ended, [`run`] puts them
+//! predecessor left, [`outside`] measures without the launcher, [`carried`] brings the launcher to another machine and
+//! [`report`] is what it says there, `end` tells the record how it ended, [`run`] puts them
 //! together. [`names`] is for those who see only identifiers on a node.
 
+mod carried;
 pub mod cluster;
 mod end;
 mod error;
@@ -22,6 +25,7 @@ pub mod leftovers;
 pub mod names;
 pub mod node;
 mod outside;
+mod report;
 mod run;
 pub mod state;
 

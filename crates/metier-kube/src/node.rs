@@ -13,7 +13,9 @@ use metier_measure::{Roots, file};
 pub enum Whereabouts {
     /// Only this machine comes into question.
     Here,
-    /// Another machine, or it is not known.
+    /// Another machine, or one of several, all of which can run our own programs.
+    Alike,
+    /// Another machine, of another kind, or it is not known.
     Elsewhere,
 }
 
@@ -50,7 +52,25 @@ pub fn choose(
         return Err(format!("no node that fits can take pods ({})", why.join("; ")));
     }
     let here = able.iter().all(|node| !boot.is_empty() && boot_of(node) == Some(boot));
-    Ok(if here { Whereabouts::Here } else { Whereabouts::Elsewhere })
+    let alike = able.iter().all(|node| is_alike(node));
+    Ok(match (here, alike) {
+        (true, _) => Whereabouts::Here,
+        (false, true) => Whereabouts::Alike,
+        (false, false) => Whereabouts::Elsewhere,
+    })
+}
+
+/// Whether a node runs programs that were built like this one.
+fn is_alike(node: &Node) -> bool {
+    // As Kubernetes calls them.
+    let ours = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        "x86" => "386",
+        other => other,
+    };
+    let about = node.status.as_ref().and_then(|status| status.node_info.as_ref());
+    about.is_some_and(|about| about.architecture == ours && about.operating_system == "linux")
 }
 
 /// Why a node takes no pods.
@@ -129,6 +149,23 @@ mod tests {
         assert_eq!(choose(&nodes, None, &none, "boot-1"), Ok(Whereabouts::Elsewhere), "it may become either");
         assert_eq!(choose(&nodes[..1], None, &none, "boot-1"), Ok(Whereabouts::Here));
         assert_eq!(choose(&nodes[..1], None, &none, ""), Ok(Whereabouts::Elsewhere), "unknown is not equal");
+    }
+
+    #[test]
+    fn a_node_of_the_same_kind_can_run_our_programs() {
+        let mut nodes = [node("a", "boot-1", "True", json!({})), node("b", "boot-2", "True", json!({}))];
+        let ours = if cfg!(target_arch = "x86_64") { "amd64" } else { "arm64" };
+        let mut call = |at: usize, name: &str| {
+            let about = nodes[at].status.as_mut().unwrap().node_info.as_mut().unwrap();
+            (about.architecture, about.operating_system) = (name.into(), "linux".into());
+            choose(&nodes, None, &BTreeMap::new(), "")
+        };
+        if !cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
+            return;
+        }
+        assert_eq!(call(0, ours), Ok(Whereabouts::Elsewhere), "the other is not known");
+        assert_eq!(call(1, ours), Ok(Whereabouts::Alike));
+        assert_eq!(call(0, "s390x"), Ok(Whereabouts::Elsewhere));
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! The group of the pod is there before its containers and a moment longer. The first group that appears in it is that
 //! of the container that holds the pod's namespaces; the second is the run's. What the runtime spent before the
 //! command's first instruction is subtracted as it was last read before that, so it is right to about a millisecond,
-//! and the record says `estimated`. Where the run is on another machine, only its times, its exit, its log and its image
-//! are known, and the record says what is missing.
+//! and the record says `estimated`. Where the run is on another machine, its times, its exit, its log and its image are
+//! known, and what the launcher in it says at the end, if there is one; the record says what is missing.
 
 use std::fs;
 use std::path::PathBuf;
@@ -23,6 +23,7 @@ use tokio::task::JoinHandle;
 use crate::Error;
 use crate::cluster::Cluster;
 use crate::follow::{AGAIN, Seen};
+use crate::report::Report;
 use crate::run::{Start, why_never};
 use crate::state::{self, State};
 use crate::{leftovers, node};
@@ -35,6 +36,9 @@ const NODE_EVERY: Duration = Duration::from_secs(3);
 /// How often in a row it must not be ready before it counts as gone away.
 const NODE_TRIES: u32 = 4;
 
+/// How long a node may take to tell of a container's end.
+const TOLD_WITHIN: Duration = Duration::from_secs(15);
+
 /// What was found of a pod on this machine.
 #[derive(Default)]
 pub(crate) struct Found {
@@ -44,8 +48,32 @@ pub(crate) struct Found {
     started_ns: Option<u64>,
 }
 
+/// What the launcher in a pod sees to by itself.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits {
+    pub timeout: Option<Duration>,
+    pub grace: Duration,
+}
+
+impl Limits {
+    /// How long it may take to end what began not later than this, if it is about to.
+    fn left_to_the_launcher(&self, started: Instant) -> Duration {
+        match self.timeout {
+            Some(limit) if started.elapsed() >= limit => self.grace * 2 + TOLD_WITHIN,
+            _ => Duration::ZERO,
+        }
+    }
+}
+
 /// Waits until the pod's command runs.
-pub(crate) fn wait(session: &Session, seen: &watch::Receiver<Seen>, within: Duration) -> Start {
+///
+/// Where the launcher in it counts by itself, nothing of it is looked for here.
+pub(crate) fn wait(
+    session: &Session,
+    seen: &watch::Receiver<Seen>,
+    within: Duration,
+    is_carried: bool,
+) -> Start {
     let until = Instant::now() + within;
     let roots = session.options().roots.clone();
     let mut look: Option<Look> = None;
@@ -59,7 +87,9 @@ pub(crate) fn wait(session: &Session, seen: &watch::Receiver<Seen>, within: Dura
             if look.is_started() {
                 return Start::Alone(Box::new(std::mem::take(&mut look.found)));
             }
-        } else if let Some(uid) = seen.borrow().pod.as_ref().and_then(|pod| pod.metadata.uid.as_deref()) {
+        } else if let Some(uid) = seen.borrow().pod.as_ref().and_then(|pod| pod.metadata.uid.as_deref())
+            && !is_carried
+        {
             look = Look::at(&roots, uid);
         }
         let now = seen.borrow().clone();
@@ -80,6 +110,7 @@ pub(crate) fn wait(session: &Session, seen: &watch::Receiver<Seen>, within: Dura
 /// Measures what was found, as somebody else's run.
 pub(crate) fn measure(
     found: Found,
+    carried: Option<Limits>,
     mut about: About,
     runtime: &Runtime,
     cluster: Cluster,
@@ -104,22 +135,38 @@ pub(crate) fn measure(
     about.method = Some(metier_types::Method::Container);
     foreign.about = about;
     let handle = runtime.handle().clone();
+    let started = Instant::now();
     let asked = cluster.clone();
     foreign.on_climb(Box::new(move |rung| {
         let cluster = cluster.clone();
+        // The launcher in the pod ends it at the time limit, and can tell of it only if it is left to.
+        let wait = carried.map_or(Duration::ZERO, |limits| limits.left_to_the_launcher(started));
         handle.spawn(async move {
+            if rung != Rung::Kill {
+                tokio::time::sleep(wait).await;
+            }
+            // First, or the Job would make another pod in place of the one that goes.
+            if let Err(error) = leftovers::delete(&cluster, &crate::job::name(id)).await {
+                tracing::warn!(%error, "could not remove the Job of the pod that is to end");
+            }
             let grace = if rung == Rung::Kill { Some(0) } else { None };
             if let Err(error) = leftovers::end_pods(&cluster, id, grace).await {
                 tracing::warn!(%error, "could not end the pod");
             }
         });
     }));
-    let watching = runtime.spawn(speak(voice, found.pid, seen, asked));
+    let watching = runtime.spawn(speak(voice, found.pid, carried.is_some(), seen, asked));
     Ok((foreign, watching))
 }
 
 /// Says what happens to the pod: the end of its process as seen here, its status as the cluster tells it.
-async fn speak(voice: Voice, pid: Option<u32>, mut seen: watch::Receiver<Seen>, cluster: Cluster) {
+async fn speak(
+    voice: Voice,
+    pid: Option<u32>,
+    is_carried: bool,
+    mut seen: watch::Receiver<Seen>,
+    cluster: Cluster,
+) {
     let mut ended_ns = None;
     if let Some(pid) = pid {
         let folder = PathBuf::from(format!("/proc/{pid}/cgroup"));
@@ -140,8 +187,13 @@ async fn speak(voice: Voice, pid: Option<u32>, mut seen: watch::Receiver<Seen>, 
     };
     let outcome = match last.state() {
         State::Ended(ended) => {
-            voice.say(Said::MainEnded { status: (ended.code & 0xff) << 8, time_ns: ended_ns });
-            Outcome { oom: ended.out_of_memory(), ..Outcome::default() }
+            let report = if is_carried { Report::of(&ended).ok() } else { None };
+            // A code above 128 may be the command's own; only the launcher knows.
+            let status = report.as_ref().and_then(Report::status).unwrap_or((ended.code & 0xff) << 8);
+            voice.say(Said::MainEnded { status, time_ns: ended_ns });
+            let oom_kills = report.as_ref().and_then(Report::oom_kills);
+            let oom = ended.out_of_memory() || oom_kills.is_some_and(|kills| kills > 0);
+            Outcome { oom, oom_kills, ..Outcome::default() }
         }
         State::Gone { why } => Outcome { lost: true, detail: Some(why), ..Outcome::default() },
         _ => Outcome { lost: true, ..Outcome::default() },

@@ -18,12 +18,12 @@ use metier_types::{ImageUse, PodRef, RunId};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::cluster::Cluster;
-use crate::end::PodEnd;
+use crate::end::{PodEnd, Teller};
 use crate::follow::{self, Log, Seen};
 use crate::job::Gate;
 use crate::node::{self, Whereabouts};
 use crate::state::{self, State};
-use crate::{Error, job, leftovers, outside};
+use crate::{Error, carried, job, leftovers, outside};
 
 /// How long a pod may take to start where nothing is said about it.
 const START_WITHIN: Duration = Duration::from_secs(300);
@@ -99,7 +99,11 @@ impl Asked<'_> {
         observers: &mut [&mut dyn Observer],
     ) -> Result<Finished, Error> {
         let nodes = self.runtime.block_on(self.cluster.nodes())?;
-        let boot = node::own_boot(&self.session.options().roots);
+        // An unknown boot is that of no node.
+        let boot = match self.pod.as_elsewhere {
+            true => String::new(),
+            false => node::own_boot(&self.session.options().roots),
+        };
         let place = match nodes {
             Some(nodes) => node::choose(&nodes, self.pod.node.as_deref(), &self.pod.node_labels, &boot),
             // Who may not see nodes leaves it to the scheduler.
@@ -132,7 +136,18 @@ impl Asked<'_> {
             Whereabouts::Here if is_known => Some(Folder::make(self.session, self.id)?),
             _ => None,
         };
-        let gate = door.as_ref().map_or(Gate::None, |door| Gate::Here(&door.path));
+        let teller = match place {
+            Whereabouts::Here => Teller::Us,
+            place => match self.runtime.block_on(carried::why_not(&self.cluster, place, is_known)) {
+                None => Teller::Launcher,
+                Some(why) => Teller::Nobody(why),
+            },
+        };
+        let gate = match (&door, &teller) {
+            (Some(door), _) => Gate::Here(&door.path),
+            (None, Teller::Launcher) => Gate::Carried,
+            (None, _) => Gate::None,
+        };
         let mut given = self.spec.clone();
         let own: Vec<&String> = self.spec.environment.iter().map(|(name, _)| name).collect();
         given.environment.extend(provision.environment.iter().filter(|(n, _)| !own.contains(&n)).cloned());
@@ -147,10 +162,16 @@ impl Asked<'_> {
             let finished = self.never(&why, None, recorder)?;
             return Ok(Done { finished, measured: false });
         }
-        created.map_err(Error::api("making the Job"))?;
+        let created = created.map_err(Error::api("making the Job"))?;
         let mut made =
             Made { cluster: self.cluster.clone(), id: self.id, runtime: self.runtime, is_removed: false };
-        let done = self.follow(door, &mut made, recorder, observers);
+        if gate == Gate::Carried
+            && let Err(why) = self.runtime.block_on(carried::bring(&self.cluster, &created))
+        {
+            made.remove();
+            return Ok(Done { finished: self.never(&why, None, recorder)?, measured: false });
+        }
+        let done = self.follow(door, teller, &mut made, recorder, observers);
         made.remove();
         done
     }
@@ -159,6 +180,7 @@ impl Asked<'_> {
     fn follow(
         &mut self,
         mut door: Option<Folder>,
+        teller: Teller,
         made: &mut Made<'_>,
         recorder: &mut dyn Recorder,
         observers: &mut [&mut dyn Observer],
@@ -170,7 +192,7 @@ impl Asked<'_> {
         let logging = self.runtime.spawn(follow::log(self.cluster.clone(), seen.clone(), log.clone(), out));
         let start = match &door {
             Some(Folder { door: Some(door), .. }) => self.wait_at(door, &seen),
-            _ => outside::wait(self.session, &seen, self.within()),
+            _ => outside::wait(self.session, &seen, self.within(), teller == Teller::Launcher),
         };
         // Whoever comes now is another pod of the same Job, made because somebody deleted the first.
         door.iter_mut().for_each(|folder| folder.door = None);
@@ -183,6 +205,13 @@ impl Asked<'_> {
             log,
             logging: Some(logging),
             memory_limit: self.spec.limits.memory,
+            program: self
+                .pod
+                .entrypoint
+                .as_ref()
+                .and_then(|words| words.first().cloned())
+                .unwrap_or_default(),
+            teller: teller.clone(),
         };
         let finished = match start {
             Start::Joined(mut joined) => {
@@ -195,8 +224,10 @@ impl Asked<'_> {
                 Done { finished, measured: true }
             }
             Start::Alone(found) => {
+                let limits = outside::Limits { timeout: self.spec.timeout, grace: self.spec.grace };
                 let (foreign, watching) = outside::measure(
                     *found,
+                    (teller == Teller::Launcher).then_some(limits),
                     about,
                     self.runtime,
                     self.cluster.clone(),

@@ -21,11 +21,14 @@
 //! mount. Then the launcher passes on the signals that the container is sent, and ends with the command's own status,
 //! after its `B`: so the container, its control group and its files stay until they have been read.
 //!
+//! In a pod of another machine there is no socket at all: see [`pod`].
+//!
 //! Invariants: it is the child subreaper of everything below, so `ECHILD` means that every descendant is gone;
 //! it never writes to the command's standard streams; it has no dependencies and no Rust runtime (`no_main`),
 //! which keeps it under a megabyte of memory and the signal state untouched.
 #![cfg_attr(not(test), no_main)]
 
+mod pod;
 mod sys;
 
 use std::ffi::{CStr, CString, OsStr};
@@ -93,6 +96,9 @@ extern "C" fn main(argc: i32, argv: *const *const std::ffi::c_char) -> i32 {
 
 /// The whole life of the launcher; the result is its exit code, which nobody but a person at a shell sees.
 fn launch(arguments: &[&CStr]) -> i32 {
+    if arguments.get(1) == Some(&c"--pod") {
+        return pod::launch(arguments);
+    }
     let number =
         |i: usize| arguments.get(i).and_then(|a: &&CStr| a.to_str().ok()).and_then(|t| t.parse::<u64>().ok());
     let (Some(grace_ms), Some(mask)) = (number(2), number(3)) else { return 125 };
@@ -105,21 +111,7 @@ fn launch(arguments: &[&CStr]) -> i32 {
     };
     let command = &arguments[5..];
     sys::prepare_process(control);
-    let mut launcher = Launcher {
-        control,
-        alone: false,
-        grace_ms,
-        orders: Orders::default(),
-        main: 0,
-        main_ended: false,
-        status: 0,
-        spent_before_ns: 0,
-        rung: Rung::None,
-        next_rung_at: u64::MAX,
-        killed_at: 0,
-        reaped: 0,
-        used: Usage::default(),
-    };
+    let mut launcher = Launcher::new(control, grace_ms);
     if !launcher.take_orders() {
         launcher.clean_up();
         return 125;
@@ -182,6 +174,24 @@ impl Orders {
 }
 
 impl Launcher {
+    fn new(control: i32, grace_ms: u64) -> Self {
+        Self {
+            control,
+            alone: false,
+            grace_ms,
+            orders: Orders::default(),
+            main: 0,
+            main_ended: false,
+            status: 0,
+            spent_before_ns: 0,
+            rung: Rung::None,
+            next_rung_at: u64::MAX,
+            killed_at: 0,
+            reaped: 0,
+            used: Usage::default(),
+        }
+    }
+
     /// Reads orders up to `G`. False when the measuring program went away first.
     fn take_orders(&mut self) -> bool {
         let mut packet = [0u8; 65536];
@@ -513,5 +523,9 @@ mod tests {
         assert_eq!(launch(&[c"metier-launch"]), 125);
         assert_eq!(launch(&[c"metier-launch", c"3", c"100", c"0", c"true", c"x"]), 125);
         assert_eq!(launch(&[c"metier-launch", c"x", c"100", c"0", c"--", c"true"]), 125);
+        assert_eq!(
+            launch(&[c"metier-launch", c"--pod", c"1", c"1", c"0", c"/no/such/file", c"true", c"x"]),
+            125
+        );
     }
 }

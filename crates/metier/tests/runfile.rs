@@ -248,7 +248,7 @@ const SAME: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "pod: {image: i, node: n, selector: {k: v}, namespace: ns, context: c, kubeconfig: /k, helper_image: h}",
+        "pod: {image: i, node: n, selector: {k: v}, namespace: ns, context: c, kubeconfig: /k}",
         &[
             "--pod",
             "i",
@@ -262,8 +262,6 @@ const SAME: &[(&str, &[&str])] = &[
             "c",
             "--kubeconfig",
             "/k",
-            "--helper-image",
-            "h",
         ],
     ),
 ];

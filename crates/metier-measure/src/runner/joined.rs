@@ -42,6 +42,11 @@ pub struct Door {
     socket: OwnedFd,
 }
 
+/// The launcher's program, for a place that no door leads to; its way of working there is `--pod`.
+pub fn program() -> &'static [u8] {
+    launch::PROGRAM
+}
+
 impl Door {
     /// Puts the launcher's program into a folder, which is made where it is not there.
     pub fn prepare(folder: &Path) -> Result<(), Error> {

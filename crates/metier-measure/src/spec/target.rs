@@ -91,9 +91,8 @@ pub struct PodSpec {
     pub node: Option<String>,
     /// Labels that its node must have, for example a device type.
     pub node_labels: BTreeMap<String, String>,
-    /// Image with this program in it, for nodes other than this machine. Nothing uses it yet: there only the pod's times, exit,
-    /// log and image are known.
-    pub helper_image: Option<String>,
+    /// Treats its node as another machine, also where it is this one: for tests of that way.
+    pub as_elsewhere: bool,
     /// How long it may take to start; else five minutes.
     pub start_within: Option<std::time::Duration>,
     /// When the image is fetched.

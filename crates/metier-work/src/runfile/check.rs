@@ -415,7 +415,7 @@ impl Check {
                     namespace: pod.namespace,
                     node: pod.node,
                     node_labels: pod.selector,
-                    helper_image: pod.helper_image,
+                    as_elsewhere: false,
                     start_within: None,
                     pull,
                 })

@@ -136,9 +136,6 @@ pub struct Pod {
     /// Path of the kubeconfig.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubeconfig: Option<String>,
-    /// Image of the container that brings datasets in and artefacts out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub helper_image: Option<String>,
 }
 
 /// A file or folder of this machine that a container sees.
@@ -445,7 +442,6 @@ fn read_pod(fields: &mut Fields<'_>) -> Option<Pod> {
         namespace: pod.text("namespace", "the name of a namespace"),
         context: pod.text("context", "the name of a context"),
         kubeconfig: pod.text("kubeconfig", "the path of a kubeconfig"),
-        helper_image: pod.text("helper_image", "an image"),
     })
 }
 

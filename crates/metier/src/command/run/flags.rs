@@ -72,9 +72,6 @@ pub struct Images {
     /// The file that knows the clusters [KUBECONFIG; default ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<String>,
-    /// Image of the container that brings files in and out of the pod
-    #[arg(long, value_name = "IMAGE")]
-    helper_image: Option<String>,
 }
 
 /// What it gets, and what it may use.
@@ -307,7 +304,6 @@ impl Images {
             ("--namespace", self.namespace.is_some()),
             ("--context", self.context.is_some()),
             ("--kubeconfig", self.kubeconfig.is_some()),
-            ("--helper-image", self.helper_image.is_some()),
         ];
         let Some(pod) = file.pod.as_mut() else {
             return match given.iter().find(|(_, is_given)| *is_given) {
@@ -322,13 +318,6 @@ impl Images {
         replace(&mut pod.namespace, origins, "pod.namespace", "--namespace", some(&self.namespace));
         replace(&mut pod.context, origins, "pod.context", "--context", some(&self.context));
         replace(&mut pod.kubeconfig, origins, "pod.kubeconfig", "--kubeconfig", some(&self.kubeconfig));
-        replace(
-            &mut pod.helper_image,
-            origins,
-            "pod.helper_image",
-            "--helper-image",
-            some(&self.helper_image),
-        );
         for label in &self.selector {
             let (name, value) = pair("--selector", label)?;
             origins.flag("pod.selector", "--selector");

@@ -1,0 +1,333 @@
+//! The launcher in a pod on a machine where the measuring program is not: nobody gives orders, and what was used is said
+//! once, at the end, where Kubernetes looks for a container's last words.
+//!
+//! Started as `metier-launch --pod GRACE_MS LINGER_MS LIMIT_MS FILE -- COMMAND…`. It waits until every descendant is gone.
+//! What is left LINGER_MS after the main process walks the ladder, and so does everything LIMIT_MS (0: never) after the
+//! start; a TERM or an INT that the container is sent starts it there and then, for all. Then one object of JSON, less than 2 kB, is written to FILE, and the launcher ends
+//! with the command's own code, or 128 and the signal. `{"metier":1,"errno":N}`: the command could not be started.
+//!
+//! What the control group says is the difference between the moment before the command's first instruction and the
+//! moment after its last; what the launcher itself spent meanwhile is said beside it. Counters that the container does
+//! not see are left out.
+
+use std::ffi::{CStr, OsStr};
+use std::fmt::Write;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::sys::{self, Usage};
+use crate::{KILL_LIMIT_MS, Launcher, Rung};
+
+const ENOENT: i32 = 2;
+
+/// The whole life of the launcher in a pod; the result is the container's exit code.
+pub fn launch(arguments: &[&CStr]) -> i32 {
+    let number =
+        |i: usize| arguments.get(i).and_then(|a: &&CStr| a.to_str().ok()).and_then(|t| t.parse::<u64>().ok());
+    let (Some(grace_ms), Some(linger_ms), Some(limit_ms)) = (number(2), number(3), number(4)) else {
+        return 125;
+    };
+    if arguments.len() < 8 || arguments[6] != c"--" {
+        return 125;
+    }
+    let file = Path::new(OsStr::from_bytes(arguments[5].to_bytes()));
+    sys::prepare_process(-1);
+    // There is nobody who would read reports.
+    let mut launcher = Launcher { alone: true, ..Launcher::new(-1, grace_ms) };
+    let signals = sys::Signals::take_over(0, true);
+    let group = Group::own();
+    let before = group.read(true);
+    let own_before = sys::own_cpu_ns();
+    let started_ns = match sys::start(&arguments[7..], &[], &signals) {
+        Ok((pid, started_ns)) => {
+            launcher.main = pid;
+            started_ns
+        }
+        Err((_, errno)) => {
+            let _ = fs::write(file, format!("{{\"metier\":1,\"errno\":{errno}}}"));
+            return if errno == ENOENT { 127 } else { 126 };
+        }
+    };
+    let limit_ns = if limit_ms == 0 { u64::MAX } else { limit_ms.saturating_mul(1_000_000) };
+    let mut end = End { started_ns, ..End::default() };
+    end.wait(&mut launcher, &signals, linger_ms, started_ns.saturating_add(limit_ns));
+    end.own_ns = sys::own_cpu_ns().saturating_sub(own_before);
+    let text = report(launcher.status, &end, &launcher.used, &group.read(false).since(&before));
+    let _ = fs::write(file, text);
+    sys::exit_code(launcher.status)
+}
+
+/// How it ended.
+#[derive(Default)]
+struct End {
+    started_ns: u64,
+    /// The main process.
+    ended_ns: u64,
+    /// The last one.
+    gone_ns: u64,
+    /// Processes that the main process left behind.
+    left: usize,
+    /// Processes that could not be killed.
+    stuck: usize,
+    own_ns: u64,
+    /// Whether the time limit was reached.
+    is_late: bool,
+    /// How far up the ladder it had to be, from 0 for not at all to 3 for KILL.
+    rung: u8,
+}
+
+impl End {
+    /// Waits until every descendant is gone, passing on signals and walking the ladder meanwhile.
+    fn wait(&mut self, launcher: &mut Launcher, signals: &sys::Signals, linger_ms: u64, limit_at: u64) {
+        // When the ladder starts by itself.
+        let mut patience = limit_at;
+        loop {
+            let is_over = launcher.reap();
+            let now = sys::now_ns();
+            if launcher.main_ended && self.ended_ns == 0 {
+                self.ended_ns = now;
+                patience = now.saturating_add(linger_ms.saturating_mul(1_000_000));
+                self.left = if is_over { 0 } else { launcher.members().len() };
+            }
+            self.gone_ns = now;
+            self.rung = launcher.rung as u8;
+            if is_over {
+                return;
+            }
+            if launcher.rung == Rung::Kill
+                && now.saturating_sub(launcher.killed_at) > KILL_LIMIT_MS * 1_000_000
+            {
+                self.stuck = launcher.members().len();
+                return;
+            }
+            if now >= patience && launcher.rung == Rung::None {
+                self.is_late = !launcher.main_ended;
+                launcher.start_ladder(Rung::Interrupt);
+                continue;
+            }
+            if now >= launcher.next_rung_at {
+                launcher.climb();
+                continue;
+            }
+            let patience = if launcher.rung == Rung::None { patience } else { u64::MAX };
+            let wait_ms = match launcher.next_rung_at.min(patience) {
+                u64::MAX => -1,
+                until => ((until - now) / 1_000_000 + 1).min(60_000) as i32,
+            };
+            if sys::wait(-1, signals.descriptor(), wait_ms).signal {
+                for signal in signals.drain() {
+                    match signal {
+                        sys::SIGTERM => launcher.start_ladder(Rung::Terminate),
+                        sys::SIGINT => launcher.start_ladder(Rung::Interrupt),
+                        other => launcher.signal_all(other),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The last words.
+fn report(status: i32, end: &End, used: &Usage, group: &Reading) -> String {
+    let mut text = String::with_capacity(1024);
+    let wall_ns = end.ended_ns.saturating_sub(end.started_ns);
+    let gone_ns = end.gone_ns.saturating_sub(end.started_ns);
+    let (left, stuck, own_ns) = (end.left, end.stuck, end.own_ns);
+    let (is_late, rung) = (end.is_late, end.rung);
+    // Writing into a string cannot fail.
+    let _ = write!(
+        text,
+        "{{\"metier\":1,\"end\":{{\"status\":{status},\"wall_ns\":{wall_ns},\"gone_ns\":{gone_ns},\"left\":{left},\"stuck\":{stuck},\"own_ns\":{own_ns},\"is_late\":{is_late},\"rung\":{rung},"
+    );
+    let names = [
+        ("user_us", used.user_us),
+        ("system_us", used.system_us),
+        ("max_rss_kib", used.max_rss_kib),
+        ("minor_faults", used.minor_faults),
+        ("major_faults", used.major_faults),
+        ("blocks_in", used.blocks_in),
+        ("blocks_out", used.blocks_out),
+        ("voluntary_switches", used.voluntary_switches),
+        ("involuntary_switches", used.involuntary_switches),
+    ];
+    object(&mut text, "used", names.into_iter());
+    text.push(',');
+    let names = [
+        ("cpu_ns", group.cpu_ns),
+        ("user_us", group.user_us),
+        ("system_us", group.system_us),
+        ("peak_bytes", group.peak),
+        ("peak_before_bytes", group.peak_before),
+        ("oom_kills", group.oom_kills),
+        ("limit_hits", group.limit_hits),
+    ];
+    object(&mut text, "group", names.into_iter().filter_map(|(name, value)| Some((name, value?))));
+    text.push_str("}}");
+    text
+}
+
+fn object(text: &mut String, name: &str, values: impl Iterator<Item = (&'static str, u64)>) {
+    let _ = write!(text, "\"{name}\":{{");
+    for (at, (name, value)) in values.enumerate() {
+        let comma = if at > 0 { "," } else { "" };
+        let _ = write!(text, "{comma}\"{name}\":{value}");
+    }
+    text.push('}');
+}
+
+/// The container's control group, as the container sees it.
+#[derive(Default)]
+struct Group {
+    cpu_v1: Option<PathBuf>,
+    memory_v1: Option<PathBuf>,
+    v2: Option<PathBuf>,
+}
+
+/// Its counters; those that are not there are `None`.
+#[derive(Default)]
+struct Reading {
+    cpu_ns: Option<u64>,
+    user_us: Option<u64>,
+    system_us: Option<u64>,
+    peak: Option<u64>,
+    /// The high-water mark that was there before the command.
+    peak_before: Option<u64>,
+    oom_kills: Option<u64>,
+    limit_hits: Option<u64>,
+}
+
+impl Group {
+    fn own() -> Self {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        Self {
+            cpu_v1: folder(&mounts, &groups, "cpuacct"),
+            memory_v1: folder(&mounts, &groups, "memory"),
+            v2: folder(&mounts, &groups, ""),
+        }
+    }
+
+    /// Reads the counters; at the start the memory peak is made to begin anew where that can be.
+    fn read(&self, is_start: bool) -> Reading {
+        let mut reading = Reading::default();
+        if let Some(folder) = &self.v2 {
+            let cpu = text(folder, "cpu.stat");
+            let events = text(folder, "memory.events");
+            // A group without the controller has a usage, too, on newer kernels.
+            reading.cpu_ns = value(&cpu, "usage_usec").map(|us| us.saturating_mul(1000));
+            reading.user_us = value(&cpu, "user_usec");
+            reading.system_us = value(&cpu, "system_usec");
+            reading.peak = number(folder, "memory.peak");
+            reading.oom_kills = value(&events, "oom_kill");
+            reading.limit_hits = value(&events, "max");
+        }
+        if let Some(usage) = self.cpu_v1.as_ref().and_then(|folder| number(folder, "cpuacct.usage")) {
+            reading.cpu_ns = Some(usage);
+            (reading.user_us, reading.system_us) = (None, None);
+        }
+        if let Some(folder) = &self.memory_v1 {
+            let mark = "memory.max_usage_in_bytes";
+            if is_start {
+                let _ = fs::write(folder.join(mark), "0");
+            }
+            reading.peak = number(folder, mark).or(reading.peak);
+            reading.oom_kills = value(&text(folder, "memory.oom_control"), "oom_kill").or(reading.oom_kills);
+            reading.limit_hits = number(folder, "memory.failcnt").or(reading.limit_hits);
+        }
+        reading
+    }
+}
+
+impl Reading {
+    fn since(&self, before: &Reading) -> Reading {
+        let less = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
+        Reading {
+            cpu_ns: less(self.cpu_ns, before.cpu_ns),
+            user_us: less(self.user_us, before.user_us),
+            system_us: less(self.system_us, before.system_us),
+            peak: self.peak,
+            peak_before: before.peak,
+            oom_kills: less(self.oom_kills, before.oom_kills),
+            limit_hits: less(self.limit_hits, before.limit_hits),
+        }
+    }
+}
+
+/// The folder of our group for a controller of version 1, or in version 2 (no name). A mount that does not show our
+/// own group is none: its counters would be those of others.
+fn folder(mounts: &str, groups: &str, controller: &str) -> Option<PathBuf> {
+    let path = groups.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let names = parts.next()?;
+        names.split(',').any(|name| name == controller).then(|| parts.next())?
+    })?;
+    mounts.lines().rev().find_map(|line| {
+        let (mount, system) = line.split_once(" - ")?;
+        let mut system = system.split(' ');
+        let kind = system.next()?;
+        let is_it = match controller {
+            "" => kind == "cgroup2",
+            name => kind == "cgroup" && system.nth(1)?.split(',').any(|option| option == name),
+        };
+        let mut mount = mount.split(' ').skip(3);
+        let (root, point) = (mount.next()?, mount.next()?);
+        let rest = Path::new(path).strip_prefix(root).ok().filter(|_| is_it)?;
+        Some(Path::new(point).join(rest))
+    })
+}
+
+fn text(folder: &Path, file: &str) -> String {
+    fs::read_to_string(folder.join(file)).unwrap_or_default()
+}
+
+fn number(folder: &Path, file: &str) -> Option<u64> {
+    text(folder, file).trim().parse().ok()
+}
+
+/// The value in a line `name value`.
+fn value(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_group_is_found_with_and_without_a_namespace() {
+        let mounts = "1 0 0:1 / /proc rw - proc proc rw\n\
+            2 1 0:30 /kubepods/pod1/c /sys/fs/cgroup/cpuacct ro,nosuid - cgroup cgroup rw,cpuacct\n\
+            3 1 0:32 / /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n\
+            4 1 0:33 / /sys/fs/cgroup/unified ro - cgroup2 cgroup rw\n";
+        let groups = "4:memory:/kubepods/pod1/c\n2:cpuacct:/kubepods/pod1/c\n0::/\n";
+        let found = |controller| folder(mounts, groups, controller);
+        assert_eq!(found("cpuacct"), Some("/sys/fs/cgroup/cpuacct".into()));
+        assert_eq!(found("memory"), Some("/sys/fs/cgroup/memory/kubepods/pod1/c".into()));
+        assert_eq!(found(""), Some("/sys/fs/cgroup/unified".into()));
+        assert_eq!(found("blkio"), None);
+        let other = "2 1 0:30 /somebody/else /sys/fs/cgroup/cpuacct ro - cgroup cgroup rw,cpuacct\n";
+        assert_eq!(folder(other, groups, "cpuacct"), None, "not our own group");
+        let above = "4 1 0:33 /../.. /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
+        assert_eq!(folder(above, "0::/\n", ""), None, "that of the whole machine");
+    }
+
+    #[test]
+    fn the_last_words_are_short_even_where_every_number_is_the_largest() {
+        let most = Some(u64::MAX);
+        let group = Reading {
+            cpu_ns: most,
+            user_us: most,
+            system_us: most,
+            peak: most,
+            peak_before: most,
+            oom_kills: most,
+            limit_hits: most,
+        };
+        let used = Usage { user_us: u64::MAX, blocks_in: u64::MAX, ..Usage::default() };
+        let text = report(i32::MIN, &End { own_ns: u64::MAX, ..End::default() }, &used, &group);
+        assert!(text.len() < 2000 && text.starts_with("{\"metier\":1,") && text.ends_with("}}}"), "{text}");
+        let none = report(0, &End::default(), &Usage::default(), &Reading::default());
+        assert!(none.contains("\"group\":{}"), "{none}");
+    }
+}
