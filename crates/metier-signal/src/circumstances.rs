@@ -93,7 +93,7 @@ pub const TRAITS: [Trait; 14] = [
     },
     Trait {
         code: "limits-differ",
-        what: "the limits",
+        what: "the set of limits",
         advice: "measure both under the same limits",
         of: |run| {
             let limits: Vec<String> = run.context.limits.iter().map(|(k, v)| format!("{k}={v}")).collect();
