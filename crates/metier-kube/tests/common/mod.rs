@@ -125,11 +125,12 @@ pub fn run_with(spec: &Spec, memory: &mut Memory) -> Finished {
 /// No object, no control group and no file of the run is there any more.
 pub fn nothing_is_left(spec: &Spec, folder: &std::path::Path) {
     let id = spec.id.unwrap();
-    let objects = kubectl(
-        spec,
-        &["get", "jobs,pods,configmaps", "-A", "-o", "name", "-l", &format!("metier.run={id}")],
-    );
-    assert_eq!(objects.trim(), "", "objects are left");
+    let label = format!("metier.run={id}");
+    // A busy kubelet may take its time to let go of a pod that is being deleted.
+    until("the end of the run's objects", || {
+        let left = kubectl(spec, &["get", "jobs,pods,configmaps", "-A", "-o", "name", "-l", &label]);
+        left.trim().is_empty().then_some(())
+    });
     let files: Vec<_> = std::fs::read_dir(folder).unwrap().flatten().map(|e| e.file_name()).collect();
     assert!(files.is_empty(), "{files:?} are left");
 }
