@@ -125,14 +125,14 @@ fn a_time_limit_ends_the_pod_by_the_ladder() {
 #[test]
 fn files_that_the_pod_made_are_kept_with_the_run() {
     let Some(kubeconfig) = cluster() else { return };
-    let script = "mkdir -p /work/out && cd /work/out && echo one >a.csv && echo two >b.txt && ln -s /etc/shadow out.csv; echo three >/tmp/c.csv";
+    let script = "mkdir -p /srv/out && cd /srv/out && echo one >a.csv && echo two >b.txt && ln -s /etc/shadow out.csv; echo three >/tmp/c.csv";
     let mut spec = shell(&kubeconfig, script);
-    spec.artefacts = vec!["/work/**/*.csv".into(), "tmp/c.csv".into(), "/none/*".into()];
+    spec.artefacts = vec!["/srv/**/*.csv".into(), "tmp/c.csv".into(), "/none/*".into()];
     let (finished, memory) = run(&spec);
-    assert_eq!(memory.text("/work/out/a.csv"), "one\n", "{:?}", memory.files.keys());
+    assert_eq!(memory.text("/srv/out/a.csv"), "one\n", "{:?}", memory.files.keys());
     assert_eq!(memory.text("tmp/c.csv"), "three\n");
-    assert!(!memory.files.contains_key("/work/out/b.txt"));
-    assert!(finished.run.artefacts.iter().any(|artefact| artefact.name == "/work/out/a.csv"));
+    assert!(!memory.files.contains_key("/srv/out/b.txt"));
+    assert!(finished.run.artefacts.iter().any(|artefact| artefact.name == "/srv/out/a.csv"));
     assert!(finished.run.warnings.iter().any(|w| w.text.contains("/none/*")), "{:?}", finished.run.warnings);
 }
 
