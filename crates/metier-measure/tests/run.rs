@@ -160,7 +160,8 @@ fn an_orphan_is_waited_for_and_counted() {
     assert!(run.summary.cpu_seconds.unwrap().get() >= 0.3, "{:?}", run.summary);
     let exit = run.exit.unwrap();
     assert_eq!((exit.code, exit.cause), (Some(0), Cause::Exited));
-    assert_eq!(exit.left_behind, 1);
+    // The orphan, and on a slow host also the process between it and the main one, which ends by itself.
+    assert!((1..=2).contains(&exit.left_behind), "{exit:?}");
 }
 
 #[test]
