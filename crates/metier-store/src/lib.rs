@@ -32,5 +32,5 @@ pub use health::Health;
 pub use location::Location;
 pub use owner::Owner;
 pub use query::{RunFilter, RunPage, RunRow};
-pub use store::{Cancelled, HeldSession, NewSession, SessionEnd, SessionFilter, Store};
+pub use store::{Cancelled, HeldSession, NewSession, SessionEnd, SessionFilter, Store, Trial};
 pub use writer::{Writer, Written};

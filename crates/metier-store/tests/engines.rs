@@ -8,11 +8,12 @@ mod common;
 use std::io::Cursor;
 
 use common::*;
-use metier_store::{Cancelled, Error, RunFilter, SessionEnd, SessionFilter, Store, Writer};
+use metier_store::{Cancelled, Error, RunFilter, SessionEnd, SessionFilter, Store, Trial, Writer};
 use metier_types::{
-    ArtefactRef, BatchId, Bytes, Cause, DeviceRef, Kind, RunId, RunState, Series, SessionState, Timestamp,
-    Unit, Values,
+    ArtefactRef, BatchId, Bytes, Cause, DeviceRef, Digest, Kind, Passport, Predictor, RunId, RunState,
+    Series, SessionState, Timestamp, Unit, Values,
 };
+use sha2::Digest as _;
 
 macro_rules! on_both {
     ($($name:ident),* $(,)?) => {
@@ -47,6 +48,9 @@ on_both!(
     large_artefacts_stream,
     linked_artefacts_are_in_the_record,
     devices_and_workloads_are_kept,
+    passports_are_kept,
+    predictors_are_kept_with_their_files,
+    trials_are_kept_by_key,
     memos_are_kept_and_bounded,
     a_reader_reads_and_cannot_write,
     a_check_tells_engine_and_size,
@@ -561,6 +565,72 @@ fn devices_and_workloads_are_kept(place: &Place) {
     assert_eq!(store.workloads().unwrap(), [earlier]);
 }
 
+fn passports_are_kept(place: &Place) {
+    let store = place.open();
+    let passport = |id: &str, name: &str| -> Passport {
+        let device = serde_json::to_value(device("1", name)).unwrap();
+        let made = "2026-01-01T00:00:00Z";
+        serde_json::from_value(serde_json::json!({
+            "schema": "metier.passport/1", "id": id, "name": name, "origin": "measured", "made": made,
+            "device": device, "storage": null, "spawn_seconds": 0.001, "throttling": null, "later": 1,
+        }))
+        .unwrap()
+    };
+    let (b, a) = (passport("1", "b"), passport("2", "a"));
+    store.put_passport(&b).unwrap();
+    store.put_passport(&a).unwrap();
+    assert_eq!(store.passports().unwrap(), [a.clone(), b]);
+    store.put_passport(&passport("1", "0")).unwrap();
+    assert_eq!(store.passport("1").unwrap().unwrap().name, "0");
+    assert!(store.remove_passport("1").unwrap());
+    assert!(!store.remove_passport("1").unwrap());
+    assert_eq!(store.passports().unwrap(), [a]);
+}
+
+fn predictors_are_kept_with_their_files(place: &Place) {
+    let store = place.open();
+    let predictor = |file: &[u8], kind: &str, made: &str| -> Predictor {
+        let id = Digest::from_bytes(sha2::Sha256::digest(file).into());
+        serde_json::from_value(serde_json::json!({
+            "schema": "metier.predictor/1", "id": id, "kind": kind, "name": "n", "device": null,
+            "standing": "in-use", "made": made, "provenance": "by hand", "rows": 3,
+        }))
+        .unwrap()
+    };
+    let old = predictor(b"old", "latency", "2026-01-01T00:00:00Z");
+    let new = predictor(b"new", "latency", "2026-01-02T00:00:00Z");
+    let other = predictor(b"other", "power", "2026-01-03T00:00:00Z");
+    let error = store.put_predictor(&old, b"something else").unwrap_err();
+    assert!(matches!(error, Error::Refused { .. }), "{error}");
+    for (one, file) in [(&old, &b"old"[..]), (&new, b"new"), (&other, b"other")] {
+        store.put_predictor(one, file).unwrap();
+    }
+    assert_eq!(store.predictors(Some("latency")).unwrap(), [new.clone(), old.clone()]);
+    assert_eq!(store.predictors(None).unwrap().len(), 3);
+    assert_eq!(store.predictor_file(&old.id).unwrap().as_deref(), Some(&b"old"[..]));
+    let passed = Predictor { standing: metier_types::Standing::Passed, ..old.clone() };
+    assert!(store.update_predictor(&passed).unwrap());
+    assert_eq!(store.predictor(&old.id).unwrap(), Some(passed));
+    assert!(store.remove_predictor(&old.id).unwrap());
+    assert!(!store.update_predictor(&old).unwrap());
+    assert_eq!(store.predictor_file(&old.id).unwrap(), None);
+}
+
+fn trials_are_kept_by_key(place: &Place) {
+    let store = place.open();
+    let (here, there) = ("1".parse().unwrap(), "2".parse().unwrap());
+    let trial = |key: &str, record: &str| Trial { key: key.to_string(), record: record.to_string() };
+    store.put_trials(&here, "operator", &[trial("b", "1"), trial("a", "2")]).unwrap();
+    store.put_trials(&here, "operator", &[trial("b", "3")]).unwrap();
+    store.put_trials(&there, "operator", &[trial("b", "4")]).unwrap();
+    assert_eq!(store.trials(&here, "operator").unwrap(), [trial("a", "2"), trial("b", "3")]);
+    assert_eq!(store.trials(&here, "other").unwrap(), []);
+    let error = store.put_trials(&here, "operator", &[trial("c", "5"), trial("d\0", "6")]).unwrap_err();
+    assert!(matches!(error, Error::Refused { .. }), "{error}");
+    assert_eq!(store.remove_trials(&here, "operator").unwrap(), 2, "none of a refused set was kept");
+    assert_eq!(store.trials(&there, "operator").unwrap(), [trial("b", "4")]);
+}
+
 fn memos_are_kept_and_bounded(place: &Place) {
     let store = place.open();
     assert_eq!(store.recall("a").unwrap(), None);
@@ -601,7 +671,7 @@ fn a_check_tells_engine_and_size(place: &Place) {
     let store = place.open();
     begun(&store, 0, "train");
     let health = store.check().unwrap();
-    assert_eq!((health.schema_version, health.runs, health.problems.len()), (2, 1, 0));
+    assert_eq!((health.schema_version, health.runs, health.problems.len()), (3, 1, 0));
     assert!(health.size_bytes.get() > 0 && !health.engine_version.is_empty());
     assert!(["sqlite", "postgresql"].contains(&health.engine));
 }

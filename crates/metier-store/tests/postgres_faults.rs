@@ -106,14 +106,17 @@ fn a_newer_schema_is_refused_and_left_as_it_was() {
         Store::open(&place.location()).map(|_| ()).unwrap_err(),
         Store::open_read_only(&place.location()).map(|_| ()).unwrap_err(),
     ] {
-        assert!(matches!(error, Error::Newer { found: 99, known: 2, .. }), "{error}");
+        assert!(matches!(error, Error::Newer { found: 99, known: 3, .. }), "{error}");
     }
 }
 
 #[test]
 fn every_earlier_schema_is_brought_up_to_date() {
-    let shipped =
-        [include_str!("golden/schema-1.postgres.sql"), include_str!("golden/schema-2.postgres.sql")];
+    let shipped = [
+        include_str!("golden/schema-1.postgres.sql"),
+        include_str!("golden/schema-2.postgres.sql"),
+        include_str!("golden/schema-3.postgres.sql"),
+    ];
     for version in 1..=shipped.len() {
         let sql = shipped[..version].concat();
         let Some(place) = Place::postgres() else { return };
@@ -125,13 +128,16 @@ fn every_earlier_schema_is_brought_up_to_date() {
             ))
             .unwrap();
         let store = place.open();
-        assert_eq!(store.check().unwrap().schema_version, 2);
+        assert_eq!(store.check().unwrap().schema_version, 3);
         let run = run_at(0, "train");
         store.begin_run(&run, &owner(1)).unwrap();
         assert_eq!(store.find_run("train").unwrap(), run.id);
     }
-    let now =
-        [include_str!("../src/migrations/1.postgres.sql"), include_str!("../src/migrations/2.postgres.sql")];
+    let now = [
+        include_str!("../src/migrations/1.postgres.sql"),
+        include_str!("../src/migrations/2.postgres.sql"),
+        include_str!("../src/migrations/3.postgres.sql"),
+    ];
     assert_eq!(shipped, now, "these versions have shipped: add another");
 }
 

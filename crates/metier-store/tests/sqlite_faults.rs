@@ -60,12 +60,12 @@ fn a_newer_schema_is_refused_and_left_as_it_was() {
     checkpoint(&path);
     let before = fs::read(&path).unwrap();
     for error in [refusal(&at(&path)), Store::open_read_only(&at(&path)).map(|_| ()).unwrap_err()] {
-        assert!(matches!(error, Error::Newer { found: 99, known: 2, .. }), "{error}");
+        assert!(matches!(error, Error::Newer { found: 99, known: 3, .. }), "{error}");
         assert!(error.to_string().contains("newer metier"), "{error}");
     }
     assert!(fs::read(&path).unwrap() == before);
     // Also while the new version is only in the log.
-    rusqlite::Connection::open(&path).unwrap().execute_batch("PRAGMA user_version = 2").unwrap();
+    rusqlite::Connection::open(&path).unwrap().execute_batch("PRAGMA user_version = 3").unwrap();
     checkpoint(&path);
     let connection = rusqlite::Connection::open(&path).unwrap();
     connection.execute_batch("PRAGMA user_version = 98").unwrap();
@@ -75,7 +75,11 @@ fn a_newer_schema_is_refused_and_left_as_it_was() {
 #[test]
 fn every_earlier_schema_is_brought_up_to_date() {
     // Each version's SQL as it shipped. When a version is added, its file is added here and never edited again.
-    let shipped = [include_str!("golden/schema-1.sqlite.sql"), include_str!("golden/schema-2.sqlite.sql")];
+    let shipped = [
+        include_str!("golden/schema-1.sqlite.sql"),
+        include_str!("golden/schema-2.sqlite.sql"),
+        include_str!("golden/schema-3.sqlite.sql"),
+    ];
     for version in 1..=shipped.len() {
         let sql = shipped[..version].concat();
         let folder = tempfile::tempdir().unwrap();
@@ -99,13 +103,16 @@ fn every_earlier_schema_is_brought_up_to_date() {
             .unwrap();
         drop(connection);
         let store = Store::open(&at(&path)).unwrap();
-        assert_eq!(store.check().unwrap().schema_version, 2);
+        assert_eq!(store.check().unwrap().schema_version, 3);
         assert_eq!(store.run(run.id).unwrap().unwrap(), run);
         assert_eq!(store.find_run("train").unwrap(), run.id);
         store.put_device(&device("1", "a")).unwrap();
     }
-    let now =
-        [include_str!("../src/migrations/1.sqlite.sql"), include_str!("../src/migrations/2.sqlite.sql")];
+    let now = [
+        include_str!("../src/migrations/1.sqlite.sql"),
+        include_str!("../src/migrations/2.sqlite.sql"),
+        include_str!("../src/migrations/3.sqlite.sql"),
+    ];
     assert_eq!(shipped, now, "these versions have shipped: add another");
 }
 

@@ -70,6 +70,8 @@ pub fn all() -> Vec<(&'static str, schemars::Schema)> {
         of::<crate::Series>(),
         of::<crate::ProcessTree>(),
         of::<crate::Prediction>(),
+        of::<crate::Passport>(),
+        of::<crate::Predictor>(),
         of::<crate::Session>(),
     ]
 }

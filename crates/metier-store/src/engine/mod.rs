@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use crate::Error;
 
 /// The schema version that this program writes.
-pub(crate) const SCHEMA_VERSION: i64 = 2;
+pub(crate) const SCHEMA_VERSION: i64 = 3;
 
 /// A parameter of a statement.
 #[derive(Debug)]

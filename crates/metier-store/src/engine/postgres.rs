@@ -30,11 +30,14 @@ const STATEMENTS_KEPT: usize = 200;
 /// Any number that others are unlikely to use as an advisory lock: `mtir` twice.
 const MIGRATION_LOCK: i64 = 0x6d74_6972_6d74_6972;
 
-const MIGRATIONS: [&str; SCHEMA_VERSION as usize] =
-    [include_str!("../migrations/1.postgres.sql"), include_str!("../migrations/2.postgres.sql")];
+const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
+    include_str!("../migrations/1.postgres.sql"),
+    include_str!("../migrations/2.postgres.sql"),
+    include_str!("../migrations/3.postgres.sql"),
+];
 
 const TABLES: &str = "'run','tag','chunk','block','artefact','artefact_part','run_artefact','device','workload','memo',\
-    'session','session_log','session_lane'";
+    'session','session_log','session_lane','passport','predictor','trial'";
 
 /// A connection to a server.
 pub(crate) struct Postgres {

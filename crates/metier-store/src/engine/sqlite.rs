@@ -33,8 +33,11 @@ const FREE_PAGES_KEPT: i64 = 512;
 /// How long the answer of an integrity check is good.
 const WALK_KEPT: Duration = Duration::from_secs(600);
 
-const MIGRATIONS: [&str; SCHEMA_VERSION as usize] =
-    [include_str!("../migrations/1.sqlite.sql"), include_str!("../migrations/2.sqlite.sql")];
+const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
+    include_str!("../migrations/1.sqlite.sql"),
+    include_str!("../migrations/2.sqlite.sql"),
+    include_str!("../migrations/3.sqlite.sql"),
+];
 
 /// An open file.
 pub(crate) struct Sqlite {

@@ -39,7 +39,8 @@ impl Store {
     }
 }
 
-fn check(what: &'static str, text: &str, longest: usize) -> Result<(), Error> {
+/// Refuses a text that is too long, or that PostgreSQL could not keep.
+pub(super) fn check(what: &'static str, text: &str, longest: usize) -> Result<(), Error> {
     if text.len() > longest || text.contains('\0') {
         let got = format!("{} bytes{}", text.len(), if text.contains('\0') { ", with a NUL" } else { "" });
         return Err(Error::Refused { what, got, want: format!("at most {longest} bytes without NUL") });

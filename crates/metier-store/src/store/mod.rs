@@ -3,12 +3,15 @@
 mod artefacts;
 mod find;
 mod memo;
+mod predictors;
 mod records;
 mod runs;
 mod series;
 mod sessions;
+mod trials;
 
 pub use sessions::{Cancelled, HeldSession, NewSession, SessionEnd, SessionFilter};
+pub use trials::Trial;
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -1,6 +1,6 @@
-//! Devices and workloads: the latest that is known of each.
+//! Devices, their passports, and workloads: the latest that is known of each.
 
-use metier_types::{Device, DeviceId, Workload, WorkloadId};
+use metier_types::{Device, DeviceId, Passport, Workload, WorkloadId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -33,6 +33,14 @@ const WORKLOADS: Shelf = Shelf {
           ON CONFLICT (id) DO UPDATE SET name = excluded.name, record = excluded.record",
 };
 
+const PASSPORTS: Shelf = Shelf {
+    record: "passport",
+    get: "SELECT record FROM passport WHERE id = ?1",
+    all: "SELECT id, record FROM passport ORDER BY name, id",
+    put: "INSERT INTO passport (id, name, record) VALUES (?1, ?2, ?3) \
+          ON CONFLICT (id) DO UPDATE SET name = excluded.name, record = excluded.record",
+};
+
 impl Store {
     /// Records a device, in place of what was known of it.
     pub fn put_device(&self, device: &Device) -> Result<(), Error> {
@@ -50,6 +58,30 @@ impl Store {
     /// All devices, by name.
     pub fn devices(&self) -> Result<Vec<Device>, Error> {
         self.all(DEVICES)
+    }
+
+    /// Records a passport, in place of what was known of it.
+    pub fn put_passport(&self, passport: &Passport) -> Result<(), Error> {
+        let json = json_of("record of a passport", passport)?;
+        self.write("recording a passport", |session| {
+            put(session, PASSPORTS, &passport.id, &passport.name, &json)
+        })
+    }
+
+    /// The passport of that id.
+    pub fn passport(&self, id: &str) -> Result<Option<Passport>, Error> {
+        self.read("reading a passport", |session| self.get(session, PASSPORTS, id))
+    }
+
+    /// All passports, by name.
+    pub fn passports(&self) -> Result<Vec<Passport>, Error> {
+        self.all(PASSPORTS)
+    }
+
+    /// Removes the passport of that id; says whether there was one.
+    pub fn remove_passport(&self, id: &str) -> Result<bool, Error> {
+        let sql = "DELETE FROM passport WHERE id = ?1";
+        self.write("removing a passport", |session| Ok(session.run(sql, &[id.into()])? > 0))
     }
 
     /// Records a workload, in place of what was known of it; the earliest `first_seen` is kept.
@@ -112,7 +144,10 @@ fn put(session: &mut dyn Session, shelf: Shelf, id: &str, name: &str, json: &str
 }
 
 /// The JSON of a record, after a look whether it can be read back.
-fn json_of<T: Serialize + DeserializeOwned>(what: &'static str, record: &T) -> Result<String, Error> {
+pub(super) fn json_of<T: Serialize + DeserializeOwned>(
+    what: &'static str,
+    record: &T,
+) -> Result<String, Error> {
     let refused = |error: serde_json::Error| Error::Refused {
         what,
         got: error.to_string(),
