@@ -1,0 +1,97 @@
+//! What one entry of the list says: how it is asked, what it answers, who does the work.
+
+use axum::routing::MethodFilter;
+use schemars::SchemaGenerator;
+
+use super::{Call, Reply};
+use crate::parameter::Parameter;
+use crate::problem::Problem;
+use crate::serve::App;
+use crate::storage::Lane;
+
+/// A handler.
+pub type Handler = fn(&App, &Call) -> Result<Reply, Problem>;
+
+/// Where a handler runs.
+#[derive(Debug, Clone, Copy)]
+pub enum Work {
+    /// On the serving thread: it neither blocks nor computes for long.
+    Quick(Handler),
+    /// On the bounded pool for what blocks.
+    Blocking(Lane, Handler),
+}
+
+/// What the body of a good answer is.
+#[derive(Debug, Clone, Copy)]
+pub enum Answer {
+    /// JSON of that schema.
+    Json(fn(&mut SchemaGenerator) -> schemars::Schema),
+    /// Text of that media type.
+    Text(&'static str),
+}
+
+/// What a route is asked with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    /// GET and HEAD: it only reads.
+    Get,
+    /// POST: it starts or ends runs.
+    Post,
+    /// DELETE: it ends runs.
+    Delete,
+}
+
+impl Verb {
+    /// Its name in the OpenAPI document.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Post => "post",
+            Self::Delete => "delete",
+        }
+    }
+
+    /// Which methods lead to it.
+    pub(super) const fn filter(self) -> MethodFilter {
+        match self {
+            // HEAD comes with it.
+            Self::Get => MethodFilter::GET,
+            Self::Post => MethodFilter::POST,
+            Self::Delete => MethodFilter::DELETE,
+        }
+    }
+}
+
+/// What may be sent with a request.
+#[derive(Debug, Clone, Copy)]
+pub enum Sent {
+    /// Nothing.
+    Nothing,
+    /// A document of that schema, in one of these media types.
+    Document(&'static [&'static str], fn(&mut SchemaGenerator) -> schemars::Schema),
+}
+
+/// One route.
+#[derive(Debug)]
+pub struct Route {
+    /// What it is asked with.
+    pub verb: Verb,
+    /// Path with `{name}` for its parameters.
+    pub path: &'static str,
+    /// Name of the operation for generated clients.
+    pub operation: &'static str,
+    /// What it does, in a sentence.
+    pub summary: &'static str,
+    /// Its parameters.
+    pub parameters: &'static [Parameter],
+    /// What may be sent to it.
+    pub sent: Sent,
+    /// The status of a good answer.
+    pub good: u16,
+    /// What it answers.
+    pub answer: Answer,
+    /// Statuses beside the good one that are its own; those of every route (400, 401, 405 …) are not repeated.
+    pub also: &'static [u16],
+    /// Who does it.
+    pub work: Work,
+}

@@ -1,0 +1,154 @@
+//! The router, made from the list: a request is checked, its body read, its handler called on the right thread.
+
+use std::time::Instant;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{RawPathParams, Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware;
+use axum::response::{IntoResponse, Response};
+use axum::routing::MethodRouter;
+use http_body_util::BodyExt;
+
+use super::{Call, ROUTES, Reply, Route, Verb, Work};
+use crate::front::{self, Line, Peer, Trusted};
+use crate::parameter::Arguments;
+use crate::problem::{FieldError, Problem};
+use crate::serve::App;
+use crate::{compress, page, starter};
+
+/// The label of a request in `/metrics`: the route's path, or one of a few words for what has none.
+#[derive(Debug, Clone, Copy)]
+pub struct Label(pub &'static str);
+
+/// The router of the whole server.
+pub fn router(app: App) -> Router {
+    let mut router = Router::new();
+    let mut paths: Vec<&'static str> = ROUTES.iter().map(|route| route.path).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    for path in paths {
+        let mut methods = MethodRouter::new();
+        for route in ROUTES.iter().filter(|route| route.path == path) {
+            let answer = move |State(app): State<App>, path: RawPathParams, request: Request| {
+                answer(app, route, path, request)
+            };
+            methods = methods.on(route.verb.filter(), answer);
+        }
+        methods = methods.fallback(move |request: Request| async move { wrong_method(path, &request) });
+        router = router.route(path, methods.clone());
+        // Clients of Jenkins end its addresses with a slash, or not.
+        if path.starts_with("/job/") || path.starts_with("/queue/") {
+            router = router.route(&format!("{path}/"), methods);
+        }
+    }
+    router.fallback(elsewhere).layer(middleware::from_fn_with_state(app.clone(), front::door)).with_state(app)
+}
+
+async fn answer(app: App, route: &'static Route, path: RawPathParams, request: Request) -> Response {
+    let mut response = handled(app, route, path, request).await.into_response();
+    response.extensions_mut().insert(Label(route.path));
+    response
+}
+
+async fn handled(
+    app: App,
+    route: &'static Route,
+    path: RawPathParams,
+    request: Request,
+) -> Result<Reply, Problem> {
+    let limits = &app.config.limits;
+    let is_trusted = request.extensions().get::<Trusted>().is_some();
+    let is_compressed = compress::is_wanted(limits, request.extensions().get::<Peer>(), request.headers());
+    let compress_from = if is_compressed { limits.compress_from_bytes } else { usize::MAX };
+    // Here and not earlier: whatever is in the table and does not only read passes this line.
+    let user = if route.verb == Verb::Get { None } else { starter(&app, &request)?.user };
+    let arguments =
+        Arguments::read(route.parameters, path.iter(), request.uri().query().unwrap_or_default())?;
+    let (parts, body) = request.into_parts();
+    let body = match route.verb {
+        Verb::Get => Bytes::new(),
+        _ => whole(body, limits.body_bytes).await?,
+    };
+    let call = Call { arguments, headers: parts.headers, is_trusted, user, body };
+    match route.work {
+        Work::Quick(handler) => handler(&app, &call),
+        Work::Blocking(lane, handler) => {
+            let inner = app.clone();
+            app.storage
+                .blocking(lane, move || {
+                    handler(&inner, &call).map(|reply| compress::compress(reply, compress_from))
+                })
+                .await
+        }
+    }
+}
+
+/// Who starts or ends runs with this request, if they may.
+fn starter(app: &App, request: &Request) -> Result<starter::Starter, Problem> {
+    let line = request.extensions().get::<Line>();
+    let starter = starter::admit(&app.config, request.uri().path(), request.headers(), line)?;
+    if !app.starts.allows(Instant::now()) {
+        let detail = "sessions are asked for too fast; try again in a moment";
+        return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).with(header::RETRY_AFTER, "1"));
+    }
+    Ok(starter)
+}
+
+/// A body that is not too large, whole.
+async fn whole(body: Body, most: u64) -> Result<Bytes, Problem> {
+    match body.collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) => {
+            let is_large = std::error::Error::source(&error)
+                .is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
+            let (status, want) = match is_large {
+                true => (StatusCode::PAYLOAD_TOO_LARGE, format!("at most {most} bytes")),
+                false => (StatusCode::BAD_REQUEST, "a body that comes to its end".to_string()),
+            };
+            let got = if is_large { "more" } else { "one that was cut" };
+            Err(Problem::fields(status, vec![FieldError::new("body", got, want)]))
+        }
+    }
+}
+
+/// What an address can be asked with, as `Allow` says it.
+fn allowed(path: &str) -> &'static str {
+    let has = |verb: Verb| ROUTES.iter().any(|route| route.path == path && route.verb == verb);
+    match (has(Verb::Get), has(Verb::Post), has(Verb::Delete)) {
+        (_, false, false) => "GET, HEAD",
+        (true, true, false) => "GET, HEAD, POST",
+        (true, false, true) => "GET, HEAD, DELETE",
+        (false, true, false) => "POST",
+        (false, false, true) => "DELETE",
+        (false, true, true) => "POST, DELETE",
+        (true, true, true) => "GET, HEAD, POST, DELETE",
+    }
+}
+
+fn wrong_method(path: &str, request: &Request) -> Problem {
+    let allowed = allowed(path);
+    let detail = format!("{} does nothing here; want {allowed}", request.method());
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail).with(header::ALLOW, allowed)
+}
+
+/// Files of the page, and what is nowhere.
+async fn elsewhere(request: Request) -> Response {
+    let path = request.uri().path();
+    if !matches!(*request.method(), axum::http::Method::GET | axum::http::Method::HEAD) {
+        return wrong_method(path, &request).into_response();
+    }
+    match page::file(path, request.headers()) {
+        Some(reply) => {
+            let mut response = reply.into_response();
+            response.extensions_mut().insert(Label("page"));
+            response
+        }
+        None => {
+            let path = crate::problem::shorten(path);
+            let detail = format!("there is nothing at {path}; /openapi.json lists what there is");
+            Problem::new(StatusCode::NOT_FOUND, detail).into_response()
+        }
+    }
+}
