@@ -1,0 +1,61 @@
+//! What can go wrong with power, and what would be right.
+
+use std::path::PathBuf;
+
+/// What is wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A word that is in none of our lists.
+    #[error("{field} is {got:?}; want {want}")]
+    Word {
+        /// The field.
+        field: &'static str,
+        /// What was given.
+        got: String,
+        /// What would be right.
+        want: String,
+    },
+    /// Weights that cannot be used.
+    #[error("weights: {field} {why}")]
+    Weights {
+        /// The field, by its path.
+        field: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A table that does not fit together.
+    #[error("table: {why}")]
+    Table {
+        /// What does not fit.
+        why: String,
+    },
+    /// A file that cannot be read or written.
+    #[error("{}: {why}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// What was learned from cannot be learned from.
+    #[error(transparent)]
+    Learn(#[from] metier_learn::Error),
+}
+
+impl Error {
+    /// A file that cannot be read or written.
+    pub fn file(path: impl Into<PathBuf>, why: impl ToString) -> Self {
+        Self::File { path: path.into(), why: why.to_string() }
+    }
+
+    /// A table that does not fit together.
+    pub fn table(why: impl Into<String>) -> Self {
+        Self::Table { why: why.into() }
+    }
+
+    /// Weights that cannot be used.
+    pub fn weights(field: impl Into<String>, why: impl Into<String>) -> Self {
+        Self::Weights { field: field.into(), why: why.into() }
+    }
+}

@@ -1,0 +1,23 @@
+//! Power of machines, containers and processes, with a meter or without: everything that Kepler's exporter, estimator,
+//! model server and trainers speak of, and the predictors behind it.
+//!
+//! ```text
+//! Prometheus' answer ──► frame of features and watts ──► isolated frame ──► trainers ──► pipeline of predictors ──► watts
+//! ```
+//!
+//! [`vocabulary`] holds the closed lists of words (sources, components, groups of features, trainers); [`formula`] says how weights
+//! become watts; [`node`] says which machine is like which; [`frame`] is the table that predictors are learned from;
+//! [`trainers`] learn them. The field names and formulas are those of the Kepler Model Server 0.7, so that its clients need no change;
+//! where it is wrong we are right, and `docs/power.md` lists each such place.
+//!
+//! No pickle is ever loaded: a predictor is JSON, or it is opaque bytes that we only pass on. Nothing here panics on input.
+
+pub mod error;
+pub mod formula;
+pub mod frame;
+pub mod node;
+pub mod trainers;
+pub mod vocabulary;
+pub mod weights;
+
+pub use error::Error;

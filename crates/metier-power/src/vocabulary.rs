@@ -1,0 +1,433 @@
+//! The closed lists of words that Kepler's interfaces are made of. Their order matters wherever it is written down: that
+//! of components decides which comes first in an answer, that of feature groups which is tried first, and that of the
+//! features of a group is the order of a predictor's columns.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// Whether idle power is part of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum OutputType {
+    /// Power including idle: of nodes.
+    AbsPower,
+    /// Power without idle and background: of containers and processes.
+    DynPower,
+}
+
+impl OutputType {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::AbsPower, Self::DynPower];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AbsPower => "AbsPower",
+            Self::DynPower => "DynPower",
+        }
+    }
+
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.name() == name)
+    }
+}
+
+/// What of a machine takes power.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Component {
+    /// A processor's package.
+    Package,
+    /// Its cores.
+    Core,
+    /// What of the package is no core.
+    Uncore,
+    /// Memory.
+    Dram,
+    /// The whole machine.
+    Platform,
+}
+
+impl Component {
+    /// All.
+    pub const ALL: [Self; 5] = [Self::Package, Self::Core, Self::Uncore, Self::Dram, Self::Platform];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Package => "package",
+            Self::Core => "core",
+            Self::Uncore => "uncore",
+            Self::Dram => "dram",
+            Self::Platform => "platform",
+        }
+    }
+
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.name() == name)
+    }
+
+    /// Its column of watts in a table.
+    pub fn column(self) -> String {
+        format!("{}_power", self.name())
+    }
+}
+
+const RAPL: [Component; 4] = [Component::Package, Component::Core, Component::Uncore, Component::Dram];
+const PLATFORM: [Component; 1] = [Component::Platform];
+
+/// Where energy is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Source {
+    /// RAPL through sysfs; every name with `rapl` in it means this one.
+    RaplSysfs,
+    /// RAPL through registers of the processor.
+    RaplMsr,
+    /// The machine's own power meter.
+    Acpi,
+    /// The management console of IBM machines.
+    Hmc,
+    /// A management board.
+    Redfish,
+    /// What another predictor said.
+    TrainedPowerModel,
+}
+
+impl Source {
+    /// All.
+    pub const ALL: [Self; 6] =
+        [Self::RaplSysfs, Self::RaplMsr, Self::Acpi, Self::Hmc, Self::Redfish, Self::TrainedPowerModel];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RaplSysfs => "rapl-sysfs",
+            Self::RaplMsr => "rapl-msr",
+            Self::Acpi => "acpi",
+            Self::Hmc => "hmc",
+            Self::Redfish => "redfish",
+            Self::TrainedPowerModel => "trained_power_model",
+        }
+    }
+
+    /// The one of exactly that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.name() == name)
+    }
+
+    /// The one that a request means: none, and whatever has `rapl` in it, is RAPL through sysfs.
+    pub fn asked(name: Option<&str>) -> Result<Self, Error> {
+        match name {
+            None => Ok(Self::RaplSysfs),
+            Some(name) if name.contains("rapl") => Ok(Self::RaplSysfs),
+            Some(name) => Self::named(name).ok_or_else(|| {
+                let names: Vec<&str> = Self::ALL.iter().map(|one| one.name()).collect();
+                Error::Word { field: "source", got: shorten(name), want: names.join(", ") }
+            }),
+        }
+    }
+
+    /// What it tells apart, in the order of answers.
+    pub const fn components(self) -> &'static [Component] {
+        match self {
+            Self::RaplSysfs | Self::RaplMsr | Self::TrainedPowerModel => &RAPL,
+            Self::Acpi | Self::Hmc | Self::Redfish => &PLATFORM,
+        }
+    }
+}
+
+/// A group of features that are learned from together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FeatureGroup {
+    /// Everything.
+    Full,
+    /// What a workload does.
+    WorkloadOnly,
+    /// The processor's counters.
+    CounterOnly,
+    /// What the kernel counts.
+    BpfOnly,
+    /// What the kernel counts, with interrupts.
+    BpfIrq,
+    /// Counters and interrupts.
+    CounterIrqCombined,
+    /// Counters and what the kernel counts.
+    Basic,
+    /// An accelerator.
+    AcceleratorOnly,
+}
+
+impl FeatureGroup {
+    /// All that have features, in the order in which they are tried.
+    pub const ALL: [Self; 8] = [
+        Self::Full,
+        Self::WorkloadOnly,
+        Self::CounterOnly,
+        Self::BpfOnly,
+        Self::BpfIrq,
+        Self::CounterIrqCombined,
+        Self::Basic,
+        Self::AcceleratorOnly,
+    ];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Full => "Full",
+            Self::WorkloadOnly => "WorkloadOnly",
+            Self::CounterOnly => "CounterOnly",
+            Self::BpfOnly => "BPFOnly",
+            Self::BpfIrq => "BPFIRQ",
+            Self::CounterIrqCombined => "CounterIRQCombined",
+            Self::Basic => "Basic",
+            Self::AcceleratorOnly => "AcceleratorOnly",
+        }
+    }
+
+    /// Its number in Kepler's own list.
+    pub const fn id(self) -> u8 {
+        match self {
+            Self::Full => 1,
+            Self::WorkloadOnly => 2,
+            Self::CounterOnly => 3,
+            Self::BpfOnly => 4,
+            Self::CounterIrqCombined => 6,
+            Self::Basic => 7,
+            Self::BpfIrq => 8,
+            Self::AcceleratorOnly => 9,
+        }
+    }
+
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.name() == name)
+    }
+
+    /// Its features, in the order of a predictor's columns, which is that of the alphabet.
+    pub const fn features(self) -> &'static [&'static str] {
+        match self {
+            Self::Full => &[
+                "accelerator_intel_qat",
+                "bpf_block_irq",
+                "bpf_cpu_time_ms",
+                "bpf_net_rx_irq",
+                "bpf_net_tx_irq",
+                "bpf_page_cache_hit",
+                "cache_miss",
+                "cpu_cycles",
+                "cpu_instructions",
+                "cpu_scaling_frequency_hertz",
+                "node_info",
+            ],
+            Self::WorkloadOnly => &[
+                "accelerator_intel_qat",
+                "bpf_block_irq",
+                "bpf_cpu_time_ms",
+                "bpf_net_rx_irq",
+                "bpf_net_tx_irq",
+                "bpf_page_cache_hit",
+                "cache_miss",
+                "cpu_cycles",
+                "cpu_instructions",
+            ],
+            Self::CounterOnly => &["cache_miss", "cpu_cycles", "cpu_instructions"],
+            Self::BpfOnly => &["bpf_cpu_time_ms", "bpf_page_cache_hit"],
+            Self::BpfIrq => &[
+                "bpf_block_irq",
+                "bpf_cpu_time_ms",
+                "bpf_net_rx_irq",
+                "bpf_net_tx_irq",
+                "bpf_page_cache_hit",
+            ],
+            Self::CounterIrqCombined => &[
+                "bpf_block_irq",
+                "bpf_net_rx_irq",
+                "bpf_net_tx_irq",
+                "cache_miss",
+                "cpu_cycles",
+                "cpu_instructions",
+            ],
+            Self::Basic => {
+                &["bpf_cpu_time_ms", "bpf_page_cache_hit", "cache_miss", "cpu_cycles", "cpu_instructions"]
+            }
+            Self::AcceleratorOnly => &["accelerator_intel_qat"],
+        }
+    }
+
+    /// Whether all its features are among these metrics.
+    pub fn is_within<T: AsRef<str>>(self, metrics: &[T]) -> bool {
+        self.features().iter().all(|feature| metrics.iter().any(|metric| metric.as_ref() == *feature))
+    }
+}
+
+/// The one feature that a curve of a component is drawn over, as its place in the list. `None` where the list is empty.
+///
+/// Memory goes with its traffic, everything else with what is computed.
+pub fn main_feature<T: AsRef<str>>(component: Component, features: &[T]) -> Option<usize> {
+    let wanted: &[&str] = match component {
+        Component::Dram => &["cache_miss", "bpf_page_cache_hit"],
+        _ => &["cpu_instructions", "bpf_cpu_time_ms", "accelerator_intel_qat", "bpf_cpu_time_us"],
+    };
+    let place = |name: &&str| features.iter().position(|feature| feature.as_ref() == *name);
+    wanted.iter().find_map(place).or((!features.is_empty()).then_some(0))
+}
+
+/// What learns a predictor; its name is the first part of a predictor's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Trainer {
+    /// Squares and products, least squares.
+    Polynomial,
+    /// A hundred trees of depth three.
+    GradientBoosting,
+    /// The mean of six neighbours.
+    KNeighbors,
+    /// Least squares with coefficients that are not negative.
+    Linear,
+    /// Support vectors with a Gaussian kernel.
+    Svr,
+    /// A hundred trees of depth six, in XGBoost's format.
+    Xgboost,
+    /// A straight line by stochastic descent.
+    Sgd,
+    /// `a·ln(b·s + 1) + c`.
+    Logarithmic,
+    /// `a/(1 + exp(-k·(s - s0))) + c`.
+    Logistic,
+    /// `a·exp(b·s) + c`.
+    Exponential,
+    /// Ours: boosted trees that never fall with load, picked by held-out error.
+    Auto,
+}
+
+impl Trainer {
+    /// The ten of Kepler, in its order.
+    pub const KEPLER: [Self; 10] = [
+        Self::Polynomial,
+        Self::GradientBoosting,
+        Self::KNeighbors,
+        Self::Linear,
+        Self::Svr,
+        Self::Xgboost,
+        Self::Sgd,
+        Self::Logarithmic,
+        Self::Logistic,
+        Self::Exponential,
+    ];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Polynomial => "PolynomialRegressionTrainer",
+            Self::GradientBoosting => "GradientBoostingRegressorTrainer",
+            Self::KNeighbors => "KNeighborsRegressorTrainer",
+            Self::Linear => "LinearRegressionTrainer",
+            Self::Svr => "SVRRegressorTrainer",
+            Self::Xgboost => "XgboostFitTrainer",
+            Self::Sgd => "SGDRegressorTrainer",
+            Self::Logarithmic => "LogarithmicRegressionTrainer",
+            Self::Logistic => "LogisticRegressionTrainer",
+            Self::Exponential => "ExponentialRegressionTrainer",
+            Self::Auto => "AutoTrainer",
+        }
+    }
+
+    /// The one of that name; `auto` is ours too.
+    pub fn named(name: &str) -> Option<Self> {
+        let all = Self::KEPLER.into_iter().chain([Self::Auto]);
+        all.into_iter().find(|one| one.name() == name).or((name == "auto").then_some(Self::Auto))
+    }
+
+    /// Whether what it learns can be given to Kepler's exporter as weights.
+    pub const fn has_weights(self) -> bool {
+        matches!(self, Self::Sgd | Self::Logarithmic | Self::Logistic | Self::Exponential)
+    }
+}
+
+/// The name of a predictor: who learned it, and on which node type.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ModelName {
+    /// The text before the first `_`.
+    pub trainer: String,
+    /// The number after the last `_`.
+    pub node_type: u32,
+}
+
+impl ModelName {
+    /// Reads `<trainer>_<node type>`.
+    pub fn read(name: &str) -> Option<Self> {
+        let trainer = name.split('_').next().filter(|trainer| !trainer.is_empty())?;
+        let digits = name.rsplit_once('_')?.1;
+        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        let node_type = if is_number { digits.parse().ok()? } else { return None };
+        Some(Self { trainer: trainer.to_string(), node_type })
+    }
+}
+
+impl fmt::Display for ModelName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}_{}", self.trainer, self.node_type)
+    }
+}
+
+/// What was sent, short enough for a message.
+pub fn shorten(text: &str) -> String {
+    const MOST: usize = 60;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn features_stand_in_the_order_of_the_alphabet() {
+        for group in FeatureGroup::ALL {
+            assert!(group.features().is_sorted(), "{}", group.name());
+            assert_eq!(FeatureGroup::named(group.name()), Some(group));
+        }
+    }
+
+    #[test]
+    fn curves_are_drawn_over_the_documented_feature() {
+        let place = |group: FeatureGroup, component| main_feature(component, group.features());
+        for (group, dram, other) in [
+            (FeatureGroup::CounterOnly, 0, 2),
+            (FeatureGroup::BpfOnly, 1, 0),
+            (FeatureGroup::BpfIrq, 4, 1),
+            (FeatureGroup::Basic, 2, 4),
+        ] {
+            assert_eq!(place(group, Component::Dram), Some(dram), "{}", group.name());
+            assert_eq!(place(group, Component::Package), Some(other), "{}", group.name());
+            assert_eq!(place(group, Component::Platform), Some(other), "{}", group.name());
+        }
+        assert_eq!(place(FeatureGroup::AcceleratorOnly, Component::Package), Some(0));
+        assert_eq!(main_feature::<&str>(Component::Package, &[]), None);
+    }
+
+    #[test]
+    fn whatever_has_rapl_in_it_is_rapl() {
+        for name in [None, Some("intel_rapl"), Some("rapl-msr"), Some("rapl"), Some("rapl-sysfs")] {
+            assert_eq!(Source::asked(name).unwrap(), Source::RaplSysfs);
+        }
+        assert_eq!(Source::asked(Some("acpi")).unwrap(), Source::Acpi);
+        assert!(Source::asked(Some("sun")).unwrap_err().to_string().contains("\"sun\""));
+    }
+
+    #[test]
+    fn names_of_predictors_are_read_from_both_ends() {
+        let name = ModelName::read("XgboostFitTrainer_109").unwrap();
+        assert_eq!((name.trainer.as_str(), name.node_type), ("XgboostFitTrainer", 109));
+        assert_eq!(name.to_string(), "XgboostFitTrainer_109");
+        for wrong in ["XgboostFitTrainer", "Xgboost_x", "_3", "Xgboost_-1", "Xgboost_+1", "", "X_99999999999"]
+        {
+            assert_eq!(ModelName::read(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Weights as Kepler's interfaces write them: `{component: {"All_Weights": {…}}}`, read into [`Formula`]s and written back.
+//!
+//! A curve does not say its form; the trainer's name does. A curve of four numbers is a logistic one whatever the name says.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use metier_learn::xgboost::XGBoost;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::Error;
+use crate::formula::{Curve, Formula, Kind};
+use crate::vocabulary::{Component, Trainer};
+
+/// Most features of a predictor.
+pub const FEATURES: usize = 256;
+/// Largest XGBoost file inside weights.
+const XGBOOST_BYTES: usize = 64 << 20;
+
+/// The weights of one component.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ComponentWeights {
+    /// All of them.
+    #[serde(rename = "All_Weights")]
+    pub all: AllWeights,
+}
+
+/// The inner object.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AllWeights {
+    /// Watts at rest, of a linear predictor.
+    #[serde(rename = "Bias_Weight", default, skip_serializing_if = "Option::is_none")]
+    pub bias: Option<f64>,
+    /// Weights by the value of a system feature; empty in all published predictors.
+    #[serde(rename = "Categorical_Variables", default)]
+    pub categorical: Map<String, Value>,
+    /// The numbers of a curve.
+    #[serde(rename = "CurveFit_Weights", default, skip_serializing_if = "Option::is_none")]
+    pub curve: Option<Vec<f64>>,
+    /// Features with their scale, and weight where the predictor is linear.
+    #[serde(rename = "Numerical_Variables", default)]
+    pub numerical: BTreeMap<String, Numerical>,
+    /// XGBoost's JSON in base64.
+    #[serde(rename = "XGboost_Weights", default, skip_serializing_if = "Option::is_none")]
+    pub xgboost: Option<String>,
+}
+
+/// A feature of a predictor.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Numerical {
+    /// The largest value in training.
+    pub scale: f64,
+    /// Watts at the scale.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<f64>,
+}
+
+/// Weights of all components of a predictor.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Weights(pub BTreeMap<Component, ComponentWeights>);
+
+impl Weights {
+    /// Takes the components out of an object; what else is in it (a name, a machine) is left alone.
+    pub fn read(value: &Value) -> Result<Self, Error> {
+        let Some(object) = value.as_object() else {
+            return Err(Error::weights("body", "is no object; want one with a component such as platform"));
+        };
+        let mut weights = BTreeMap::new();
+        for (name, inner) in object {
+            let Some(component) = Component::named(name) else { continue };
+            let inner = ComponentWeights::deserialize(inner)
+                .map_err(|error| Error::weights(format!("{name}.All_Weights"), error.to_string()))?;
+            if inner.all.numerical.is_empty() || inner.all.numerical.len() > FEATURES {
+                let got = inner.all.numerical.len();
+                return Err(Error::weights(
+                    format!("{name}.All_Weights.Numerical_Variables"),
+                    format!("has {got} features; want 1 to {FEATURES}"),
+                ));
+            }
+            weights.insert(component, inner);
+        }
+        if weights.is_empty() {
+            return Err(Error::weights(
+                "body",
+                "has no component; want platform, or package, core, uncore, dram",
+            ));
+        }
+        Ok(Self(weights))
+    }
+
+    /// The features that all its components want.
+    pub fn features(&self) -> Vec<String> {
+        let mut features: Vec<String> =
+            self.0.values().flat_map(|weights| weights.all.numerical.keys().cloned()).collect();
+        features.sort_unstable();
+        features.dedup();
+        features
+    }
+
+    /// The formula of each component, for the trainer of that name.
+    pub fn formulas(&self, trainer: &str) -> Result<Vec<(Component, Formula)>, Error> {
+        self.0
+            .iter()
+            .map(|(component, weights)| Ok((*component, formula(*component, weights, trainer)?)))
+            .collect()
+    }
+}
+
+fn formula(component: Component, weights: &ComponentWeights, trainer: &str) -> Result<Formula, Error> {
+    let all = &weights.all;
+    let wrong = |field: &str, why: String| Err(Error::weights(format!("{}.{field}", component.name()), why));
+    let features: Vec<String> = all.numerical.keys().cloned().collect();
+    let scale: Vec<f64> = all.numerical.values().map(|one| one.scale).collect();
+    if let Some((name, one)) = all.numerical.iter().find(|(_, one)| !one.scale.is_finite() || one.scale < 0.0)
+    {
+        return wrong(
+            &format!("Numerical_Variables.{name}.scale"),
+            format!("is {}; want 0 or more", one.scale),
+        );
+    }
+    let kind = if let Some(text) = &all.xgboost {
+        if text.len() > XGBOOST_BYTES {
+            return wrong("XGboost_Weights", format!("has more than {XGBOOST_BYTES} bytes"));
+        }
+        let bytes = match base64::engine::general_purpose::STANDARD.decode(text.trim()) {
+            Ok(bytes) => bytes,
+            Err(error) => return wrong("XGboost_Weights", format!("is no base64: {error}")),
+        };
+        let text = String::from_utf8_lossy(&bytes);
+        Kind::XGBoost(Box::new(XGBoost::read(&text)?))
+    } else if let Some(curve) = &all.curve {
+        let form = match curve.len() {
+            4 => Curve::Logistic,
+            3 if trainer == Trainer::Exponential.name() => Curve::Exponential,
+            3 if trainer == Trainer::Logarithmic.name() => Curve::Logarithmic,
+            count => {
+                return wrong(
+                    "CurveFit_Weights",
+                    format!("has {count} numbers, for {trainer:?}; want 3 or 4"),
+                );
+            }
+        };
+        if curve.iter().any(|number| !number.is_finite()) {
+            return wrong("CurveFit_Weights", "has a number without end".to_string());
+        }
+        Kind::Curve { curve: form, weights: curve.clone() }
+    } else if let Some(bias) = all.bias {
+        let weights: Vec<f64> = all.numerical.values().map(|one| one.weight.unwrap_or(0.0)).collect();
+        if !bias.is_finite() || weights.iter().any(|weight| !weight.is_finite()) {
+            return wrong("Bias_Weight", "or a weight is a number without end".to_string());
+        }
+        Kind::Linear { bias, weights }
+    } else {
+        let why = "is missing; want one of Bias_Weight, CurveFit_Weights, XGboost_Weights".to_string();
+        return wrong("All_Weights", why);
+    };
+    Ok(Formula::new(component, features, scale, kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn linear() -> Value {
+        json!({ "model_name": "SGDRegressorTrainer_0", "platform": { "All_Weights": {
+            "Bias_Weight": 1.0, "Categorical_Variables": {}, "Numerical_Variables": { "a": { "scale": 2.0, "weight": 1.0 } }
+        } } })
+    }
+
+    #[test]
+    fn the_exporters_own_vectors_hold() {
+        let weights = Weights::read(&linear()).unwrap();
+        let formulas = weights.formulas("SGDRegressorTrainer").unwrap();
+        let watts = |value: f64| formulas[0].1.watts(&[value]);
+        // The exporter's vectors have a weight of 1 for a category more.
+        assert_eq!([watts(2.0), watts(1.0), watts(0.0)], [Some(2.0), Some(1.5), Some(1.0)]);
+    }
+
+    #[test]
+    fn weights_are_written_as_they_were_read() {
+        let weights = Weights::read(&linear()).unwrap();
+        let written = serde_json::to_value(&weights.0[&Component::Platform]).unwrap();
+        assert_eq!(written, linear()["platform"]);
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_refused_by_its_field() {
+        let with = |all: Value| json!({ "platform": { "All_Weights": all } });
+        let variables = json!({ "a": { "scale": 1.0 } });
+        for (body, word) in [
+            (json!([1]), "body"),
+            (json!({ "model_name": "x" }), "no component"),
+            (with(json!({})), "Numerical_Variables"),
+            (with(json!({ "Numerical_Variables": variables })), "All_Weights"),
+            (with(json!({ "Numerical_Variables": { "a": { "scale": -1.0 } }, "Bias_Weight": 1.0 })), "scale"),
+            (with(json!({ "Numerical_Variables": { "a": { "scale": "x" } } })), "All_Weights"),
+            (
+                with(json!({ "Numerical_Variables": variables, "CurveFit_Weights": [1.0] })),
+                "CurveFit_Weights",
+            ),
+            (with(json!({ "Numerical_Variables": variables, "XGboost_Weights": "%" })), "XGboost_Weights"),
+        ] {
+            let error =
+                Weights::read(&body).and_then(|weights| weights.formulas("SGDRegressorTrainer").map(drop));
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains(word), "{body}: {error}");
+        }
+    }
+}
