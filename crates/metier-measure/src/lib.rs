@@ -25,6 +25,7 @@ mod launch;
 pub mod leftovers;
 mod netlink;
 pub mod observer;
+pub mod passport;
 mod record;
 pub mod recorder;
 pub mod runner;

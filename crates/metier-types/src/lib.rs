@@ -32,7 +32,9 @@ pub use device::{Cache, Cpu, Device, DeviceClass, DeviceRef};
 pub use host::{HostReading, HostState};
 pub use id::{BatchId, DeviceId, Digest, IdError, RunId, SessionId, WorkloadId};
 pub use missing::{Missing, MissingFields};
-pub use passport::{Bandwidth, ComputeRate, Latency, Origin, Passport, Precision, StorageRate, Throttling};
+pub use passport::{
+    AcceleratorRate, Bandwidth, ComputeRate, Latency, Origin, Passport, Precision, StorageRate, Throttling,
+};
 pub use prediction::{Interval, Prediction, PredictionError};
 pub use predictor::{HeldOut, Predictor, Standing};
 pub use process::{Process, ProcessSource, ProcessTree};

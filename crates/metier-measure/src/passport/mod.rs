@@ -1,0 +1,73 @@
+//! Device passports: what a device can do. Measured here by small benchmarks, brought as a file from
+//! elsewhere, or shipped with the program from public specifications ([`shipped`]).
+//!
+//! [`find`] is how everyone else asks: what was stored comes before what was shipped, so that a board that was measured
+//! once is never again judged by its data sheet.
+
+mod name;
+pub mod shipped;
+
+use metier_store::Store;
+use metier_types::{Device, Origin, Passport};
+
+pub use shipped::shipped;
+
+/// The passport of a device by what people, exporters or firmware call it: of the stored ones by id, name or alias, then of
+/// the shipped ones. Compared without case and punctuation; then also without what firmware adds (`Rev 1.4`, `Developer Kit`,
+/// `4GB`). A store that cannot be read is as good as none, and that is logged.
+pub fn find(store: Option<&Store>, name: &str) -> Option<Passport> {
+    let stored = stored(store);
+    pick(&stored, name, name::key)
+        .or_else(|| pick(shipped(), name, name::key))
+        .or_else(|| pick(&stored, name, name::reduced))
+        .or_else(|| pick(shipped(), name, name::reduced))
+        .cloned()
+}
+
+/// The passport that says most about a device: its own, else that of its product, else that of its processor.
+pub fn of_device(store: Option<&Store>, device: &Device) -> Option<Passport> {
+    if let Some(own) = stored(store).into_iter().find(|passport| passport.id == device.id.as_str()) {
+        return Some(own);
+    }
+    let product = device.product.as_deref().and_then(|product| find(store, product));
+    product.or_else(|| device.cpu.model.as_deref().and_then(|model| find(store, model)))
+}
+
+/// All passports: stored ones, measured before specified, then the shipped ones that no stored one has the id of.
+pub fn all(store: Option<&Store>) -> Vec<Passport> {
+    let mut all = stored(store);
+    let more: Vec<Passport> = shipped()
+        .iter()
+        .filter(|shipped| all.iter().all(|stored| stored.id != shipped.id))
+        .cloned()
+        .collect();
+    all.extend(more);
+    all
+}
+
+/// What is in the store, measured before specified, newest first: of two with the same name the better one is found.
+fn stored(store: Option<&Store>) -> Vec<Passport> {
+    let mut stored = store.map_or_else(Vec::new, |store| {
+        store.passports().unwrap_or_else(|error| {
+            tracing::warn!(%error, "the store's passports cannot be read; only shipped ones are known");
+            Vec::new()
+        })
+    });
+    stored.sort_by_key(|passport| (passport.origin != Origin::Measured, std::cmp::Reverse(passport.made)));
+    stored
+}
+
+/// The first that goes by the name: an id counts more than a name, a name more than an alias.
+fn pick<'a>(passports: &'a [Passport], name: &str, key: fn(&str) -> String) -> Option<&'a Passport> {
+    let wanted = key(name);
+    if wanted.is_empty() {
+        return None;
+    }
+    let by = |is: &dyn Fn(&Passport) -> bool| passports.iter().find(|passport| is(passport));
+    by(&|passport| key(&passport.id) == wanted)
+        .or_else(|| by(&|passport| key(&passport.name) == wanted))
+        .or_else(|| by(&|passport| passport.aliases.iter().any(|alias| key(alias) == wanted)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! When two names of a device are the same: `Raspberry Pi 4 Model B Rev 1.4` and `raspberry-pi-4-model-b` are, `… 3 Model B` and
+//! `… 3 Model B+` are not.
+
+/// Longer names are cut: no device is called so, and a look-up stays cheap whoever asks.
+const LONGEST: usize = 200;
+
+/// The name in small letters and digits only; `+` is `plus`, because a board with it is another one.
+pub fn key(name: &str) -> String {
+    let mut key = String::new();
+    for letter in name.chars().take(LONGEST) {
+        match letter {
+            '+' => key.push_str("plus"),
+            _ => key.extend(letter.to_lowercase().filter(|letter| letter.is_alphanumeric())),
+        }
+    }
+    key
+}
+
+/// The key without what firmware, exporters and shops add to the name of a board: revision, memory size, `Developer Kit`,
+/// the maker in front.
+pub fn reduced(name: &str) -> String {
+    let mut rest = key(&without_revision(name));
+    loop {
+        let before = rest.len();
+        for end in ["developerkit", "devkit", "engineeringreference", "ram", "sdcard", "emmc"] {
+            if let Some(shorter) = rest.strip_suffix(end) {
+                rest.truncate(shorter.len());
+            }
+        }
+        if let Some(shorter) = rest.strip_suffix("gb").or_else(|| rest.strip_suffix("gib")) {
+            let shorter = shorter.trim_end_matches(|letter: char| letter.is_ascii_digit());
+            rest.truncate(shorter.len());
+        }
+        if let Some(shorter) = rest.strip_prefix("nvidia") {
+            rest = shorter.to_string();
+        }
+        if rest.len() == before {
+            return rest;
+        }
+    }
+}
+
+/// Without a final `Rev 1.4`, in any of the forms in which its digits or dots were lost on the way.
+fn without_revision(name: &str) -> String {
+    let words: Vec<&str> = name.split_whitespace().take(LONGEST).collect();
+    let at = words.iter().position(|word| word.eq_ignore_ascii_case("rev"));
+    match at {
+        Some(at) if at > 0 => words[..at].join(" "),
+        _ => words.join(" "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_and_punctuation_do_not_count_but_plus_does() {
+        assert_eq!(key("Raspberry Pi 4 Model-B"), key("raspberry_pi_4_model_b"));
+        assert_ne!(key("Raspberry Pi 3 Model B+"), key("Raspberry Pi 3 Model B"));
+        assert_eq!(key("Raspberry Pi 3 Model B+"), key("Raspberry Pi 3 Model B Plus"));
+        assert_eq!(key("  \u{0} --"), "");
+    }
+
+    #[test]
+    fn what_firmware_adds_is_left_out() {
+        for name in
+            ["Raspberry Pi 4 Model B Rev 1.4", "Raspberry Pi 4 Model B Rev", "Raspberry Pi 4 Model B 8GB"]
+        {
+            assert_eq!(reduced(name), key("Raspberry Pi 4 Model B"), "{name}");
+        }
+        for name in [
+            "NVIDIA Jetson Nano Developer Kit",
+            "Jetson Nano 4 GB",
+            "jetson-nano-devkit",
+            "NVIDIA Jetson Nano ",
+        ] {
+            assert_eq!(reduced(name), "jetsonnano", "{name}");
+        }
+        assert_eq!(reduced("Rev"), "rev", "a name is not cut to nothing");
+        assert_eq!(reduced(&"gb".repeat(100_000)).len(), 0);
+    }
+}
