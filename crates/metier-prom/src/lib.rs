@@ -1,4 +1,4 @@
-//! Prometheus: the text formats, read and written.
+//! Prometheus: the text formats, read and written; and [`query`], which asks one.
 //!
 //! Two formats exist, 0.0.4 ("text") and OpenMetrics 1.0; [`Format`] names them, [`Page`] writes either and [`read`]
 //! reads either. A page is families, each with a name, a [`Kind`] and a help text, each with samples.
@@ -8,13 +8,14 @@
 //! - Reading never panics and is bounded ([`Limits`]); an error names line and column.
 //! - Both sides bound what they hold: a page has a limit of samples per family and counts what it left out.
 //!
-//! This crate does no input or output and depends on no other room than the types.
+//! Only [`query`] does input and output, and only to the address that it is given. No other room is used than the types.
 
 mod distribution;
 mod format;
 mod labels;
 mod name;
 mod number;
+pub mod query;
 mod read;
 mod write;
 

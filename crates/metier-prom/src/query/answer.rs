@@ -1,0 +1,360 @@
+//! What came: typed, and as the bytes that came.
+
+use std::fmt;
+
+use metier_types::Timestamp;
+use serde::de::{self, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+/// Who a series is: its labels, sorted by name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Metric(Vec<(Box<str>, Box<str>)>);
+
+impl Metric {
+    /// The name of the series; an expression's result has none.
+    pub fn name(&self) -> Option<&str> {
+        self.label("__name__")
+    }
+
+    /// The value of a label; an empty one counts as absent, as it does in Prometheus.
+    pub fn label(&self, name: &str) -> Option<&str> {
+        let at = self.0.binary_search_by(|(known, _)| known.as_ref().cmp(name)).ok()?;
+        self.0.get(at).map(|(_, value)| value.as_ref()).filter(|value| !value.is_empty())
+    }
+
+    /// All labels.
+    pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_ref(), value.as_ref()))
+    }
+}
+
+impl<N: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(N, V)> for Metric {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(labels: I) -> Self {
+        let mut labels: Vec<_> =
+            labels.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        labels.sort_unstable();
+        labels.dedup_by(|next, kept| next.0 == kept.0);
+        Self(labels)
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name().unwrap_or_default())?;
+        f.write_str("{")?;
+        let labels = self.labels().filter(|(name, _)| *name != "__name__");
+        for (at, (name, value)) in labels.enumerate() {
+            write!(f, "{}{name}={value:?}", if at > 0 { "," } else { "" })?;
+        }
+        f.write_str("}")
+    }
+}
+
+impl<'de> Deserialize<'de> for Metric {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Pairs;
+        impl<'de> Visitor<'de> for Pairs {
+            type Value = Metric;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of labels")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Metric, A::Error> {
+                let mut labels = Vec::new();
+                while let Some(pair) = map.next_entry::<Box<str>, Box<str>>()? {
+                    labels.push(pair);
+                }
+                Ok(labels.into_iter().collect())
+            }
+        }
+        from.deserialize_map(Pairs)
+    }
+}
+
+/// A value at a time. The value may be NaN or infinite.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Point {
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    pub value: f64,
+}
+
+impl Point {
+    /// The value, if it is a number that can be reckoned with.
+    pub fn finite(&self) -> Option<f64> {
+        self.value.is_finite().then_some(self.value)
+    }
+}
+
+/// `[seconds, "text"]`.
+struct Stamped(Timestamp, String);
+
+impl<'de> Deserialize<'de> for Stamped {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Pair;
+        impl<'de> Visitor<'de> for Pair {
+            type Value = Stamped;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a pair of a time and a text")
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Stamped, A::Error> {
+                let short = |at| de::Error::invalid_length(at, &"a time and a text");
+                let seconds: f64 = seq.next_element()?.ok_or_else(|| short(0))?;
+                let text = seq.next_element()?.ok_or_else(|| short(1))?;
+                let at = instant(seconds).ok_or_else(|| {
+                    de::Error::invalid_value(de::Unexpected::Float(seconds), &"seconds of Unix time")
+                })?;
+                Ok(Stamped(at, text))
+            }
+        }
+        from.deserialize_seq(Pair)
+    }
+}
+
+/// Seconds of Unix time; Prometheus keeps milliseconds.
+fn instant(seconds: f64) -> Option<Timestamp> {
+    let millis = (seconds * 1000.0).round();
+    // What does not fit saturates, and is then refused.
+    Timestamp::from_millisecond(millis as i64).ok().filter(|_| millis.is_finite())
+}
+
+impl<'de> Deserialize<'de> for Point {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let Stamped(at, text) = Stamped::deserialize(from)?;
+        let value = crate::number::parse(&text).ok_or_else(|| {
+            de::Error::invalid_value(de::Unexpected::Str(&text), &"a number, NaN, +Inf or -Inf")
+        })?;
+        Ok(Self { at, value })
+    }
+}
+
+/// One series at the time that was asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reading {
+    /// Which.
+    pub metric: Metric,
+    /// Its value, stamped with the time that was asked for.
+    pub point: Point,
+}
+
+/// One series over a time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// Which.
+    pub metric: Metric,
+    /// Its values, in order of time.
+    pub points: Vec<Point>,
+}
+
+/// What an expression came to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Values {
+    /// Series at one time.
+    Vector(Vec<Reading>),
+    /// Series over a time.
+    Matrix(Vec<Series>),
+    /// A number.
+    Scalar(Point),
+    /// A text.
+    Text(Timestamp, String),
+}
+
+/// What came.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// Typed.
+    pub values: Values,
+    /// What the server warns of: the answer may not be whole.
+    pub warnings: Vec<String>,
+    /// Series left out of `values` because they are native histograms; they are in `raw`.
+    pub histograms: usize,
+    /// The payload as it came, JSON.
+    pub raw: Vec<u8>,
+}
+
+impl Answer {
+    /// Reads a payload that came at another time: that of a file, say. An error says what was found.
+    pub fn read(raw: Vec<u8>) -> Result<Self, String> {
+        let envelope: Envelope<Data> = envelope(&raw)?;
+        let (values, histograms) = envelope.data.values()?;
+        Ok(Self { values, warnings: envelope.warnings, histograms, raw })
+    }
+
+    /// The series, if it is a vector.
+    pub fn vector(&self) -> Option<&[Reading]> {
+        match &self.values {
+            Values::Vector(readings) => Some(readings),
+            _ => None,
+        }
+    }
+
+    /// The series, if it is a matrix.
+    pub fn matrix(&self) -> Option<&[Series]> {
+        match &self.values {
+            Values::Matrix(series) => Some(series),
+            _ => None,
+        }
+    }
+
+    /// The number, if it is one: a scalar, or a vector of one.
+    pub fn number(&self) -> Option<f64> {
+        match &self.values {
+            Values::Scalar(point) => Some(point.value),
+            Values::Vector(readings) => match readings.as_slice() {
+                [only] => Some(only.point.value),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+/// What every answer is wrapped in.
+pub(super) struct Envelope<T> {
+    pub data: T,
+    pub warnings: Vec<String>,
+}
+
+/// Unwraps; the error says what was found.
+pub(super) fn envelope<T: de::DeserializeOwned>(raw: &[u8]) -> Result<Envelope<T>, String> {
+    #[derive(Deserialize)]
+    #[serde(bound = "T: de::DeserializeOwned")]
+    struct Wire<T> {
+        status: String,
+        data: Option<T>,
+        #[serde(default)]
+        error: Option<String>,
+        #[serde(default)]
+        warnings: Vec<String>,
+    }
+    let wire: Wire<T> = serde_json::from_slice(raw).map_err(|error| error.to_string())?;
+    match (wire.status.as_str(), wire.data) {
+        ("success", Some(data)) => Ok(Envelope { data, warnings: wire.warnings }),
+        ("success", None) => Err("it has no `data`".to_string()),
+        (status, _) => Err(format!("its status is {status:?}: {}", wire.error.unwrap_or_default())),
+    }
+}
+
+/// `data` of a query, as it is written.
+#[derive(Deserialize)]
+#[serde(tag = "resultType", content = "result", rename_all = "lowercase")]
+enum Data {
+    Vector(Vec<WireReading>),
+    Matrix(Vec<WireSeries>),
+    Scalar(Point),
+    String(Stamped),
+}
+
+#[derive(Deserialize)]
+struct WireReading {
+    metric: Metric,
+    value: Option<Point>,
+    histogram: Option<de::IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct WireSeries {
+    metric: Metric,
+    #[serde(default)]
+    values: Vec<Point>,
+    histograms: Option<de::IgnoredAny>,
+}
+
+impl Data {
+    fn values(self) -> Result<(Values, usize), String> {
+        let mut left_out = 0;
+        let values = match self {
+            Self::Vector(wire) => {
+                let mut readings = Vec::with_capacity(wire.len());
+                for WireReading { metric, value, histogram } in wire {
+                    match (value, histogram) {
+                        (Some(point), _) => readings.push(Reading { metric, point }),
+                        (None, Some(_)) => left_out += 1,
+                        (None, None) => return Err(format!("{metric} has no value")),
+                    }
+                }
+                Values::Vector(readings)
+            }
+            Self::Matrix(wire) => {
+                let mut series = Vec::with_capacity(wire.len());
+                for WireSeries { metric, values: points, histograms } in wire {
+                    left_out += usize::from(histograms.is_some());
+                    if histograms.is_none() || !points.is_empty() {
+                        series.push(Series { metric, points });
+                    }
+                }
+                Values::Matrix(series)
+            }
+            Self::Scalar(point) => Values::Scalar(point),
+            Self::String(Stamped(at, text)) => Values::Text(at, text),
+        };
+        Ok((values, left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Answer, String> {
+        Answer::read(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn every_type_is_read_with_its_special_values() {
+        let vector = read(
+            r#"{"status":"success","warnings":["partial"],"data":{"resultType":"vector","result":[
+                {"metric":{"__name__":"a","z":"1","b":""},"value":[1435781451.781,"NaN"]},
+                {"metric":{},"value":[1435781451,"+Inf"]},
+                {"metric":{"__name__":"h"},"histogram":[1435781451,{"count":"1"}]}]}}"#,
+        )
+        .unwrap();
+        let readings = vector.vector().unwrap();
+        assert_eq!(
+            (readings.len(), vector.histograms, vector.warnings.as_slice()),
+            (2, 1, &["partial".to_string()][..])
+        );
+        assert!(readings[0].point.value.is_nan() && readings[0].point.finite().is_none());
+        assert_eq!(readings[0].point.at.as_millisecond(), 1_435_781_451_781);
+        assert_eq!(readings[0].metric.label("z"), Some("1"));
+        assert_eq!((readings[0].metric.label("b"), readings[0].metric.name()), (None, Some("a")));
+        assert_eq!(readings[0].metric.to_string(), r#"a{b="",z="1"}"#);
+        assert_eq!(readings[1].point.value, f64::INFINITY);
+        // The type may come behind what it types.
+        let matrix = read(
+            r#"{"data":{"result":[{"metric":{"x":"y"},"values":[[1,"1"],[2,"-Inf"]]}],"resultType":"matrix"},"status":"success"}"#,
+        )
+        .unwrap();
+        assert_eq!(matrix.matrix().unwrap()[0].points[1].value, f64::NEG_INFINITY);
+        let scalar =
+            read(r#"{"status":"success","data":{"resultType":"scalar","result":[1,"0.1"]}}"#).unwrap();
+        assert_eq!(scalar.number(), Some(0.1));
+        let text = read(r#"{"status":"success","data":{"resultType":"string","result":[1,"so"]}}"#).unwrap();
+        assert!(matches!(text.values, Values::Text(_, text) if text == "so"));
+    }
+
+    #[test]
+    fn what_is_not_an_answer_is_refused_with_what_was_found() {
+        for (wrong, found) in [
+            ("", "EOF"),
+            ("<html>", "expected value"),
+            ("[]", "invalid"),
+            (r#"{"status":"success"}"#, "no `data`"),
+            (r#"{"status":"error","errorType":"bad_data","error":"parse error"}"#, "parse error"),
+            (r#"{"status":"success","data":{"resultType":"tensor","result":[]}}"#, "tensor"),
+            (r#"{"status":"success","data":{"resultType":"scalar","result":[1]}}"#, "invalid length"),
+            (r#"{"status":"success","data":{"resultType":"scalar","result":[1,"x"]}}"#, "a number, NaN"),
+            (
+                r#"{"status":"success","data":{"resultType":"scalar","result":[1e300,"1"]}}"#,
+                "seconds of Unix time",
+            ),
+            (
+                r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":"b"}}]}}"#,
+                "has no value",
+            ),
+        ] {
+            let said = read(wrong).unwrap_err();
+            assert!(said.contains(found), "{wrong}: {said}");
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Putting questions.
+
+use std::time::Duration;
+
+use metier_types::Timestamp;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::{Certificate, Response, Url};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::answer::{Answer, Metric, envelope};
+use super::endpoint::{Credentials, Endpoint};
+use super::error::{Error, Trouble, is_passing};
+
+/// Longest address; what is longer goes as a form. Some proxies let only GET pass, so that is the usual way.
+const LONGEST_ADDRESS: usize = 2000;
+/// Most steps of a range that Prometheus gives.
+const MOST_STEPS: u64 = 11_000;
+/// Bytes of a refusal that are looked at.
+const MOST_SAID: u64 = 64 << 10;
+/// Characters of other people's text in an error.
+const MOST_SHOWN: usize = 300;
+/// Largest file of certificates.
+const AUTHORITY_BYTES: u64 = 4 << 20;
+
+/// From when to when, and how fine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    /// The first time.
+    pub start: Timestamp,
+    /// No later than this.
+    pub end: Timestamp,
+    /// Time between two values.
+    pub step: Duration,
+}
+
+impl Range {
+    fn check(&self) -> Result<(), Error> {
+        let span = self.end.duration_since(self.start);
+        let is_right = !span.is_negative()
+            && !self.step.is_zero()
+            && span.unsigned_abs().as_nanos() / self.step.as_nanos() < u128::from(MOST_STEPS);
+        match is_right {
+            true => Ok(()),
+            false => {
+                let Self { start, end, step } = *self;
+                Err(Error::BadRange { start, end, step, most: MOST_STEPS })
+            }
+        }
+    }
+}
+
+/// Asks one Prometheus. Cheap to clone; connections are kept and shared.
+#[derive(Debug, Clone)]
+pub struct Client {
+    endpoint: Endpoint,
+    http: reqwest::Client,
+}
+
+impl Client {
+    /// A client for that endpoint. Nothing is asked yet.
+    pub fn new(endpoint: Endpoint) -> Result<Self, Error> {
+        // Installed once for the process; whoever was first is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let bad = |reason: String| Error::BadEndpoint { url: endpoint.to_string(), reason };
+        let mut builder = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .pool_max_idle_per_host(4)
+            .default_headers(headers(&endpoint)?)
+            .user_agent(concat!("metier/", env!("CARGO_PKG_VERSION")));
+        if let Some(path) = &endpoint.authority {
+            let bad = |reason: String| Error::BadAuthority { path: path.clone(), reason };
+            let mut pem = Vec::new();
+            let read = std::fs::File::open(path).and_then(|file| {
+                std::io::Read::read_to_end(&mut std::io::Read::take(file, AUTHORITY_BYTES), &mut pem)
+            });
+            read.map_err(|error| bad(error.to_string()))?;
+            let certificates = Certificate::from_pem_bundle(&pem).map_err(|error| bad(reason_of(&error)))?;
+            if certificates.is_empty() {
+                return Err(bad("there is no certificate in it".to_string()));
+            }
+            builder = builder.tls_certs_only(certificates);
+        }
+        if endpoint.accept_any_certificate {
+            builder = builder.tls_danger_accept_invalid_certs(true);
+        }
+        let http = builder.build().map_err(|error| bad(reason_of(&error)))?;
+        Ok(Self { endpoint, http })
+    }
+
+    /// Who is asked.
+    pub const fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// What an expression comes to at one time; now, if none is given.
+    pub async fn instant(&self, expression: &str, at: Option<Timestamp>) -> Result<Answer, Error> {
+        let mut pairs = vec![("query", expression.to_string())];
+        pairs.extend(at.map(|at| ("time", seconds(at))));
+        let asked = format!("the query {:?}", cut(expression));
+        self.answer("query", pairs, asked).await
+    }
+
+    /// What an expression comes to over a time.
+    pub async fn range(&self, expression: &str, range: Range) -> Result<Answer, Error> {
+        range.check()?;
+        let pairs = vec![
+            ("query", expression.to_string()),
+            ("start", seconds(range.start)),
+            ("end", seconds(range.end)),
+            ("step", format!("{}", range.step.as_secs_f64())),
+        ];
+        let asked = format!("the range query {:?}", cut(expression));
+        self.answer("query_range", pairs, asked).await
+    }
+
+    /// The series that a selector finds between two times.
+    pub async fn series(
+        &self,
+        selector: &str,
+        start: Timestamp,
+        end: Timestamp,
+    ) -> Result<Vec<Metric>, Error> {
+        let pairs = vec![("match[]", selector.to_string()), ("start", seconds(start)), ("end", seconds(end))];
+        self.list("series", pairs, format!("the series of {:?}", cut(selector))).await
+    }
+
+    /// The values that a label has, `__name__` for the names of all series.
+    pub async fn label_values(&self, label: &str) -> Result<Vec<String>, Error> {
+        let asked = format!("the values of label {:?}", cut(label));
+        if !crate::is_label_name(label) {
+            let what = "there is no label of that name; want letters, digits and underscores".to_string();
+            return Err(self.no_answer(&asked, Trouble::Malformed { what }));
+        }
+        self.list(&format!("label/{label}/values"), Vec::new(), asked).await
+    }
+
+    async fn answer(&self, part: &str, pairs: Pairs, asked: String) -> Result<Answer, Error> {
+        let body = self.body(part, &pairs, &asked).await?;
+        Answer::read(body).map_err(|what| self.no_answer(&asked, Trouble::Malformed { what: cut(&what) }))
+    }
+
+    async fn list<T: DeserializeOwned>(&self, part: &str, pairs: Pairs, asked: String) -> Result<T, Error> {
+        let body = self.body(part, &pairs, &asked).await?;
+        let envelope = envelope(&body)
+            .map_err(|what: String| self.no_answer(&asked, Trouble::Malformed { what: cut(&what) }))?;
+        Ok(envelope.data)
+    }
+
+    fn no_answer(&self, asked: &str, trouble: Trouble) -> Error {
+        Error::NoAnswer { url: self.endpoint.to_string(), asked: asked.to_string(), trouble }
+    }
+
+    /// The payload of an answer, after as many tries as it takes and are allowed.
+    async fn body(&self, part: &str, pairs: &Pairs, asked: &str) -> Result<Vec<u8>, Error> {
+        let bounds = &self.endpoint.bounds;
+        let end = Instant::now() + bounds.time;
+        let mut tries = 0;
+        let trouble = loop {
+            tries += 1;
+            let late = Trouble::Late { after: bounds.time };
+            let Ok(tried) = timeout_at(end, self.attempt(part, pairs, tries)).await else { break late };
+            let (trouble, wish) = match tried {
+                Ok(body) => return Ok(body),
+                Err(failure) => failure,
+            };
+            if !trouble.may_pass() || tries >= bounds.tries {
+                break trouble;
+            }
+            let pause = bounds.pause.saturating_mul(1 << (tries - 1).min(10));
+            let next = Instant::now() + wish.unwrap_or(pause).max(pause);
+            // What cannot be tried any more in time is told as it is: it says more than that the time is over.
+            if next >= end {
+                break trouble;
+            }
+            sleep_until(next).await;
+        };
+        Err(self.no_answer(asked, trouble))
+    }
+
+    /// One try. With a failure comes how long the server wishes us to wait.
+    async fn attempt(
+        &self,
+        part: &str,
+        pairs: &Pairs,
+        tries: u32,
+    ) -> Result<Vec<u8>, (Trouble, Option<Duration>)> {
+        let mut url = self.endpoint.part(part);
+        let written: String = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
+        let request = if written.len() + url.as_str().len() < LONGEST_ADDRESS {
+            url.set_query((!written.is_empty()).then_some(written.as_str()));
+            self.http.get(url)
+        } else {
+            let form = HeaderValue::from_static("application/x-www-form-urlencoded");
+            self.http.post(url).header(CONTENT_TYPE, form).body(written)
+        };
+        let response = request.send().await.map_err(|error| (unanswered(&error, tries), None))?;
+        let status = response.status();
+        if status.is_success() {
+            let most = self.endpoint.bounds.body_bytes;
+            return take(response, most, tries).await.map_err(|trouble| (trouble, None));
+        }
+        let code = status.as_u16();
+        let wish =
+            response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+        let to = response.headers().get(reqwest::header::LOCATION).and_then(|to| to.to_str().ok());
+        let said = match to.filter(|_| status.is_redirection()) {
+            Some(to) => format!("it sends us to {}; name that address if it is meant", place(to)),
+            None => said(take(response, MOST_SAID, tries).await.unwrap_or_default()),
+        };
+        let wish = wish.filter(|_| is_passing(code)).map(Duration::from_secs);
+        Err((Trouble::Refused { status: code, said, tries }, wish))
+    }
+}
+
+/// Names and values of a question.
+type Pairs = Vec<(&'static str, String)>;
+
+fn headers(endpoint: &Endpoint) -> Result<HeaderMap, Error> {
+    let mut headers = HeaderMap::new();
+    let bad = |reason: String| Error::BadEndpoint { url: endpoint.to_string(), reason };
+    for (name, value) in &endpoint.headers {
+        let known = HeaderName::try_from(name.as_str())
+            .map_err(|_| bad(format!("{:?} is no name of a header", cut(name))))?;
+        let mut value = HeaderValue::try_from(value.as_str()).map_err(|_| {
+            bad(format!("the value of header {known} has characters that a header cannot carry"))
+        })?;
+        value.set_sensitive(true);
+        headers.append(known, value);
+    }
+    let shown = match &endpoint.credentials {
+        Credentials::None => return Ok(headers),
+        Credentials::Bearer(token) => format!("Bearer {}", token.trim()),
+        Credentials::Basic(user, password) => {
+            use base64::Engine as _;
+            let both = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
+            format!("Basic {both}")
+        }
+    };
+    let mut shown = HeaderValue::try_from(shown)
+        .map_err(|_| bad("the token has characters that a header cannot carry".to_string()))?;
+    shown.set_sensitive(true);
+    headers.insert(AUTHORIZATION, shown);
+    Ok(headers)
+}
+
+/// Reads a body as far as it may go.
+async fn take(mut response: Response, most: u64, tries: u32) -> Result<Vec<u8>, Trouble> {
+    if response.content_length().is_some_and(|length| length > most) {
+        return Err(Trouble::TooLarge { most });
+    }
+    let mut body = Vec::new();
+    loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) if body.len() as u64 + chunk.len() as u64 > most => {
+                return Err(Trouble::TooLarge { most });
+            }
+            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+            Ok(None) => return Ok(body),
+            Err(error) => return Err(unanswered(&error, tries)),
+        }
+    }
+}
+
+/// What a refusal says: Prometheus' own words, or the first line of whatever it is.
+fn said(body: Vec<u8>) -> String {
+    #[derive(Deserialize)]
+    struct Refusal {
+        #[serde(rename = "errorType")]
+        sort: Option<String>,
+        error: String,
+    }
+    if let Ok(refusal) = serde_json::from_slice::<Refusal>(&body) {
+        return match refusal.sort {
+            Some(sort) => cut(&format!("{sort}: {}", refusal.error)),
+            None => cut(&refusal.error),
+        };
+    }
+    let text = String::from_utf8_lossy(&body);
+    let first = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    cut(first)
+}
+
+fn unanswered(error: &reqwest::Error, tries: u32) -> Trouble {
+    let reason = reason_of(error);
+    match reason.contains("certificate") {
+        // Who cannot prove who it is will not be able to at the next try either.
+        true => Trouble::Untrusted { reason },
+        false => Trouble::Unreachable { reason, tries },
+    }
+}
+
+/// The innermost cause, without the address.
+fn reason_of(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    let text = cause.to_string();
+    match text.contains("://") {
+        true => "the transfer failed".to_string(),
+        false => cut(&text),
+    }
+}
+
+/// An address that somebody else gave, without what may be secret in it.
+fn place(address: &str) -> String {
+    match Url::parse(address) {
+        Ok(url) => cut(&format!("{}://{}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())),
+        Err(_) => cut(address.split('?').next().unwrap_or_default()),
+    }
+}
+
+fn seconds(at: Timestamp) -> String {
+    let millis = at.as_millisecond();
+    format!(
+        "{}{}.{:03}",
+        if millis < 0 { "-" } else { "" },
+        millis.unsigned_abs() / 1000,
+        millis.unsigned_abs() % 1000
+    )
+}
+
+/// Text of others, no longer than it may be, on one line.
+fn cut(text: &str) -> String {
+    let flat = |c: char| if c.is_control() { ' ' } else { c };
+    let mut cut: String = text.chars().take(MOST_SHOWN).map(flat).collect();
+    if text.chars().nth(MOST_SHOWN).is_some() {
+        cut.push('…');
+    }
+    cut
+}

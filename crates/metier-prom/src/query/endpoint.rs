@@ -1,0 +1,202 @@
+//! Where a Prometheus is, who we are to it, and what is too much.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use reqwest::Url;
+
+use super::error::Error;
+
+/// Who we are.
+#[derive(Clone, Default)]
+pub enum Credentials {
+    /// Nobody.
+    #[default]
+    None,
+    /// Who bears this token.
+    Bearer(String),
+    /// A user, with a password.
+    Basic(String, String),
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "None",
+            Self::Bearer(_) => "Bearer(…)",
+            Self::Basic(..) => "Basic(…)",
+        })
+    }
+}
+
+/// What is too much.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bounds {
+    /// How long a question may take, with all its tries.
+    pub time: Duration,
+    /// How often one is tried.
+    pub tries: u32,
+    /// Pause before the second try; it doubles each time.
+    pub pause: Duration,
+    /// Bytes of an answer.
+    pub body_bytes: u64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            time: Duration::from_secs(10),
+            tries: 4,
+            pause: Duration::from_millis(100),
+            body_bytes: 64 << 20,
+        }
+    }
+}
+
+/// A Prometheus. Made from its address: `https://host:port/prefix`, or `host:port` for plain HTTP.
+///
+/// A user and a password in the address become [`Credentials::Basic`]; what is shown of it has neither.
+#[derive(Clone)]
+pub struct Endpoint {
+    base: Url,
+    /// Who we are to it.
+    pub credentials: Credentials,
+    /// Headers that are sent too, such as a tenant's (`X-Scope-OrgID`); their values are not shown.
+    pub headers: Vec<(String, String)>,
+    /// File of PEM certificates that alone may vouch for it; without, those that this host trusts.
+    pub authority: Option<PathBuf>,
+    /// Believe whoever answers. Everything sent and received can then be read and changed on the way.
+    pub accept_any_certificate: bool,
+    /// What is too much.
+    pub bounds: Bounds,
+}
+
+const WANT: &str = "http://HOST:PORT or https://HOST:PORT, with or without a path, or HOST:PORT";
+/// Longest address.
+const LONGEST: usize = 2048;
+
+impl FromStr for Endpoint {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let text = text.trim();
+        let bad = || Error::BadAddress { got: without_secrets(text), want: WANT };
+        if text.is_empty() || text.len() > LONGEST {
+            return Err(bad());
+        }
+        let parsed = match text.contains("://") {
+            true => Url::parse(text),
+            false => Url::parse(&format!("http://{text}")),
+        };
+        let mut base = parsed.map_err(|_| bad())?;
+        if !matches!(base.scheme(), "http" | "https") || base.query().is_some() || base.fragment().is_some() {
+            return Err(bad());
+        }
+        let credentials = match (base.username(), base.password()) {
+            ("", None) => Credentials::None,
+            (user, password) => Credentials::Basic(decoded(user), decoded(password.unwrap_or_default())),
+        };
+        base.set_username("").and_then(|()| base.set_password(None)).map_err(|()| bad())?;
+        // A path is a prefix: the API lies below it.
+        if !base.path().ends_with('/') {
+            base.set_path(&format!("{}/", base.path()));
+        }
+        Ok(Self {
+            base,
+            credentials,
+            headers: Vec::new(),
+            authority: None,
+            accept_any_certificate: false,
+            bounds: Bounds::default(),
+        })
+    }
+}
+
+impl Endpoint {
+    /// The address of a part of the API, such as `query`.
+    pub(super) fn part(&self, name: &str) -> Url {
+        let mut url = self.base.clone();
+        url.set_path(&format!("{}api/v1/{name}", self.base.path()));
+        url
+    }
+}
+
+impl fmt::Display for Endpoint {
+    /// The address, without secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.base.as_str().trim_end_matches('/'))
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("Endpoint")
+            .field("base", &self.base.as_str())
+            .field("credentials", &self.credentials)
+            .field("headers", &names)
+            .field("authority", &self.authority)
+            .field("accept_any_certificate", &self.accept_any_certificate)
+            .field("bounds", &self.bounds)
+            .finish()
+    }
+}
+
+/// A text that may be an address, without what stands before its `@` and behind its `?`.
+fn without_secrets(text: &str) -> String {
+    let shown: String = text.chars().take(200).collect();
+    let shown = shown.split('?').next().unwrap_or_default();
+    match (shown.split_once("://"), shown.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://…@{rest}"),
+        (None, Some((_, rest))) => format!("…@{rest}"),
+        _ => shown.to_string(),
+    }
+}
+
+/// Percent signs of a user or password undone.
+fn decoded(text: &str) -> String {
+    // A plus sign means itself here, unlike in a form.
+    let text = text.replace('+', "%2B");
+    form_urlencoded::parse(text.as_bytes()).next().map(|(name, _)| name.into_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_may_be_a_url_with_a_prefix_or_host_and_port() {
+        for (text, part) in [
+            ("127.0.0.1:9090", "http://127.0.0.1:9090/api/v1/query"),
+            ("prometheus.monitoring.svc:9090", "http://prometheus.monitoring.svc:9090/api/v1/query"),
+            ("localhost", "http://localhost/api/v1/query"),
+            ("https://example.org/prom/", "https://example.org/prom/api/v1/query"),
+            ("http://[::1]:9090/a/b", "http://[::1]:9090/a/b/api/v1/query"),
+        ] {
+            assert_eq!(text.parse::<Endpoint>().unwrap().part("query").as_str(), part);
+        }
+        let too_long = format!("http://{}", "x".repeat(3000));
+        for wrong in ["", "ftp://host", "http://", "host:99999", "http://h/?a=b", &too_long] {
+            let error = wrong.parse::<Endpoint>().unwrap_err().to_string();
+            assert!(error.contains("want http://HOST:PORT"), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn secrets_of_an_address_are_used_and_never_shown() {
+        let endpoint: Endpoint = "https://me:hunt%3A%2Ber+2@host:1/x".parse().unwrap();
+        assert!(
+            matches!(&endpoint.credentials, Credentials::Basic(user, word) if user == "me" && word == "hunt:+er+2")
+        );
+        let mut endpoint = endpoint;
+        endpoint.headers.push(("X-Key".into(), "hunter3".into()));
+        let shown = format!("{endpoint} {endpoint:?}");
+        assert!(shown.starts_with("https://host:1/x ") && !shown.contains("hunt"), "{shown}");
+        for wrong in ["ftp://me:hunter2@host", "me:hunter2@host:99999", "http://h/?token=hunter2"] {
+            let error = wrong.parse::<Endpoint>().unwrap_err().to_string();
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+}
