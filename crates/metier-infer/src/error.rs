@@ -1,0 +1,71 @@
+//! Why a graph did not run.
+
+use std::path::PathBuf;
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file could not be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The engine does not take the graph.
+    #[error("{engine} cannot load the graph: {why}")]
+    Load {
+        /// Which engine.
+        engine: &'static str,
+        /// What it says; names the operator.
+        why: String,
+    },
+    /// The engine took the graph, and failed in an inference.
+    #[error("{engine} cannot run the graph: {why}")]
+    Run {
+        /// Which engine.
+        engine: &'static str,
+        /// What it says; names the operator.
+        why: String,
+    },
+    /// The engine panicked, which is a defect of it.
+    #[error("{engine} failed on the graph with a defect of its own: {why}")]
+    Defect {
+        /// Which engine.
+        engine: &'static str,
+        /// The panic's message.
+        why: String,
+    },
+    /// An input does not fit.
+    #[error("input {name:?} is {got}; want {want}")]
+    Input {
+        /// Its name.
+        name: String,
+        /// What was given.
+        got: String,
+        /// What would be right.
+        want: String,
+    },
+    /// A plan that makes no sense.
+    #[error("{field} is {got}; want {want}")]
+    Plan {
+        /// The field.
+        field: &'static str,
+        /// What was given.
+        got: String,
+        /// What would be right.
+        want: &'static str,
+    },
+    /// What an engine says by the way could not be read.
+    #[error("cannot time operators: {0}")]
+    Operators(String),
+}
+
+/// The message of a panic.
+pub(crate) fn panic_text(panic: Box<dyn std::any::Any + Send>) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a word".into())
+}

@@ -1,0 +1,240 @@
+//! Tensors that fit what a graph declares.
+//!
+//! The same seed gives the same tensors on every host and in every engine, so that outputs can be compared. Real numbers are drawn evenly from
+//! 0 to 1; whole numbers are small and stay inside the tables that they index; what is called a sampling rate is 16000, and what
+//! is called a length is that of the longest input. What had to be assumed is said.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use metier_onnx::analysis::Value;
+use metier_onnx::{Analysis, Bindings, DataType, Dim, Graph};
+
+use crate::{Error, Tensor, Values};
+
+/// Most elements of all inputs together.
+pub const MOST_ELEMENTS: usize = 1 << 29;
+/// Whole numbers are drawn below this, or below the size of the table that they index.
+const SMALL: u64 = 8;
+/// What speech is sampled with, in nearly all networks.
+const RATE: f64 = 16_000.0;
+
+/// How inputs are made.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Making {
+    /// What the numbers are drawn from.
+    pub seed: u64,
+    /// Zeros instead of drawn numbers.
+    pub zeros: bool,
+    /// Inputs that are given: numbers by name, one for all elements or one each.
+    pub numbers: BTreeMap<String, Vec<f64>>,
+    /// Inputs that are given whole, by name.
+    pub tensors: BTreeMap<String, Tensor>,
+}
+
+/// Inputs for a graph, in its order, and what was assumed for them.
+pub fn make(told: &Analysis, making: &Making) -> Result<(Vec<Tensor>, Vec<String>), Error> {
+    let known: BTreeSet<&str> = told.inputs.iter().map(|input| input.name.as_str()).collect();
+    for name in making.numbers.keys().chain(making.tensors.keys()) {
+        if !known.contains(name.as_str()) {
+            let want = format!("one of {}", known.iter().copied().collect::<Vec<_>>().join(", "));
+            return Err(Error::Input { name: name.clone(), got: "given".to_string(), want });
+        }
+    }
+    let mut notes = Vec::new();
+    let mut made = Vec::with_capacity(told.inputs.len());
+    let mut room = MOST_ELEMENTS;
+    for input in &told.inputs {
+        let tensor = match making.tensors.get(&input.name) {
+            Some(tensor) => fitting(input, tensor)?,
+            None => one(told, input, making, room, &mut notes)?,
+        };
+        room = room.saturating_sub(tensor.values.len());
+        made.push(tensor);
+    }
+    Ok((made, notes))
+}
+
+/// A tensor that was given, in the type that the graph wants.
+fn fitting(input: &Value, tensor: &Tensor) -> Result<Tensor, Error> {
+    let misfit = |got: String, want: String| Error::Input { name: input.name.clone(), got, want };
+    if let Some(shape) = &input.shape {
+        let fits = shape.len() == tensor.shape.len()
+            && shape.iter().zip(&tensor.shape).all(|(want, got)| want.is_none_or(|want| want == *got as u64));
+        if !fits {
+            return Err(misfit(
+                said(tensor.shape.iter().map(|size| Some(*size as u64))),
+                said(shape.iter().copied()),
+            ));
+        }
+    }
+    let kind = input.data_type.unwrap_or(tensor.values.data_type());
+    let values = if kind == tensor.values.data_type() {
+        Some(tensor.values.clone())
+    } else {
+        Values::of(kind, tensor.values.numbers().into_iter())
+    };
+    let values = values.ok_or_else(|| misfit(word(tensor.values.data_type()), word(kind)))?;
+    Ok(Tensor { name: input.name.clone(), shape: tensor.shape.clone(), values })
+}
+
+fn one(
+    told: &Analysis,
+    input: &Value,
+    making: &Making,
+    room: usize,
+    notes: &mut Vec<String>,
+) -> Result<Tensor, Error> {
+    let misfit = |got: String, want: String| Error::Input { name: input.name.clone(), got, want };
+    let open = || misfit("of an open shape".to_string(), "a shape for it, such as 1x3x224x224".to_string());
+    let declared = input.shape.as_ref().ok_or_else(open)?;
+    let sizes = declared.iter().map(|size| size.and_then(|size| usize::try_from(size).ok()));
+    let shape = sizes.collect::<Option<Vec<usize>>>().ok_or_else(|| {
+        misfit(said(declared.iter().copied()), "a size for each of its dimensions".to_string())
+    })?;
+    let count =
+        shape.iter().try_fold(1usize, |count, size| count.checked_mul(*size)).filter(|count| *count <= room);
+    let count = count.ok_or_else(|| {
+        misfit(said(declared.iter().copied()), format!("at most {MOST_ELEMENTS} elements in all inputs"))
+    })?;
+    let kind = input.data_type.unwrap_or(DataType::Float);
+    let values = match making.numbers.get(&input.name) {
+        Some(given) if given.len() == 1 => Values::of(kind, std::iter::repeat_n(given[0], count)),
+        Some(given) if given.len() == count => Values::of(kind, given.iter().copied()),
+        Some(given) => return Err(misfit(format!("{} numbers", given.len()), format!("1 or {count}"))),
+        None => drawn(told, input, kind, count, making, notes),
+    };
+    let values = values
+        .ok_or_else(|| misfit(word(kind), "a type that inputs are made of: numbers or bool".to_string()))?;
+    Ok(Tensor { name: input.name.clone(), shape, values })
+}
+
+/// Numbers for an input of which nothing was said.
+fn drawn(
+    told: &Analysis,
+    input: &Value,
+    kind: DataType,
+    count: usize,
+    making: &Making,
+    notes: &mut Vec<String>,
+) -> Option<Values> {
+    let name = input.name.to_lowercase();
+    let is_whole = !kind.is_float() && kind != DataType::Bool;
+    let mut assume = |number: f64| {
+        notes.push(format!("input {:?}: {number} is assumed", input.name));
+        Values::of(kind, std::iter::repeat_n(number, count))
+    };
+    if count <= 1 && (name == "sr" || name.contains("sample_rate") || name.contains("sampling_rate")) {
+        return assume(RATE);
+    }
+    if is_whole && (name.ends_with("length") || name.ends_with("lengths") || name.ends_with("_len")) {
+        let second = |input: &Value| input.shape.as_ref().and_then(|shape| shape.get(1).copied().flatten());
+        if let Some(longest) = told.inputs.iter().filter_map(second).max() {
+            return assume(longest as f64);
+        }
+    }
+    let mut random = Random::new(making.seed, &input.name);
+    let zero = |draw: f64| if making.zeros { 0.0 } else { draw };
+    if kind.is_float() {
+        return Values::of(kind, (0..count).map(|_| zero(random.even())));
+    }
+    let below =
+        if kind == DataType::Bool { 2 } else { table(told, &input.name).unwrap_or(SMALL).clamp(1, SMALL) };
+    Values::of(kind, (0..count).map(|_| zero((random.next() % below) as f64)))
+}
+
+/// The size of the smallest table that a value indexes, directly or after a change of type or shape.
+fn table(told: &Analysis, input: &str) -> Option<u64> {
+    let mut same = BTreeSet::from([input]);
+    let mut smallest = None;
+    for one in &told.operators {
+        let takes = |at: usize| one.inputs.get(at).is_some_and(|value| same.contains(value.name.as_str()));
+        match one.kind.as_str() {
+            "Cast" | "Reshape" | "Squeeze" | "Unsqueeze" | "Identity" | "Flatten" if takes(0) => {
+                same.extend(one.outputs.first().map(|value| value.name.as_str()));
+            }
+            "Gather" if takes(1) => {
+                let axis = one.attributes.get("axis").and_then(|axis| axis.first()).copied().unwrap_or(0);
+                let shape = one.inputs.first().and_then(|value| value.shape.as_ref());
+                let size = shape.and_then(|shape| {
+                    let axis = if axis < 0 { axis + shape.len() as i64 } else { axis };
+                    shape.get(usize::try_from(axis).ok()?).copied().flatten()
+                });
+                smallest = [smallest, size].into_iter().flatten().min();
+            }
+            _ => {}
+        }
+    }
+    smallest
+}
+
+/// Binds the first dimension of every input that leaves it open; one that is fixed at another size is an error.
+pub fn batch(graph: &Graph, size: u64, bindings: &mut Bindings) -> Result<(), Error> {
+    let mut is_bound = false;
+    for input in &graph.inputs {
+        if bindings.shapes.contains_key(&input.name) {
+            continue;
+        }
+        let Some([first, rest @ ..]) = input.shape.as_deref() else { continue };
+        match first {
+            Dim::Named(name) => {
+                bindings.dims.entry(name.clone()).or_insert(size);
+                is_bound = true;
+            }
+            Dim::Unknown => {
+                let known = |dim: &Dim| match dim {
+                    Dim::Known(size) => Some(*size),
+                    Dim::Named(name) => bindings.dims.get(name).copied(),
+                    Dim::Unknown => None,
+                };
+                if let Some(rest) = rest.iter().map(known).collect::<Option<Vec<u64>>>() {
+                    bindings.shapes.insert(input.name.clone(), [vec![size], rest].concat());
+                    is_bound = true;
+                }
+            }
+            Dim::Known(_) => {}
+        }
+    }
+    if is_bound || size == 1 {
+        return Ok(());
+    }
+    let fixed = graph.inputs.first();
+    Err(Error::Input {
+        name: fixed.map(|input| input.name.clone()).unwrap_or_default(),
+        got: format!("wanted in a batch of {size}"),
+        want: "a graph that leaves its first dimension open, or a whole shape for each input".to_string(),
+    })
+}
+
+fn said(shape: impl Iterator<Item = Option<u64>>) -> String {
+    shape.map(|size| size.map_or("?".to_string(), |size| size.to_string())).collect::<Vec<_>>().join("x")
+}
+
+fn word(kind: DataType) -> String {
+    format!("{kind:?}").to_lowercase()
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014): small, even, and the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn new(seed: u64, name: &str) -> Self {
+        // FNV-1a of the name: inputs of one graph differ.
+        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        Self(seed ^ hash)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// From 0 to below 1.
+    fn even(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}

@@ -1,0 +1,114 @@
+//! The engine's log of an inference: caught on its way to stdout, and read.
+//!
+//! Each operator is some lines:
+//!
+//! ```text
+//! #12 Conv (name of the node)
+//!   input 0: name of a value (tensor(f32) [1, 3, 8, 8])
+//!   output 0: name of a value ([1, 8, 8, 8])
+//!   time: 0.123ms
+//! ```
+//!
+//! Operators of a sub-graph come before the one that holds it, whose time is theirs too: control flow is left out.
+
+use std::io::{Read as _, Seek as _, Write as _};
+
+use crate::{Error, OperatorTime};
+
+/// Most bytes of a log that are read.
+const MOST: u64 = 256 << 20;
+
+/// Does something, and gives what this process printed to stdout meanwhile.
+pub(super) fn caught<T>(work: impl FnOnce() -> T) -> Result<(T, String), Error> {
+    let failed = |what: &str, error: std::io::Error| Error::Operators(format!("{what}: {error}"));
+    let mut file = scratch().map_err(|error| failed("no file for the engine's log", error))?;
+    let mut stdout = std::io::stdout().lock();
+    stdout.flush().map_err(|error| failed("stdout", error))?;
+    let kept = rustix::io::dup(&stdout).map_err(|error| failed("stdout", error.into()))?;
+    drop(stdout);
+    rustix::stdio::dup2_stdout(&file).map_err(|error| failed("stdout", error.into()))?;
+    // Whatever comes, stdout is put back.
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+    let flushed = std::io::stdout().lock().flush();
+    rustix::stdio::dup2_stdout(&kept).map_err(|error| failed("stdout", error.into()))?;
+    let done = done.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    flushed.map_err(|error| failed("the engine's log", error))?;
+    let mut said = Vec::new();
+    file.rewind().map_err(|error| failed("the engine's log", error))?;
+    file.take(MOST).read_to_end(&mut said).map_err(|error| failed("the engine's log", error))?;
+    Ok((done, String::from_utf8_lossy(&said).into_owned()))
+}
+
+/// A file in memory, without a name.
+fn scratch() -> std::io::Result<std::fs::File> {
+    Ok(rustix::fs::memfd_create("metier-operators", rustix::fs::MemfdFlags::CLOEXEC)?.into())
+}
+
+/// The operators of a log, in their order.
+pub(super) fn read(said: &str) -> Vec<OperatorTime> {
+    let mut all = Vec::new();
+    let mut open: Option<OperatorTime> = None;
+    for line in said.lines() {
+        if let Some(head) = line.strip_prefix('#') {
+            open = begun(head);
+        } else if let Some(one) = &mut open {
+            if let Some(value) =
+                value(line, "  input ", " (tensor(").or_else(|| value(line, "  input ", " (sequence("))
+            {
+                one.inputs.push(value);
+            } else if let Some(value) = value(line, "  output ", " ([") {
+                one.outputs.push(value);
+            } else if let Some(time) = line.strip_prefix("  time: ").and_then(|time| time.strip_suffix("ms"))
+                && let (Ok(time), Some(mut one)) = (time.parse::<f64>(), open.take())
+                && !matches!(one.kind.as_str(), "If" | "Loop" | "Scan")
+            {
+                one.seconds = time / 1e3;
+                all.push(one);
+            }
+        }
+    }
+    all
+}
+
+/// `12 Conv (name)`.
+fn begun(head: &str) -> Option<OperatorTime> {
+    let (_, rest) = head.split_once(' ')?;
+    let (kind, name) = rest.split_once(" (")?;
+    let name = name.strip_suffix(')')?;
+    Some(OperatorTime {
+        name: name.to_string(),
+        kind: kind.to_string(),
+        inputs: Vec::new(),
+        outputs: Vec::new(),
+        seconds: 0.0,
+    })
+}
+
+/// `  input 0: name (…`: the name, which may hold anything but what ends it.
+fn value(line: &str, begin: &str, end: &str) -> Option<String> {
+    let (_, rest) = line.strip_prefix(begin)?.split_once(": ")?;
+    Some(rest.rsplit_once(end)?.0.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "#0 Conv (conv (1))\n  input 0: x: y (a) (tensor(f32) [1, 3])\n  output 0: z ([1, 8])\n  time: 0.250ms\n\
+        #0 Relu ()\n  output 0: r ([1])\n  time: 1.000ms\n#1 If (branch)\n  output 0: q ([1])\n  time: 1.100ms\n3 ops evaluated in 1ms\n";
+
+    #[test]
+    fn a_log_is_read_operator_by_operator_without_control_flow() {
+        let all = read(LOG);
+        assert_eq!(all.len(), 2, "{all:?}");
+        assert_eq!(
+            (all[0].name.as_str(), all[0].kind.as_str(), all[0].seconds),
+            ("conv (1)", "Conv", 0.000_25)
+        );
+        assert_eq!(
+            (all[0].inputs.clone(), all[0].outputs.clone()),
+            (vec!["x: y (a)".into()], vec!["z".to_string()])
+        );
+        assert_eq!((all[1].name.as_str(), all[1].seconds), ("", 0.001));
+    }
+}

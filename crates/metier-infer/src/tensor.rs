@@ -1,0 +1,116 @@
+//! What flows into a graph and out of it.
+
+use metier_onnx::DataType;
+
+/// Elements, in row-major order.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Values {
+    Float(Vec<f32>),
+    Double(Vec<f64>),
+    Int8(Vec<i8>),
+    Int16(Vec<i16>),
+    Int32(Vec<i32>),
+    Int64(Vec<i64>),
+    Uint8(Vec<u8>),
+    Uint16(Vec<u16>),
+    Uint32(Vec<u32>),
+    Uint64(Vec<u64>),
+    Bool(Vec<bool>),
+}
+
+/// The same for each type of elements.
+macro_rules! each {
+    ($values:expr, $list:ident => $then:expr) => {
+        match $values {
+            Values::Float($list) => $then,
+            Values::Double($list) => $then,
+            Values::Int8($list) => $then,
+            Values::Int16($list) => $then,
+            Values::Int32($list) => $then,
+            Values::Int64($list) => $then,
+            Values::Uint8($list) => $then,
+            Values::Uint16($list) => $then,
+            Values::Uint32($list) => $then,
+            Values::Uint64($list) => $then,
+            Values::Bool($list) => $then,
+        }
+    };
+}
+
+impl Values {
+    /// How many.
+    pub fn len(&self) -> usize {
+        each!(self, list => list.len())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Their type.
+    pub fn data_type(&self) -> DataType {
+        match self {
+            Self::Float(_) => DataType::Float,
+            Self::Double(_) => DataType::Double,
+            Self::Int8(_) => DataType::Int8,
+            Self::Int16(_) => DataType::Int16,
+            Self::Int32(_) => DataType::Int32,
+            Self::Int64(_) => DataType::Int64,
+            Self::Uint8(_) => DataType::Uint8,
+            Self::Uint16(_) => DataType::Uint16,
+            Self::Uint32(_) => DataType::Uint32,
+            Self::Uint64(_) => DataType::Uint64,
+            Self::Bool(_) => DataType::Bool,
+        }
+    }
+
+    /// These numbers as elements of a type, rounded and clamped to what it holds; `None` for a type that we do not make.
+    pub fn of(data_type: DataType, numbers: impl Iterator<Item = f64>) -> Option<Self> {
+        // A cast of Rust's goes to the nearest value that the type holds.
+        Some(match data_type {
+            DataType::Float => Self::Float(numbers.map(|number| number as f32).collect()),
+            DataType::Double => Self::Double(numbers.collect()),
+            DataType::Int8 => Self::Int8(numbers.map(|number| number as i8).collect()),
+            DataType::Int16 => Self::Int16(numbers.map(|number| number as i16).collect()),
+            DataType::Int32 => Self::Int32(numbers.map(|number| number as i32).collect()),
+            DataType::Int64 => Self::Int64(numbers.map(|number| number as i64).collect()),
+            DataType::Uint8 => Self::Uint8(numbers.map(|number| number as u8).collect()),
+            DataType::Uint16 => Self::Uint16(numbers.map(|number| number as u16).collect()),
+            DataType::Uint32 => Self::Uint32(numbers.map(|number| number as u32).collect()),
+            DataType::Uint64 => Self::Uint64(numbers.map(|number| number as u64).collect()),
+            DataType::Bool => Self::Bool(numbers.map(|number| number != 0.0).collect()),
+            _ => return None,
+        })
+    }
+
+    /// Each as a number, to compare.
+    pub fn numbers(&self) -> Vec<f64> {
+        match self {
+            Self::Float(list) => list.iter().map(|value| f64::from(*value)).collect(),
+            Self::Double(list) => list.clone(),
+            Self::Int8(list) => list.iter().map(|value| f64::from(*value)).collect(),
+            Self::Int16(list) => list.iter().map(|value| f64::from(*value)).collect(),
+            Self::Int32(list) => list.iter().map(|value| f64::from(*value)).collect(),
+            Self::Int64(list) => list.iter().map(|value| *value as f64).collect(),
+            Self::Uint8(list) => list.iter().map(|value| f64::from(*value)).collect(),
+            Self::Uint16(list) => list.iter().map(|value| f64::from(*value)).collect(),
+            Self::Uint32(list) => list.iter().map(|value| f64::from(*value)).collect(),
+            Self::Uint64(list) => list.iter().map(|value| *value as f64).collect(),
+            Self::Bool(list) => list.iter().map(|value| f64::from(u8::from(*value))).collect(),
+        }
+    }
+}
+
+/// A named value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tensor {
+    /// Its name in the graph.
+    pub name: String,
+    /// Its dimensions.
+    pub shape: Vec<usize>,
+    /// As many elements as the shape says.
+    pub values: Values,
+}

@@ -1,0 +1,32 @@
+//! Time by operator in the built-in engine, whose log is caught on its way to stdout.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "tests")]
+
+#[path = "../../metier-onnx/tests/common/mod.rs"]
+mod common;
+
+use common::{file, graph, node, value};
+use metier_infer::{Engine, Loaded, Tensor, Values};
+
+fn main() {
+    let nodes = [
+        node("Sigmoid", &["x"], &["half (1)"], &[]).text(3, "the curve"),
+        node("Concat", &["half (1)", "x"], &["y"], &[("axis", &[0])]),
+    ];
+    let bytes = file(&graph(&nodes, &[], &[value("x", &[2])], &[value("y", &[4])]), 17);
+    let mut loaded = Loaded::new(&Engine::Rten, &bytes, 1).expect("it loads");
+    loaded
+        .give(&[Tensor { name: "x".into(), shape: vec![2], values: Values::Float(vec![0.0; 2]) }])
+        .expect("it fits");
+    let operators = loaded.operators(3).expect("it is looked at");
+    let seen: Vec<_> = operators
+        .iter()
+        .map(|one| (one.kind.as_str(), one.name.as_str(), one.inputs.join("+"), one.outputs.join("+")))
+        .collect();
+    assert_eq!(seen.len(), 2, "each operator once: {operators:?}");
+    assert_eq!(seen[0], ("Sigmoid", "the curve", "x".into(), "half (1)".into()));
+    assert_eq!((seen[1].0, &seen[1].2, &seen[1].3), ("Concat", &"half (1)+x".to_string(), &"y".to_string()));
+    assert!(operators.iter().all(|one| (0.0..1.0).contains(&one.seconds)), "{operators:?}");
+    // stdout is back.
+    println!("time by operator: ok");
+}
