@@ -16,6 +16,8 @@ pub mod error;
 pub mod formula;
 pub mod frame;
 pub mod node;
+pub mod pipeline;
+pub mod selection;
 pub mod trainers;
 pub mod vocabulary;
 pub mod weights;

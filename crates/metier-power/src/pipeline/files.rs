@@ -1,0 +1,145 @@
+//! The files of a pipeline, in a folder or in a zip, read within bounds.
+
+use std::fs;
+use std::io::{Cursor, Read, Seek};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use zip::ZipArchive;
+
+use crate::Error;
+
+/// Most files of a pipeline.
+pub const MEMBERS: usize = 200_000;
+/// Largest file of a pipeline, unpacked.
+pub const ARCHIVE_BYTES: u64 = 64 << 20;
+/// How deep folders are looked into.
+const DEPTH: usize = 6;
+
+/// Where the files are.
+#[derive(Debug, Clone)]
+pub enum Files {
+    /// In a folder.
+    Folder(PathBuf),
+    /// In a zip, below a folder of it.
+    Zip(Arc<Path>, String),
+}
+
+impl Files {
+    /// The files of a folder or zip that hold a pipeline: below its outermost `metadata.json`.
+    pub fn open(path: &Path) -> Result<(Self, Vec<String>), Error> {
+        if path.is_dir() {
+            let mut names = Vec::new();
+            walk(path, "", 0, &mut names)?;
+            names.sort_unstable();
+            return Ok((Self::Folder(path.to_path_buf()), names));
+        }
+        let mut archive = archive(path)?;
+        if archive.len() > MEMBERS {
+            return Err(Error::file(path, format!("holds {} files; want at most {MEMBERS}", archive.len())));
+        }
+        let mut names = Vec::with_capacity(archive.len());
+        for number in 0..archive.len() {
+            let member = archive.by_index_raw(number).map_err(|error| Error::file(path, error))?;
+            if !member.is_dir() {
+                names.push(member.name().map_err(|error| Error::file(path, error))?.to_string());
+            }
+        }
+        let about = names.iter().filter(|name| name.rsplit('/').next() == Some("metadata.json"));
+        let Some(about) = about.min_by_key(|name| name.matches('/').count()) else {
+            return Err(Error::file(path, "holds no metadata.json; want a pipeline of kepler-model-db"));
+        };
+        let below = about.strip_suffix("metadata.json").unwrap_or_default().to_string();
+        let mut names: Vec<String> =
+            names.iter().filter_map(|name| name.strip_prefix(&below)).map(str::to_string).collect();
+        names.sort_unstable();
+        Ok((Self::Zip(path.into(), below), names))
+    }
+
+    /// One who reads many files of it.
+    pub fn reader(&self) -> Result<Reader, Error> {
+        Ok(match self {
+            Self::Folder(folder) => Reader::Folder(folder.clone()),
+            Self::Zip(path, below) => Reader::Zip(Box::new(archive(path)?), path.clone(), below.clone()),
+        })
+    }
+
+    /// The bytes of one file.
+    pub fn read(&self, name: &str) -> Result<Vec<u8>, Error> {
+        self.reader()?.read(name)
+    }
+}
+
+/// Reads files of a pipeline.
+pub enum Reader {
+    /// Of a folder.
+    Folder(PathBuf),
+    /// Of a zip.
+    Zip(Box<ZipArchive<fs::File>>, Arc<Path>, String),
+}
+
+impl Reader {
+    /// The bytes of one file.
+    pub fn read(&mut self, name: &str) -> Result<Vec<u8>, Error> {
+        match self {
+            Self::Folder(folder) => {
+                let path = folder.join(name);
+                let file = fs::File::open(&path).map_err(|error| Error::file(&path, error))?;
+                bounded(file, &path)
+            }
+            Self::Zip(archive, path, below) => member(archive, &format!("{below}{name}"), path),
+        }
+    }
+
+    /// One file as text.
+    pub fn text(&mut self, name: &str) -> Result<String, Error> {
+        String::from_utf8(self.read(name)?).map_err(|_| Error::file(name, "is no UTF-8"))
+    }
+}
+
+/// A member of a zip that is in memory.
+pub fn inner(bytes: &[u8], name: &str) -> Option<Vec<u8>> {
+    let mut archive = ZipArchive::new(Cursor::new(bytes)).ok()?;
+    member(&mut archive, name, Path::new(name)).ok()
+}
+
+fn archive(path: &Path) -> Result<ZipArchive<fs::File>, Error> {
+    let file = fs::File::open(path).map_err(|error| Error::file(path, error))?;
+    ZipArchive::new(file).map_err(|error| Error::file(path, format!("is no zip that can be read: {error}")))
+}
+
+fn member<R: Read + Seek>(archive: &mut ZipArchive<R>, name: &str, path: &Path) -> Result<Vec<u8>, Error> {
+    let member = archive.by_name(name).map_err(|error| Error::file(path, format!("{name}: {error}")))?;
+    bounded(member, path)
+}
+
+fn bounded(from: impl Read, path: &Path) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    // What a zip says about the size of a member is not believed: reading stops.
+    from.take(ARCHIVE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| Error::file(path, error))?;
+    if bytes.len() as u64 > ARCHIVE_BYTES {
+        return Err(Error::file(path, format!("has more than {ARCHIVE_BYTES} bytes")));
+    }
+    Ok(bytes)
+}
+
+fn walk(folder: &Path, below: &str, depth: usize, names: &mut Vec<String>) -> Result<(), Error> {
+    let entries = fs::read_dir(folder).map_err(|error| Error::file(folder, error))?;
+    for entry in entries {
+        let entry = entry.map_err(|error| Error::file(folder, error))?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let path = entry.path();
+        let name = format!("{below}{name}");
+        if path.is_dir() {
+            if depth < DEPTH {
+                walk(&path, &format!("{name}/"), depth + 1, names)?;
+            }
+        } else {
+            names.push(name);
+        }
+        if names.len() > MEMBERS {
+            return Err(Error::file(folder, format!("holds more than {MEMBERS} files")));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,240 @@
+//! Reads a pipeline. What is broken in it is left out and said; only a pipeline without any predictor is refused.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::files::{self, Files, Reader};
+use super::{Archive, Model, Pipeline};
+use crate::Error;
+use crate::node::Index;
+use crate::vocabulary::{FeatureGroup, ModelName, OutputType, Source};
+use crate::weights::Weights;
+
+/// Most warnings that are kept.
+const WARNINGS: usize = 20;
+
+type Place = (Source, OutputType, FeatureGroup, String);
+
+/// What the files say of one predictor.
+#[derive(Default)]
+struct Found {
+    archive: Option<String>,
+    weights: Option<String>,
+    metadata: Option<String>,
+}
+
+/// Reads the pipeline in a folder or zip.
+pub fn load(path: &Path) -> Result<Pipeline, Error> {
+    let (files, names) = Files::open(path)?;
+    let mut reader = files.reader()?;
+    let mut pipeline = Pipeline { name: named(&mut reader, path)?, ..Pipeline::default() };
+    if names.iter().any(|name| name == "node_type_index.json") {
+        pipeline.index = Some(Index::read(&reader.text("node_type_index.json")?)?);
+    }
+    let mut errors = BTreeMap::new();
+    let mut found: BTreeMap<Place, Found> = BTreeMap::new();
+    for name in &names {
+        match place(name) {
+            Some((place, part)) => {
+                let known = found.entry(place).or_default();
+                match part {
+                    Part::Archive => known.archive = Some(name.clone()),
+                    // Those beside the archive are what was published; those inside of a folder are the same.
+                    Part::Weights => known.weights = Some(name.clone()),
+                    Part::FolderWeights => known.weights = known.weights.take().or(Some(name.clone())),
+                    Part::Metadata => known.metadata = Some(name.clone()),
+                }
+            }
+            None => {
+                if let Some((source, output_type)) = table(name) {
+                    read_table(&reader.read(name)?, source, output_type, &mut errors);
+                }
+            }
+        }
+    }
+    for ((source, output_type, group, full_name), found) in found {
+        let place = (source, output_type, group, full_name.clone());
+        match model(&mut reader, &files, &place, &found, errors.remove(&place)) {
+            Ok(Some(model)) => pipeline.models.push(model),
+            Ok(None) => {}
+            Err(error) => {
+                if pipeline.warnings.len() < WARNINGS {
+                    pipeline.warnings.push(format!("{full_name} was left out: {error}"));
+                }
+            }
+        }
+    }
+    if pipeline.models.is_empty() {
+        let why =
+            "holds no predictor; want <source>/<output type>/<group>/<trainer>_<node type>.zip or .json";
+        return Err(Error::file(path, why));
+    }
+    scales(&mut pipeline.models);
+    Ok(pipeline)
+}
+
+fn named(reader: &mut Reader, path: &Path) -> Result<String, Error> {
+    let about: Value = match reader.text("metadata.json") {
+        Ok(text) => serde_json::from_str(&text)
+            .map_err(|error| Error::file(path, format!("metadata.json is no JSON: {error}")))?,
+        Err(error) => return Err(error),
+    };
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let stem =
+        if path.is_dir() { path.file_name().map(|name| name.to_string_lossy().into_owned()) } else { stem };
+    Ok(about["name"].as_str().map(str::to_string).or(stem).unwrap_or_default())
+}
+
+enum Part {
+    Archive,
+    Weights,
+    FolderWeights,
+    Metadata,
+}
+
+/// Where a file belongs: `source/type/group/name.zip`, `….json`, `…/name/metadata.json`, `…/name/weight.json`.
+fn place(name: &str) -> Option<(Place, Part)> {
+    let parts: Vec<&str> = name.split('/').collect();
+    let (folder, part) = match parts[..] {
+        [_, _, _, file] => match file.rsplit_once('.')? {
+            (stem, "zip") => (stem, Part::Archive),
+            (stem, "json") => (stem, Part::Weights),
+            _ => return None,
+        },
+        [_, _, _, folder, "metadata.json"] => (folder, Part::Metadata),
+        [_, _, _, folder, "weight.json"] => (folder, Part::FolderWeights),
+        _ => return None,
+    };
+    ModelName::read(folder)?;
+    let source = Source::named(parts[0])?;
+    let place = (source, OutputType::named(parts[1])?, FeatureGroup::named(parts[2])?, folder.to_string());
+    Some((place, part))
+}
+
+/// `<source>_<output type>_model_metadata.csv`.
+fn table(name: &str) -> Option<(Source, OutputType)> {
+    let (source, output_type) = name.strip_suffix("_model_metadata.csv")?.rsplit_once('_')?;
+    Some((Source::named(source)?, OutputType::named(output_type)?))
+}
+
+fn read_table(
+    bytes: &[u8],
+    source: Source,
+    output_type: OutputType,
+    errors: &mut BTreeMap<Place, Vec<(String, f64)>>,
+) {
+    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(bytes);
+    let Ok(header) = reader.headers().cloned() else { return };
+    let column = |name: &str| header.iter().position(|known| known == name);
+    let (Some(model), Some(group)) = (column("model_name"), column("feature_group")) else { return };
+    let kept: Vec<(usize, &str)> = header.iter().enumerate().filter(|(_, name)| is_error(name)).collect();
+    for record in reader.records().flatten() {
+        let (Some(name), Some(group)) = (record.get(model), record.get(group).and_then(FeatureGroup::named))
+        else {
+            continue;
+        };
+        let numbers = kept.iter().filter_map(|(column, name)| {
+            let value: f64 = record.get(*column)?.trim().parse().ok()?;
+            value.is_finite().then(|| (name.to_string(), value))
+        });
+        errors.insert((source, output_type, group, name.to_string()), numbers.collect());
+    }
+}
+
+fn is_error(name: &str) -> bool {
+    ["mae", "mape", "mse", "abs_max_corr"]
+        .iter()
+        .any(|end| name == *end || name.ends_with(&format!("_{end}")))
+}
+
+fn model(
+    reader: &mut Reader,
+    files: &Files,
+    place: &Place,
+    found: &Found,
+    tabled: Option<Vec<(String, f64)>>,
+) -> Result<Option<Model>, Error> {
+    let (source, output_type, group, full_name) = place;
+    let Some(name) = ModelName::read(full_name) else { return Ok(None) };
+    let weights = match &found.weights {
+        Some(name) => Some(reader.text(name)?),
+        None => None,
+    };
+    let value = weights.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
+    // `<name>.json` is also what the files of an archive are listed in; weights are known by their components.
+    let is_weights = value.as_ref().is_some_and(|value| {
+        Weights::read(value).and_then(|weights| weights.formulas(&name.trainer).map(drop)).is_ok()
+    });
+    if found.archive.is_none() && !is_weights {
+        return match (&found.weights, weights) {
+            (Some(_), Some(text)) => {
+                let value: Value =
+                    serde_json::from_str(&text).map_err(|error| Error::weights("text", error.to_string()))?;
+                Weights::read(&value)?.formulas(&name.trainer)?;
+                Ok(None)
+            }
+            _ => Ok(None),
+        };
+    }
+    let errors = match (&found.metadata, tabled) {
+        (Some(file), _) => numbers(&reader.text(file)?)?,
+        (None, Some(errors)) => errors,
+        (None, None) => match (&found.archive, &value) {
+            (Some(file), _) => {
+                let bytes = reader.read(file)?;
+                let text = files::inner(&bytes, "metadata.json")
+                    .or_else(|| files::inner(&bytes, &format!("{full_name}/metadata.json")));
+                text.map_or(Ok(Vec::new()), |text| numbers(&String::from_utf8_lossy(&text)))?
+            }
+            (None, Some(value)) => numbers_of(value),
+            (None, None) => Vec::new(),
+        },
+    };
+    Ok(Some(Model {
+        name,
+        full_name: full_name.clone(),
+        source: *source,
+        output_type: *output_type,
+        group: *group,
+        errors,
+        weights: weights.filter(|_| is_weights).map(String::into_boxed_str),
+        archive: found.archive.clone().map(|name| Archive { files: files.clone(), name }),
+        scale: None,
+    }))
+}
+
+fn numbers(text: &str) -> Result<Vec<(String, f64)>, Error> {
+    let value: Value =
+        serde_json::from_str(text).map_err(|error| Error::weights("metadata.json", error.to_string()))?;
+    Ok(numbers_of(&value))
+}
+
+fn numbers_of(value: &Value) -> Vec<(String, f64)> {
+    let object = value.as_object().into_iter().flatten();
+    let errors = object.filter(|(name, _)| is_error(name));
+    errors.filter_map(|(name, value)| Some((name.clone(), value.as_f64()?))).collect()
+}
+
+/// Predictors of one group and node type share their scale; XGBoost's archives keep theirs in a pickle, but siblings' weights tell it.
+fn scales(models: &mut [Model]) {
+    let mut known: BTreeMap<(Source, OutputType, FeatureGroup, u32), Vec<f64>> = BTreeMap::new();
+    for model in models.iter() {
+        let key = (model.source, model.output_type, model.group, model.name.node_type);
+        if known.contains_key(&key) {
+            continue;
+        }
+        let weights = model.weights_value().and_then(|value| Weights::read(&value).ok());
+        let Some(weights) = weights.as_ref().and_then(|weights| weights.0.values().next()) else { continue };
+        let of = |name: &&str| weights.all.numerical.get(*name).map(|one| one.scale);
+        if let Some(scale) = model.group.features().iter().map(|name| of(name)).collect::<Option<Vec<f64>>>()
+        {
+            known.insert(key, scale);
+        }
+    }
+    for model in models.iter_mut().filter(|model| model.weights.is_none()) {
+        let key = (model.source, model.output_type, model.group, model.name.node_type);
+        model.scale = known.get(&key).cloned();
+    }
+}

@@ -1,0 +1,42 @@
+//! Pipelines of predictors as kepler-model-db publishes them: a folder or zip with
+//! `<source>/<output type>/<group>/<trainer>_<node type>.{zip,json}`, an index of node types, and tables of errors.
+//!
+//! What is read is small: names, errors, weights. Archives stay where they are and are read when somebody asks for one; what is inside
+//! (pickles of scikit-learn among it) is opaque bytes to us. Nothing is ever unpacked to disk, so no name inside of a zip can lead anywhere.
+//! Everything read is bounded ([`files`]).
+
+mod files;
+mod load;
+mod model;
+mod registry;
+
+pub use files::{ARCHIVE_BYTES, Files, MEMBERS};
+pub use load::load;
+pub use model::{Archive, Model};
+pub use registry::{Loaded, Registry};
+
+use crate::node::Index;
+use crate::vocabulary::Source;
+
+/// Predictors that were learned together.
+#[derive(Debug, Clone, Default)]
+pub struct Pipeline {
+    /// Its name, as `ec2-0.7.11`.
+    pub name: String,
+    /// Its node types, where it has an index.
+    pub index: Option<Index>,
+    /// Its predictors, by source, output type, group and name.
+    pub models: Vec<Model>,
+    /// What could not be used, in words.
+    pub warnings: Vec<String>,
+}
+
+impl Pipeline {
+    /// The sources that it has predictors for.
+    pub fn sources(&self) -> Vec<Source> {
+        let mut sources: Vec<Source> = self.models.iter().map(|model| model.source).collect();
+        sources.sort_unstable();
+        sources.dedup();
+        sources
+    }
+}

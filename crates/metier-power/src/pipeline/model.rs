@@ -1,0 +1,96 @@
+//! One predictor of a pipeline: what is known of it without opening its archive.
+
+use metier_learn::xgboost::XGBoost;
+use serde_json::Value;
+
+use super::files::{self, Files};
+use crate::Error;
+use crate::formula::{Formula, Kind};
+use crate::vocabulary::{Component, FeatureGroup, ModelName, OutputType, Source};
+use crate::weights::Weights;
+
+/// Where an archive is.
+#[derive(Debug, Clone)]
+pub struct Archive {
+    /// The pipeline's files.
+    pub files: Files,
+    /// Its name among them.
+    pub name: String,
+}
+
+impl Archive {
+    /// Its bytes.
+    pub fn bytes(&self) -> Result<Vec<u8>, Error> {
+        self.files.read(&self.name)
+    }
+}
+
+/// A predictor ("model" is what Kepler calls it).
+#[derive(Debug, Clone)]
+pub struct Model {
+    /// Trainer and node type.
+    pub name: ModelName,
+    /// Both in one word, as clients know it.
+    pub full_name: String,
+    /// Where the energy that it learned from was read.
+    pub source: Source,
+    /// Whether idle power is part of it.
+    pub output_type: OutputType,
+    /// What it looks at.
+    pub group: FeatureGroup,
+    /// Its errors (`mae`, `mape`, `package_mae`, …), as its trainer wrote them down.
+    pub errors: Vec<(String, f64)>,
+    /// Its weights as text, where they are known.
+    pub weights: Option<Box<str>>,
+    /// Its archive, where there is one.
+    pub archive: Option<Archive>,
+    /// The largest value of each feature in training, where a sibling's weights tell it.
+    pub scale: Option<Vec<f64>>,
+}
+
+impl Model {
+    /// An error of that name.
+    pub fn error(&self, key: &str) -> Option<f64> {
+        self.errors.iter().find(|(name, _)| name == key).map(|(_, value)| *value)
+    }
+
+    /// Its weights as JSON, where they can be given to the exporter.
+    pub fn weights_value(&self) -> Option<Value> {
+        serde_json::from_str(self.weights.as_deref()?).ok()
+    }
+
+    /// Whether we can predict with it: it has weights, or is XGBoost's with a known scale.
+    pub fn is_usable(&self) -> bool {
+        self.weights.is_some()
+            || (self.name.trainer == "XgboostFitTrainer" && self.archive.is_some() && self.scale.is_some())
+    }
+
+    /// The formula of each component.
+    pub fn formulas(&self) -> Result<Vec<(Component, Formula)>, Error> {
+        if let Some(value) = self.weights_value() {
+            return Weights::read(&value)?.formulas(&self.name.trainer);
+        }
+        let (Some(archive), Some(scale)) =
+            (self.archive.as_ref().filter(|_| self.name.trainer == "XgboostFitTrainer"), self.scale.as_ref())
+        else {
+            let why = "has neither weights nor XGBoost's files; it is a pickle that only its maker can load";
+            return Err(Error::weights(self.full_name.clone(), why));
+        };
+        let bytes = archive.bytes()?;
+        let features: Vec<String> = self.group.features().iter().map(ToString::to_string).collect();
+        let mut formulas = Vec::new();
+        for component in self.source.components() {
+            let file = format!("{}.json", component.name());
+            // Archives hold their files at the top, or in a folder of the predictor's name.
+            let text = files::inner(&bytes, &file)
+                .or_else(|| files::inner(&bytes, &format!("{}/{file}", self.full_name)))
+                .ok_or_else(|| {
+                    Error::weights(self.full_name.clone(), format!("has no {file} in its archive"))
+                })?;
+            let trees = XGBoost::read(&String::from_utf8_lossy(&text))?;
+            let kind = Kind::XGBoost(Box::new(trees));
+            formulas.push((*component, Formula::new(*component, features.clone(), scale.clone(), kind)));
+        }
+        Ok(formulas)
+    }
+}

@@ -1,0 +1,104 @@
+//! All pipelines that are there, and which of them is asked for a source.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{Pipeline, load};
+use crate::Error;
+use crate::vocabulary::Source;
+
+/// Most pipelines.
+const PIPELINES: usize = 1000;
+
+/// What loading gave.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// The pipelines.
+    pub registry: Registry,
+    /// What could not be used, in words.
+    pub warnings: Vec<String>,
+}
+
+/// All pipelines; the last that has predictors for a source is asked for it.
+#[derive(Debug, Clone, Default)]
+pub struct Registry {
+    /// By name, in the order in which they were added.
+    pub pipelines: Vec<Arc<Pipeline>>,
+    active: BTreeMap<Source, usize>,
+}
+
+impl Registry {
+    /// Reads pipelines: each path is a folder or zip of one, or a folder of such. One that cannot be read is left out and said.
+    pub fn load(paths: &[PathBuf]) -> Loaded {
+        let mut loaded = Loaded::default();
+        for path in paths {
+            let candidates = match candidates(path) {
+                Ok(candidates) => candidates,
+                Err(error) => {
+                    loaded.warnings.push(error.to_string());
+                    continue;
+                }
+            };
+            for candidate in candidates {
+                match load(&candidate) {
+                    Ok(pipeline) => {
+                        let of = |warning: &String| format!("{}: {warning}", candidate.display());
+                        loaded.warnings.extend(pipeline.warnings.iter().map(of));
+                        loaded.registry.add(pipeline);
+                    }
+                    Err(error) => loaded.warnings.push(error.to_string()),
+                }
+            }
+        }
+        loaded
+    }
+
+    /// Adds a pipeline; it takes the place of one of the same name, and its sources.
+    pub fn add(&mut self, pipeline: Pipeline) {
+        let sources = pipeline.sources();
+        let at = match self.pipelines.iter().position(|known| known.name == pipeline.name) {
+            Some(at) => {
+                self.active.retain(|_, active| *active != at);
+                self.pipelines[at] = Arc::new(pipeline);
+                at
+            }
+            None if self.pipelines.len() >= PIPELINES => return,
+            None => {
+                self.pipelines.push(Arc::new(pipeline));
+                self.pipelines.len() - 1
+            }
+        };
+        for source in sources {
+            self.active.insert(source, at);
+        }
+    }
+
+    /// The pipeline that is asked for a source.
+    pub fn active(&self, source: Source) -> Option<&Arc<Pipeline>> {
+        self.pipelines.get(*self.active.get(&source)?)
+    }
+
+    /// The pipeline of that name.
+    pub fn named(&self, name: &str) -> Option<&Arc<Pipeline>> {
+        self.pipelines.iter().find(|pipeline| pipeline.name == name)
+    }
+}
+
+/// The pipelines at a path: itself, or all inside of it, by name.
+fn candidates(path: &Path) -> Result<Vec<PathBuf>, Error> {
+    if !path.is_dir() || path.join("metadata.json").is_file() {
+        return Ok(vec![path.to_path_buf()]);
+    }
+    let entries = std::fs::read_dir(path).map_err(|error| Error::file(path, error))?;
+    let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    found.retain(|path| {
+        path.join("metadata.json").is_file() || path.extension().is_some_and(|extension| extension == "zip")
+    });
+    found.sort_unstable();
+    // A folder and a zip of one name are the same pipeline; the folder is newer, since it is what is changed.
+    let folders: Vec<PathBuf> = found.iter().filter(|path| path.is_dir()).cloned().collect();
+    found.retain(|path| path.is_dir() || !folders.iter().any(|folder| *folder == path.with_extension("")));
+    found.truncate(PIPELINES);
+    Ok(found)
+}

@@ -1,0 +1,353 @@
+//! Which predictor answers a request, as the model server of Kepler chooses, with its traps corrected:
+//!
+//! - filters work (`key:value;…`: the error is at most the value; the original looked in the wrong place and refused all);
+//! - a node type is compared as a number (`_1` no longer finds `_10`);
+//! - node type 0 together with a usable machine means any: the exporter always sends 0;
+//! - of equal errors the first name wins, not the file system's order.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::Error;
+use crate::node::{Found, Index, MachineSpec};
+use crate::pipeline::{Model, Pipeline, Registry};
+use crate::vocabulary::{FeatureGroup, OutputType, Source, Trainer, shorten};
+
+/// Most metrics of a request.
+pub const METRICS: usize = 4096;
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// What the client has.
+    pub metrics: Vec<String>,
+    /// Whether idle power is part of it.
+    pub output_type: OutputType,
+    /// Where energy would be read.
+    pub source: Source,
+    /// The node type, where one was named.
+    pub node_type: Option<u32>,
+    /// Whether weights are wanted and not an archive.
+    pub weight: bool,
+    /// A part of the predictor's name.
+    pub trainer_name: String,
+    /// What errors are allowed.
+    pub filter: Filter,
+    /// A pipeline to ask instead of the active one.
+    pub pipeline_name: String,
+    /// The client's machine.
+    pub machine_spec: MachineSpec,
+    /// Whether another node type will do.
+    pub loose_node_type: bool,
+}
+
+const FIELDS: [&str; 10] = [
+    "metrics",
+    "output_type",
+    "source",
+    "node_type",
+    "weight",
+    "trainer_name",
+    "filter",
+    "pipeline_name",
+    "machine_spec",
+    "loose_node_type",
+];
+
+fn wrong<T>(field: &'static str, got: &Value, want: &str) -> Result<T, Error> {
+    Err(Error::Word { field, got: shorten(&got.to_string()), want: want.to_string() })
+}
+
+/// A text; nothing is an empty one.
+fn text(object: &Map<String, Value>, field: &'static str) -> Result<String, Error> {
+    match object.get(field) {
+        None | Some(Value::Null) => Ok(String::new()),
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(other) => wrong(field, other, "a text"),
+    }
+}
+
+/// A yes or no. The words `true` and `false` count as what they say; the original took the word `false` for yes.
+fn flag(object: &Map<String, Value>, field: &'static str, default: bool) -> Result<bool, Error> {
+    match object.get(field) {
+        None => Ok(default),
+        Some(Value::Null) => Ok(false),
+        Some(Value::Bool(flag)) => Ok(*flag),
+        Some(Value::Number(number)) => Ok(number.as_f64() != Some(0.0)),
+        Some(Value::String(text)) => match text.to_ascii_lowercase().as_str() {
+            "true" | "1" | "yes" => Ok(true),
+            "false" | "0" | "no" | "" => Ok(false),
+            _ => wrong(field, &Value::String(text.clone()), "true or false"),
+        },
+        Some(other) => wrong(field, other, "true or false"),
+    }
+}
+
+impl Request {
+    /// Reads the body of `POST /model`.
+    pub fn read(body: &Value) -> Result<Self, Error> {
+        let Some(object) = body.as_object() else { return wrong("body", body, "an object") };
+        if let Some(unknown) = object.keys().find(|key| !FIELDS.contains(&key.as_str())) {
+            return Err(Error::Word {
+                field: "body",
+                got: format!("a field {}", shorten(unknown)),
+                want: FIELDS.join(", "),
+            });
+        }
+        let metrics = match object.get("metrics") {
+            Some(Value::Array(list)) if list.len() <= METRICS => {
+                list.iter().map(|one| one.as_str().map(str::to_string)).collect::<Option<Vec<String>>>()
+            }
+            _ => None,
+        };
+        let Some(metrics) = metrics else {
+            let got = object.get("metrics").unwrap_or(&Value::Null);
+            return wrong("metrics", got, &format!("a list of at most {METRICS} texts"));
+        };
+        let output_type = object.get("output_type").unwrap_or(&Value::Null);
+        let Some(output_type) = output_type.as_str().and_then(OutputType::named) else {
+            return wrong("output_type", output_type, "AbsPower or DynPower");
+        };
+        let source = match object.get("source") {
+            None | Some(Value::Null) => Source::asked(None)?,
+            Some(Value::String(name)) => Source::asked(Some(name))?,
+            Some(other) => return wrong("source", other, "a text"),
+        };
+        let node_type = match object.get("node_type") {
+            None | Some(Value::Null) => None,
+            Some(value) => match value.as_i64() {
+                Some(-1) => None,
+                Some(number) if u32::try_from(number).is_ok() => u32::try_from(number).ok(),
+                _ => return wrong("node_type", value, "-1 for any, or a number from 0"),
+            },
+        };
+        let machine_spec = match object.get("machine_spec") {
+            None | Some(Value::Null) => MachineSpec::default(),
+            Some(value) => MachineSpec::deserialize(value).map_err(|error| Error::Word {
+                field: "machine_spec",
+                got: error.to_string(),
+                want: "processor, cores, chips, memory, frequency".into(),
+            })?,
+        };
+        Ok(Self {
+            metrics,
+            output_type,
+            source,
+            node_type,
+            weight: flag(object, "weight", false)?,
+            trainer_name: text(object, "trainer_name")?,
+            filter: Filter::read(&text(object, "filter")?)?,
+            pipeline_name: text(object, "pipeline_name")?,
+            machine_spec,
+            loose_node_type: flag(object, "loose_node_type", true)?,
+        })
+    }
+
+    /// Whether any node type will do. The exporter sends 0 whatever it runs on: with a machine beside it, it means any.
+    pub fn is_any_node(&self) -> bool {
+        self.node_type.is_none() || (self.node_type == Some(0) && !self.machine_spec.is_empty())
+    }
+}
+
+/// What errors are allowed.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Filter {
+    limits: Vec<(String, f64)>,
+    features: Option<Vec<String>>,
+}
+
+impl Filter {
+    /// Reads `key:number;key:number;features:a,b`. Items without exactly one `:` are left out, as the original does.
+    pub fn read(text: &str) -> Result<Self, Error> {
+        let mut filter = Self::default();
+        for item in text.split(';').filter(|item| item.matches(':').count() == 1) {
+            let Some((key, value)) = item.split_once(':') else { continue };
+            let (key, value) = (key.trim(), value.trim());
+            if key == "features" {
+                filter.features = Some(value.split(',').map(|name| name.trim().to_string()).collect());
+                continue;
+            }
+            match value.parse::<f64>() {
+                Ok(limit) if !limit.is_nan() => filter.limits.push((key.to_string(), limit)),
+                _ => {
+                    let want = format!("a number after {key}:");
+                    return Err(Error::Word { field: "filter", got: shorten(item), want });
+                }
+            }
+        }
+        Ok(filter)
+    }
+
+    /// Whether a predictor passes: each error is known and at most its limit (a correlation at least), and it looks at no other features.
+    pub fn allows(&self, model: &Model) -> bool {
+        let is_within = |(key, limit): &(String, f64)| match model.error(key) {
+            Some(value) if key == "abs_max_corr" => value >= *limit,
+            Some(value) => value <= *limit,
+            None => false,
+        };
+        let features = self.features.as_ref();
+        self.limits.iter().all(is_within)
+            && features.is_none_or(|names| {
+                model.group.features().iter().all(|one| names.iter().any(|name| name == one))
+            })
+    }
+}
+
+/// What was chosen.
+#[derive(Debug, Clone, Copy)]
+pub struct Chosen<'a> {
+    /// The pipeline that was asked.
+    pub pipeline: &'a Pipeline,
+    /// The predictor.
+    pub model: &'a Model,
+    /// Which node type the client's machine is, where it was looked up.
+    pub found: Option<Found>,
+}
+
+/// The predictor for a request, by the smallest `error_key`. `None` where no one fits.
+pub fn select<'a>(
+    registry: &'a Registry,
+    request: &Request,
+    error_key: &str,
+    is_wanted: &dyn Fn(&Model) -> bool,
+) -> Result<Option<Chosen<'a>>, Error> {
+    let named = registry
+        .named(&request.pipeline_name)
+        .filter(|pipeline| pipeline.sources().contains(&request.source));
+    let Some(pipeline) = named.or_else(|| registry.active(request.source)) else {
+        return Err(Error::Word {
+            field: "source",
+            got: request.source.name().to_string(),
+            want: "a source that a pipeline has predictors for".to_string(),
+        });
+    };
+    Ok(from(pipeline, request, error_key, is_wanted))
+}
+
+/// The predictor of one pipeline.
+pub fn from<'a>(
+    pipeline: &'a Pipeline,
+    request: &Request,
+    error_key: &str,
+    is_wanted: &dyn Fn(&Model) -> bool,
+) -> Option<Chosen<'a>> {
+    let mut node_type = if request.is_any_node() { None } else { request.node_type };
+    let mut found = None;
+    if request.is_any_node()
+        && !request.machine_spec.is_empty()
+        && let Some(index) = pipeline.index.as_ref().filter(|index| !index.0.is_empty())
+    {
+        found = index.lookup(&request.machine_spec, request.loose_node_type);
+        node_type = found.map(|found| found.node_type);
+        if found.is_none() && !request.loose_node_type {
+            return None;
+        }
+    }
+    let mut best: Option<(f64, &Model)> = None;
+    for group in FeatureGroup::ALL.into_iter().filter(|group| group.is_within(&request.metrics)) {
+        let Some((error, model)) = of_group(pipeline, group, request, node_type, error_key, is_wanted) else {
+            continue;
+        };
+        let is_right = |model: &Model| Some(model.name.node_type) == node_type;
+        let is_better = match best {
+            None => true,
+            Some((_, known)) if is_right(known) && !is_right(model) => false,
+            Some((known, _)) => error < known,
+        };
+        if is_better {
+            best = Some((error, model));
+        }
+    }
+    best.map(|(_, model)| Chosen { pipeline, model, found })
+}
+
+/// The best predictor of one group, and its error.
+pub fn of_group<'a>(
+    pipeline: &'a Pipeline,
+    group: FeatureGroup,
+    request: &Request,
+    node_type: Option<u32>,
+    error_key: &str,
+    is_wanted: &dyn Fn(&Model) -> bool,
+) -> Option<(f64, &'a Model)> {
+    let mut names: Vec<&Model> = pipeline
+        .models
+        .iter()
+        .filter(|model| {
+            model.source == request.source
+                && model.output_type == request.output_type
+                && model.group == group
+                && model.full_name.contains(&request.trainer_name)
+        })
+        .collect();
+    if let Some(wanted) = node_type {
+        let exact: Vec<&Model> =
+            names.iter().copied().filter(|model| model.name.node_type == wanted).collect();
+        match (exact.is_empty(), request.loose_node_type) {
+            (false, _) => names = exact,
+            (true, true) => {}
+            (true, false) => return None,
+        }
+    }
+    if request.weight {
+        let is_weight =
+            |model: &&Model| Trainer::named(&model.name.trainer).is_some_and(Trainer::has_weights);
+        names.retain(is_weight);
+    }
+    let candidates: Vec<&Model> = names
+        .iter()
+        .copied()
+        .filter(|model| match node_type {
+            Some(wanted) => model.name.node_type == wanted,
+            None => covers(pipeline.index.as_ref(), model.name.node_type, &request.machine_spec),
+        })
+        .collect();
+    let candidates = if candidates.is_empty() { largest(pipeline.index.as_ref(), names) } else { candidates };
+    let mut best: Option<(f64, &Model)> = None;
+    for model in candidates {
+        let has = if request.weight {
+            model.weights.is_some()
+        } else {
+            model.archive.is_some() || model.weights.is_some()
+        };
+        let Some(error) = model.error(error_key) else { continue };
+        if has
+            && is_wanted(model)
+            && request.filter.allows(model)
+            && best.is_none_or(|(known, _)| error < known)
+        {
+            best = Some((error, model));
+        }
+    }
+    best
+}
+
+fn covers(index: Option<&Index>, node_type: u32, spec: &MachineSpec) -> bool {
+    spec.is_empty()
+        || index.and_then(|index| index.0.get(&node_type)).is_some_and(|entry| entry.spec.covers(spec))
+}
+
+/// Those of the machines with the most cores.
+fn largest<'a>(index: Option<&Index>, names: Vec<&'a Model>) -> Vec<&'a Model> {
+    let Some(index) = index else { return names };
+    let cores =
+        |model: &&Model| index.0.get(&model.name.node_type).and_then(|entry| entry.spec.cores).unwrap_or(0.0);
+    let most = names.iter().map(cores).fold(0.0, f64::max);
+    names.into_iter().filter(|model| cores(model) == most).collect()
+}
+
+/// The best predictor of each group: what `GET /best-models` answers for one output type.
+pub fn best_of_groups<'a>(
+    pipeline: &'a Pipeline,
+    request: &Request,
+    group: Option<FeatureGroup>,
+    error_key: &str,
+) -> Vec<(FeatureGroup, &'a Model)> {
+    let groups = FeatureGroup::ALL.into_iter().filter(|one| group.is_none_or(|group| group == *one));
+    groups
+        .filter_map(|group| {
+            of_group(pipeline, group, request, request.node_type, error_key, &|_| true)
+                .map(|(_, model)| (group, model))
+        })
+        .collect()
+}
