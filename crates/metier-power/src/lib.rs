@@ -6,18 +6,24 @@
 //! ```
 //!
 //! [`vocabulary`] holds the closed lists of words (sources, components, groups of features, trainers); [`formula`] says how weights
-//! become watts; [`node`] says which machine is like which; [`frame`] is the table that predictors are learned from;
-//! [`trainers`] learn them. The field names and formulas are those of the Kepler Model Server 0.7, so that its clients need no change;
+//! become watts; [`node`] says which machine is like which; [`response`], [`extract`], [`isolate`] and [`profile`] make the tables ([`frame`]) that
+//! [`trainers`] learn from; [`pipeline`] and [`selection`] are what was learned and which of it answers; [`share`] keeps the sum of parts equal to the whole. The field names and formulas are those of the Kepler Model Server 0.7, so that its clients need no change;
 //! where it is wrong we are right, and `docs/power.md` lists each such place.
 //!
 //! No pickle is ever loaded: a predictor is JSON, or it is opaque bytes that we only pass on. Nothing here panics on input.
 
 pub mod error;
+pub mod extract;
 pub mod formula;
 pub mod frame;
+pub mod isolate;
 pub mod node;
+pub mod nonnegative;
 pub mod pipeline;
+pub mod profile;
+pub mod response;
 pub mod selection;
+pub mod share;
 pub mod trainers;
 pub mod vocabulary;
 pub mod weights;

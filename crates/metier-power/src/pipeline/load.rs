@@ -228,8 +228,7 @@ fn scales(models: &mut [Model]) {
         let weights = model.weights_value().and_then(|value| Weights::read(&value).ok());
         let Some(weights) = weights.as_ref().and_then(|weights| weights.0.values().next()) else { continue };
         let of = |name: &&str| weights.all.numerical.get(*name).map(|one| one.scale);
-        if let Some(scale) = model.group.features().iter().map(|name| of(name)).collect::<Option<Vec<f64>>>()
-        {
+        if let Some(scale) = model.group.features().iter().map(of).collect::<Option<Vec<f64>>>() {
             known.insert(key, scale);
         }
     }

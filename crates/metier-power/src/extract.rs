@@ -1,0 +1,363 @@
+//! Turns what Prometheus answered into a table: features in units a second beside the watts of each component.
+//!
+//! Watts are differences of joules over the *mean* time between samples of the whole series, and features are differences over each row's own
+//! time: that is how the original's tables were made, and ours are equal. [`Timing::Own`] divides watts by each row's own time too, which is right
+//! where samples come at uneven times.
+
+use std::collections::BTreeMap;
+
+use crate::Error;
+use crate::frame::Frame;
+use crate::response::{Response, Series};
+use crate::vocabulary::{FeatureGroup, Source};
+
+/// The job whose series are of virtual machines.
+pub const VM_JOB: &str = "vm";
+/// Rows of the rolling mean of the smooth extractor.
+pub const WINDOW: usize = 30;
+
+/// What watts are divided by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Timing {
+    /// The mean time between samples, as the original does.
+    #[default]
+    Mean,
+    /// The time of each row.
+    Own,
+}
+
+/// Which extractor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Extractor {
+    /// Rows as they are.
+    #[default]
+    Default,
+    /// Rolling means over [`WINDOW`] rows.
+    Smooth,
+}
+
+impl Extractor {
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "default" | "DefaultExtractor" => Some(Self::Default),
+            "smooth" | "SmoothExtractor" => Some(Self::Smooth),
+            _ => None,
+        }
+    }
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Smooth => "smooth",
+        }
+    }
+}
+
+/// What is to be extracted.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Where energy was read.
+    pub source: Source,
+    /// Which features.
+    pub group: FeatureGroup,
+    /// Whether rows are of single containers, or of the node.
+    pub by_container: bool,
+    /// Whether features are those of processes of virtual machines.
+    pub vm: bool,
+    /// The node type that rows get.
+    pub node_type: u32,
+    /// What watts are divided by.
+    pub timing: Timing,
+    /// Which extractor.
+    pub extractor: Extractor,
+}
+
+impl Settings {
+    /// Rows of the node, of type 0, as the default extractor makes them.
+    pub fn new(source: Source, group: FeatureGroup) -> Self {
+        Self {
+            source,
+            group,
+            by_container: false,
+            vm: false,
+            node_type: 0,
+            timing: Timing::default(),
+            extractor: Extractor::default(),
+        }
+    }
+}
+
+/// A table, and how each feature goes with the power of the first component.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Extracted {
+    /// The table.
+    pub frame: Frame,
+    /// Pearson's correlation of each summed feature; `None` where one of the two does not change.
+    pub correlations: Vec<(String, Option<f64>)>,
+}
+
+/// Groups whose features are all there.
+pub fn groups(response: &Response, vm: bool) -> Vec<FeatureGroup> {
+    let has = |feature: &&str| response.has(&metric(feature, vm));
+    FeatureGroup::ALL.into_iter().filter(|group| group.features().iter().all(has)).collect()
+}
+
+/// Sources that node energy was read from.
+pub fn sources(response: &Response) -> Vec<Source> {
+    let has = |source: &Source| {
+        source.components().iter().all(|component| {
+            response
+                .metric(&format!("kepler_node_{}_joules_total", component.name()))
+                .iter()
+                .any(|series| series.label("source") == source.name() && series.samples.len() > 1)
+        })
+    };
+    Source::ALL.into_iter().filter(has).collect()
+}
+
+fn metric(feature: &str, vm: bool) -> String {
+    format!("kepler_{}_{feature}_total", if vm { "process" } else { "container" })
+}
+
+/// Makes the table.
+pub fn extract(response: &Response, settings: &Settings) -> Result<Extracted, Error> {
+    let power = power(response, settings)?;
+    let features = features(response, settings)?;
+    let names = settings.group.features();
+    let components = settings.source.components();
+
+    // Rows of containers, keyed by time and id; only times at which power is known.
+    let mut timestamps = Vec::new();
+    let mut ids = Vec::new();
+    let mut columns = vec![Vec::new(); names.len()];
+    let mut watts = vec![Vec::new(); components.len()];
+    for (time, row) in &power {
+        let Some(of_time) = features.get(time) else { continue };
+        if settings.by_container {
+            for (id, values) in of_time {
+                timestamps.push(f64::from_bits(*time));
+                ids.push(id.clone());
+                columns.iter_mut().zip(values).for_each(|(column, value)| column.push(*value));
+                watts.iter_mut().zip(row).for_each(|(column, value)| column.push(*value));
+            }
+        } else {
+            timestamps.push(f64::from_bits(*time));
+            let sum = |place: usize| of_time.values().map(|values| values[place]).sum::<f64>();
+            columns.iter_mut().enumerate().for_each(|(place, column)| column.push(sum(place)));
+            watts.iter_mut().zip(row).for_each(|(column, value)| column.push(*value));
+        }
+    }
+    let summed = summed(&power, &features, names.len());
+    let first: Vec<f64> = summed.iter().map(|(watts, _)| *watts).collect();
+    let correlations = names.iter().enumerate().map(|(place, name)| {
+        let values: Vec<f64> = summed.iter().map(|(_, values)| values[place]).collect();
+        (name.to_string(), correlation(&values, &first))
+    });
+    let correlations = correlations.collect();
+
+    let count = timestamps.len();
+    let mut frame = Frame::new(timestamps, settings.by_container.then_some(ids))?;
+    for (name, values) in names.iter().zip(columns) {
+        frame.set(name, values)?;
+    }
+    for (component, values) in components.iter().zip(watts) {
+        frame.set(&component.column(), values)?;
+    }
+    frame.set("node_type", vec![f64::from(settings.node_type); count])?;
+    if components.len() > 1 {
+        // The name is the original's, letter for letter.
+        frame.set("packge_ratio_package", vec![1.0; count])?;
+    }
+    if settings.extractor == Extractor::Smooth {
+        frame = smooth(&frame)?;
+    }
+    Ok(Extracted { frame, correlations })
+}
+
+/// Watts of each component by time (the bits of its seconds, which sort as the numbers do: times are positive).
+type Power = BTreeMap<u64, Vec<f64>>;
+
+/// The watts of a node, row by row: also those in which no energy was counted.
+pub fn watts_of(response: &Response, source: Source) -> Result<Frame, Error> {
+    let settings = Settings::new(source, FeatureGroup::BpfOnly);
+    let all = by_component(response, &settings)?;
+    let times: Vec<u64> =
+        all[0].keys().copied().filter(|time| all.iter().all(|one| one.contains_key(time))).collect();
+    let mut frame = Frame::new(times.iter().map(|time| f64::from_bits(*time)).collect(), None)?;
+    for (component, watts) in source.components().iter().zip(&all) {
+        frame.set(&component.column(), times.iter().map(|time| watts[time]).collect())?;
+    }
+    Ok(frame)
+}
+
+fn power(response: &Response, settings: &Settings) -> Result<Power, Error> {
+    let all = by_component(response, settings)?;
+    let mut power = Power::new();
+    for time in all[0].keys() {
+        let row: Option<Vec<f64>> = all.iter().map(|watts| watts.get(time).copied()).collect();
+        if let Some(row) = row.filter(|row| row.iter().sum::<f64>() != 0.0) {
+            power.insert(*time, row);
+        }
+    }
+    Ok(power)
+}
+
+fn by_component(response: &Response, settings: &Settings) -> Result<Vec<BTreeMap<u64, f64>>, Error> {
+    let components = settings.source.components();
+    let mut all: Vec<BTreeMap<u64, f64>> = Vec::new();
+    for component in components {
+        let name =
+            format!("kepler_{}_{}_joules_total", if settings.vm { "vm" } else { "node" }, component.name());
+        let list = response.metric(&name).iter();
+        let list = list.filter(|series| settings.vm || series.label("source") == settings.source.name());
+        // All modes and packages together.
+        let mut joules: BTreeMap<u64, f64> = BTreeMap::new();
+        for series in list {
+            for (time, value) in series.samples.iter().filter(|(time, _)| *time >= 0.0) {
+                *joules.entry(time.to_bits()).or_default() += value;
+            }
+        }
+        if joules.is_empty() {
+            return Err(Error::table(format!("{name} of source {} is missing", settings.source.name())));
+        }
+        all.push(watts(&joules, settings.timing));
+    }
+    Ok(all)
+}
+
+fn watts(joules: &BTreeMap<u64, f64>, timing: Timing) -> BTreeMap<u64, f64> {
+    let points: Vec<(f64, f64)> =
+        joules.iter().map(|(time, joules)| (f64::from_bits(*time), *joules)).collect();
+    let (Some(first), Some(last)) = (points.first(), points.last()) else { return BTreeMap::new() };
+    let mean = (last.0 - first.0) / (points.len().max(2) - 1) as f64;
+    let mut watts = BTreeMap::new();
+    let mut before = 0.0;
+    for pair in points.windows(2) {
+        let over = if timing == Timing::Own { pair[1].0 - pair[0].0 } else { mean };
+        let difference = pair[1].1 - pair[0].1;
+        // A counter that was reset tells nothing: what was before goes on.
+        let value = if difference < 0.0 || over <= 0.0 { before } else { difference / over };
+        before = value;
+        watts.insert(pair[1].0.to_bits(), value);
+    }
+    watts
+}
+
+/// Features by time and id.
+type Features = BTreeMap<u64, BTreeMap<String, Vec<f64>>>;
+
+fn features(response: &Response, settings: &Settings) -> Result<Features, Error> {
+    let names = settings.group.features();
+    let mut features = Features::new();
+    for (place, feature) in names.iter().enumerate() {
+        let name = metric(feature, settings.vm);
+        let list = response.metric(&name);
+        if list.is_empty() {
+            return Err(Error::table(format!("{name} is missing")));
+        }
+        // Series of one id under several labels are one counter.
+        let mut counters: BTreeMap<String, Vec<&Series>> = BTreeMap::new();
+        for series in list.iter().filter(|series| (series.label("job") == VM_JOB) == settings.vm) {
+            counters.entry(id(series, settings.vm)).or_default().push(series);
+        }
+        for (id, list) in counters {
+            let points = points(&list);
+            if points.len() < 2 {
+                continue;
+            }
+            let mut before = 0.0;
+            for (row, (time, value)) in points.iter().enumerate() {
+                let rate = match row.checked_sub(1).map(|row| points[row]) {
+                    None => 0.0,
+                    Some((earlier, was)) if *value >= was && *time > earlier => {
+                        (value - was) / (time - earlier)
+                    }
+                    Some(_) => before,
+                };
+                before = rate;
+                if *time < 0.0 {
+                    continue;
+                }
+                let of_time = features.entry(time.to_bits()).or_default();
+                match of_time.get_mut(&id) {
+                    Some(values) => values[place] = rate,
+                    None => {
+                        let mut values = vec![0.0; names.len()];
+                        values[place] = rate;
+                        of_time.insert(id.clone(), values);
+                    }
+                }
+            }
+        }
+    }
+    Ok(features)
+}
+
+/// The samples of one counter.
+fn points(list: &[&Series]) -> Vec<(f64, f64)> {
+    if let [series] = list {
+        return series.samples.clone();
+    }
+    let mut joined: BTreeMap<u64, f64> = BTreeMap::new();
+    for series in list {
+        for (time, value) in &series.samples {
+            *joined.entry(time.to_bits()).or_default() += value;
+        }
+    }
+    let mut points: Vec<(f64, f64)> =
+        joined.into_iter().map(|(time, value)| (f64::from_bits(time), value)).collect();
+    points.sort_by(|one, two| one.0.total_cmp(&two.0));
+    points
+}
+
+fn id(series: &Series, vm: bool) -> String {
+    if vm {
+        return format!("{}/{}", series.label("container_id"), series.label("pid"));
+    }
+    let parts = ["container_id", "pod_name", "container_name", "container_namespace"];
+    parts.map(|name| series.label(name)).join("/")
+}
+
+/// Power of the first component beside the sum of each feature, by time.
+fn summed(power: &Power, features: &Features, count: usize) -> Vec<(f64, Vec<f64>)> {
+    let rows = power.iter().filter_map(|(time, row)| Some((row.first()?, features.get(time)?)));
+    rows.map(|(watts, of_time)| {
+        let sum = |place: usize| of_time.values().map(|values| values[place]).sum::<f64>();
+        (*watts, (0..count).map(sum).collect())
+    })
+    .collect()
+}
+
+/// Pearson's correlation; `None` where one side does not change.
+pub fn correlation(one: &[f64], two: &[f64]) -> Option<f64> {
+    let count = one.len().min(two.len());
+    if count < 2 {
+        return None;
+    }
+    let mean = |values: &[f64]| values[..count].iter().sum::<f64>() / count as f64;
+    let (of_one, of_two) = (mean(one), mean(two));
+    let (mut both, mut first, mut second) = (0.0, 0.0, 0.0);
+    for (one, two) in one.iter().zip(two) {
+        both += (one - of_one) * (two - of_two);
+        first += (one - of_one).powi(2);
+        second += (two - of_two).powi(2);
+    }
+    (first > 0.0 && second > 0.0).then(|| both / (first.sqrt() * second.sqrt()))
+}
+
+/// Rolling means of features and watts; the first rows, whose window is not full, are lost.
+fn smooth(frame: &Frame) -> Result<Frame, Error> {
+    let count = frame.len();
+    let rows: Vec<usize> = (WINDOW - 1..count.max(WINDOW - 1)).collect();
+    let mut out = frame.select(&rows);
+    let names: Vec<String> = frame.names().map(str::to_string).collect();
+    for name in names.iter().filter(|name| *name != "node_type" && !name.starts_with("packge_ratio")) {
+        let values = frame.need(name)?;
+        let means =
+            rows.iter().map(|row| values[row + 1 - WINDOW..=*row].iter().sum::<f64>() / WINDOW as f64);
+        out.set(name, means.collect())?;
+    }
+    Ok(out)
+}

@@ -1,0 +1,422 @@
+//! Takes idle and background power out of a table, so that what is left is what the workload costs (`DynPower`).
+//!
+//! `none`, `min`, `profile` and `trainer` are the original's formulas. [`joint`] is ours: one non-negative fit over all rows says what idles, what the background does
+//! and what the workload does, and each row's *measured* power is shared in these proportions. So the three parts add up to the meter, and no label is
+//! a rounding error of two large numbers (the original's smallest label is 1e-9 W, and its error in per cent a milliard).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::Error;
+use crate::formula::Formula;
+use crate::frame::Frame;
+use crate::nonnegative;
+use crate::profile::Profile;
+use crate::vocabulary::{Component, FeatureGroup, Source};
+
+/// The id of rows of all containers together.
+pub const TOGETHER: &str = "all containers";
+/// Least share of a row's power that counts as work of the workload.
+const LEAST_SHARE: f64 = 1e-3;
+/// Correlation from which a predictor is believed.
+const LEAST_CORRELATION: f64 = 0.7;
+
+/// Which isolator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Isolator {
+    /// Nothing is taken out.
+    None,
+    /// The smallest power of all rows.
+    #[default]
+    Min,
+    /// What a profile of the idle machine says.
+    Profile,
+    /// What a predictor says of the background's features.
+    Trainer,
+    /// Ours.
+    Joint,
+}
+
+impl Isolator {
+    /// The one of that name, in either of the original's spellings.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "none" | "NoneIsolator" => Some(Self::None),
+            "min" | "MinIdleIsolator" => Some(Self::Min),
+            "profile" | "ProfileBackgroundIsolator" => Some(Self::Profile),
+            "trainer" | "TrainIsolator" => Some(Self::Trainer),
+            "joint" | "JointIsolator" => Some(Self::Joint),
+            _ => None,
+        }
+    }
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Min => "min",
+            Self::Profile => "profile",
+            Self::Trainer => "trainer",
+            Self::Joint => "joint",
+        }
+    }
+}
+
+/// What a table is about.
+#[derive(Debug, Clone, Copy)]
+pub struct About {
+    /// Where energy was read.
+    pub source: Source,
+    /// Its features.
+    pub group: FeatureGroup,
+}
+
+/// The name of the container in an id, or the id itself where it has no such part.
+pub fn container_name(id: &str) -> &str {
+    id.split('/').nth(2).unwrap_or(id)
+}
+
+/// All containers of a time together: features are added, watts are of the node.
+pub fn none(frame: &Frame, about: About) -> Result<Frame, Error> {
+    let mut rows: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    for (row, time) in frame.timestamps.iter().enumerate() {
+        rows.entry(time.to_bits()).or_default().push(row);
+    }
+    let times = rows.keys().map(|time| f64::from_bits(*time)).collect();
+    let mut out = Frame::new(times, Some(vec![TOGETHER.to_string(); rows.len()]))?;
+    let ratios: Vec<&str> = frame.names().filter(|name| name.starts_with("packge_ratio")).collect();
+    let sums: Vec<Vec<f64>> =
+        ratios.iter().map(|name| grouped(frame, &rows, name, false)).collect::<Result<_, _>>()?;
+    for (place, name) in ratios.iter().enumerate() {
+        let parts = (0..rows.len()).map(|row| {
+            let all: f64 = sums.iter().map(|sum| sum[row]).sum();
+            if all > 0.0 { sums[place][row] / all } else { 0.0 }
+        });
+        out.set(name, parts.collect())?;
+    }
+    for name in about.group.features() {
+        out.set(name, grouped(frame, &rows, name, false)?)?;
+    }
+    let powers = frame.names().filter(|name| name.ends_with("_power"));
+    for name in powers.chain(frame.column("node_type").map(|_| "node_type")) {
+        out.set(name, grouped(frame, &rows, name, true)?)?;
+    }
+    Ok(out)
+}
+
+fn grouped(
+    frame: &Frame,
+    rows: &BTreeMap<u64, Vec<usize>>,
+    name: &str,
+    mean: bool,
+) -> Result<Vec<f64>, Error> {
+    let values = frame.need(name)?;
+    Ok(rows
+        .values()
+        .map(|rows| {
+            let sum: f64 = rows.iter().map(|row| values[*row]).sum();
+            if mean { sum / rows.len() as f64 } else { sum }
+        })
+        .collect())
+}
+
+/// Without the smallest power of all rows.
+pub fn min(frame: &Frame, about: About) -> Result<Frame, Error> {
+    let mut out = none(frame, about)?;
+    let names: Vec<String> =
+        out.names().filter(|name| name.ends_with("_power")).map(str::to_string).collect();
+    for name in names {
+        let values = out.need(&name)?.to_vec();
+        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+        out.set(&name, values.iter().map(|value| value - least).collect())?;
+    }
+    Ok(out)
+}
+
+/// Only containers that did not run on the idle machine, without what the idle machine takes. `None` where a component has no profile.
+pub fn profile(
+    frame: &Frame,
+    about: About,
+    profile: &Profile,
+    background: &BTreeSet<String>,
+) -> Result<Option<Frame>, Error> {
+    let ids = ids(frame)?;
+    let rows: Vec<usize> =
+        (0..frame.len()).filter(|row| !background.contains(container_name(&ids[*row]))).collect();
+    let mut out = none(&frame.select(&rows), about)?;
+    for component in about.source.components() {
+        let name = component.column();
+        let Some(idle) = profile.0.get(component) else { return Ok(None) };
+        let level = f64::midpoint(idle.min_watt, idle.max_watt) * f64::from(idle.units);
+        let values = out.need(&name)?.iter().map(|value| value - level).collect();
+        out.set(&name, values)?;
+    }
+    Ok(Some(out))
+}
+
+/// Which containers are background.
+#[derive(Debug, Clone, Default)]
+pub struct Hints {
+    /// Parts of names of the workload's containers.
+    pub target: Vec<String>,
+    /// Parts of names of the background's containers.
+    pub background: Vec<String>,
+}
+
+impl Hints {
+    /// Whether a container is background. Without any hint all are, as in the original.
+    pub fn is_background(&self, id: &str) -> bool {
+        let has = |hints: &[String]| hints.iter().any(|hint| !hint.is_empty() && id.contains(hint.as_str()));
+        match (self.target.is_empty(), self.background.is_empty()) {
+            (false, _) => !has(&self.target),
+            // The original takes what none of these hints is in, and means the opposite: we do what is meant.
+            (true, false) => has(&self.background),
+            (true, true) => true,
+        }
+    }
+}
+
+/// A predictor of node power that may say what the background takes.
+#[derive(Debug, Clone)]
+pub struct Judge {
+    /// Its formulas.
+    pub formulas: Vec<(Component, Formula)>,
+    /// Its error.
+    pub mae: f64,
+}
+
+/// Without what a predictor says of the background's features: the one with the smallest error among those whose dynamic power goes with the features.
+/// `None` where no predictor can be used.
+pub fn trainer(frame: &Frame, about: About, hints: &Hints, judges: &[Judge]) -> Result<Option<Frame>, Error> {
+    let ids = ids(frame)?;
+    let rows: Vec<usize> = (0..frame.len()).filter(|row| hints.is_background(&ids[*row])).collect();
+    let all = none(frame, about)?;
+    let background = none(&frame.select(&rows), about)?;
+    let at: BTreeMap<u64, usize> =
+        background.timestamps.iter().enumerate().map(|(row, time)| (time.to_bits(), row)).collect();
+    let components = about.source.components();
+    let measured: Vec<f64> = (0..all.len())
+        .map(|row| {
+            components.iter().filter_map(|one| all.column(&one.column())).map(|values| values[row]).sum()
+        })
+        .collect();
+    let mut best: Option<(f64, f64, Vec<f64>)> = None;
+    for judge in judges {
+        let Some(watts) = predicted(&background, judge) else { continue };
+        let of_row = |row: usize| at.get(&all.timestamps[row].to_bits()).map_or(0.0, |row| watts[*row]);
+        let dynamic: Vec<f64> = (0..all.len()).map(|row| (measured[row] - of_row(row)).max(0.0)).collect();
+        let follows = about
+            .group
+            .features()
+            .iter()
+            .filter_map(|name| crate::extract::correlation(all.column(name)?, &dynamic).map(f64::abs));
+        let follows = follows.fold(0.0, f64::max);
+        let is_better = match &best {
+            None => true,
+            Some((mae, known, _)) if follows >= LEAST_CORRELATION => {
+                *known < LEAST_CORRELATION || judge.mae < *mae || (judge.mae == *mae && follows > *known)
+            }
+            Some((mae, known, _)) => judge.mae < *mae && follows > *known,
+        };
+        if is_better {
+            best = Some((judge.mae, follows, dynamic));
+        }
+    }
+    let Some((_, _, dynamic)) = best else { return Ok(None) };
+    let mut out = all;
+    for component in components {
+        let name = component.column();
+        let values = out.need(&name)?.iter().enumerate();
+        let parts = values
+            .map(|(row, value)| if measured[row] > 0.0 { value / measured[row] * dynamic[row] } else { 0.0 });
+        let parts = parts.collect();
+        out.set(&name, parts)?;
+    }
+    Ok(Some(out))
+}
+
+fn predicted(frame: &Frame, judge: &Judge) -> Option<Vec<f64>> {
+    let mut sum = vec![0.0; frame.len()];
+    for (_, formula) in &judge.formulas {
+        let columns: Vec<&[f64]> =
+            formula.features.iter().map(|name| frame.column(name)).collect::<Option<_>>()?;
+        for (row, sum) in sum.iter_mut().enumerate() {
+            let features: Vec<f64> = columns.iter().map(|column| column[row]).collect();
+            *sum += formula.watts(&features)?;
+        }
+    }
+    Some(sum)
+}
+
+/// The power of one component, row by row, in three parts that add up to what was measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parts {
+    /// What the machine takes without any work.
+    pub idle: Vec<f64>,
+    /// What the background's work takes.
+    pub background: Vec<f64>,
+    /// What the workload's work takes.
+    pub dynamic: Vec<f64>,
+}
+
+/// Shares the measured power of each row by one non-negative fit. `background` are the background's features by row, `workload` the workload's.
+pub fn parts(measured: &[f64], background: &[Vec<f64>], workload: &[Vec<f64>]) -> Parts {
+    let all: Vec<Vec<f64>> = background
+        .iter()
+        .zip(workload)
+        .map(|(one, two)| one.iter().zip(two).map(|(one, two)| one + two).collect())
+        .collect();
+    let columns: Vec<&[f64]> = all.iter().map(Vec::as_slice).collect();
+    let fit = nonnegative::fit(&columns, measured, true);
+    let mut parts = Parts { idle: Vec::new(), background: Vec::new(), dynamic: Vec::new() };
+    for (row, watts) in measured.iter().enumerate() {
+        let of = |features: &[Vec<f64>]| -> f64 {
+            fit.weights.iter().zip(features).map(|(weight, values)| weight * values[row].max(0.0)).sum()
+        };
+        let (background, dynamic) = (of(background), of(workload));
+        let total = fit.bias + background + dynamic;
+        let share = if total > 0.0 { watts / total } else { 0.0 };
+        let (background, dynamic) = (background * share, dynamic * share);
+        parts.background.push(background);
+        parts.dynamic.push(dynamic);
+        // What is left, so that the three add up.
+        parts.idle.push(watts - background - dynamic);
+    }
+    parts
+}
+
+/// Ours: idle and background together, by [`parts`]. Rows in which the workload did next to nothing are left out.
+///
+/// Without hints every container is the workload's: only idle power is taken out.
+pub fn joint(frame: &Frame, about: About, hints: &Hints) -> Result<Frame, Error> {
+    let ids = ids(frame)?;
+    let has_hints = !hints.target.is_empty() || !hints.background.is_empty();
+    let is_background = |row: usize| has_hints && hints.is_background(&ids[row]);
+    let rows: Vec<usize> = (0..frame.len()).filter(|row| !is_background(*row)).collect();
+    let all = none(frame, about)?;
+    let target = none(&frame.select(&rows), about)?;
+    let at: BTreeMap<u64, usize> =
+        target.timestamps.iter().enumerate().map(|(row, time)| (time.to_bits(), row)).collect();
+    let workload: Vec<Vec<f64>> = about
+        .group
+        .features()
+        .iter()
+        .map(|name| {
+            let values = target.need(name)?;
+            let of_row = |time: &f64| at.get(&time.to_bits()).map_or(0.0, |row| values[*row]);
+            Ok(all.timestamps.iter().map(of_row).collect())
+        })
+        .collect::<Result<_, Error>>()?;
+    let background: Vec<Vec<f64>> = about
+        .group
+        .features()
+        .iter()
+        .zip(&workload)
+        .map(|(name, own)| {
+            let values = all.need(name)?;
+            Ok(values.iter().zip(own).map(|(all, own)| (all - own).max(0.0)).collect())
+        })
+        .collect::<Result<_, Error>>()?;
+    let mut out = all.clone();
+    let mut shares = vec![0.0f64; all.len()];
+    for component in about.source.components() {
+        let measured = all.need(&component.column())?;
+        let parts = parts(measured, &background, &workload);
+        for (row, share) in shares.iter_mut().enumerate() {
+            if measured[row] > 0.0 {
+                *share = share.max(parts.dynamic[row] / measured[row]);
+            }
+        }
+        out.set(&component.column(), parts.dynamic)?;
+    }
+    for (name, values) in about.group.features().iter().zip(&workload) {
+        out.set(name, values.clone())?;
+    }
+    let worked: Vec<usize> = (0..out.len()).filter(|row| shares[*row] >= LEAST_SHARE).collect();
+    Ok(out.select(&worked))
+}
+
+fn ids(frame: &Frame) -> Result<&Vec<String>, Error> {
+    frame.ids.as_ref().ok_or_else(|| Error::table("column id is missing; isolation wants rows of containers"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_three_parts_add_up_to_the_meter(
+            rows in proptest::collection::vec((0.0..500.0f64, 0.0..1e9f64, 0.0..1e9f64, 0.0..1e4f64, 0.0..1e4f64), 1..60)
+        ) {
+            let measured: Vec<f64> = rows.iter().map(|row| row.0).collect();
+            let background = [rows.iter().map(|row| row.1).collect(), rows.iter().map(|row| row.3).collect()];
+            let workload = [rows.iter().map(|row| row.2).collect(), rows.iter().map(|row| row.4).collect()];
+            let parts = parts(&measured, &background, &workload);
+            for (row, watts) in measured.iter().enumerate() {
+                let sum = parts.idle[row] + parts.background[row] + parts.dynamic[row];
+                prop_assert!((sum - watts).abs() <= 1e-9 * watts.max(1.0));
+                prop_assert!(parts.idle[row] >= -1e-9 * watts.max(1.0));
+                prop_assert!(parts.background[row] >= 0.0 && parts.dynamic[row] >= 0.0);
+            }
+        }
+    }
+
+    fn frame() -> Frame {
+        let (mut times, mut ids, mut load, mut power) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for time in 0..20 {
+            let work = f64::from(time % 5);
+            for (id, value) in [("1/p/noise/n", 1.0), ("2/p/work/n", work)] {
+                times.push(f64::from(time));
+                ids.push(id.to_string());
+                load.push(value);
+                power.push(50.0 + 4.0 + 4.0 * work);
+            }
+        }
+        let mut frame = Frame::new(times, Some(ids)).unwrap();
+        frame.set("accelerator_intel_qat", load).unwrap();
+        frame.set("platform_power", power).unwrap();
+        frame.set("node_type", vec![0.0; 40]).unwrap();
+        frame
+    }
+
+    const ABOUT: About = About { source: Source::Acpi, group: FeatureGroup::AcceleratorOnly };
+
+    #[test]
+    fn labels_of_work_are_never_next_to_nothing() {
+        let least =
+            |frame: Frame| frame.column("platform_power").unwrap().iter().copied().fold(f64::MAX, f64::min);
+        // The original's smallest label is nothing at all.
+        assert_eq!(least(min(&frame(), ABOUT).unwrap()), 0.0);
+        let hints = Hints { target: vec!["work".into()], background: Vec::new() };
+        let ours = joint(&frame(), ABOUT, &hints).unwrap();
+        assert_eq!(ours.len(), 16, "rows without work are left out");
+        let watts = ours.column("platform_power").unwrap();
+        // A row with one unit of work: a part of 4 W, told apart from idling without a profile.
+        assert!((watts[0] - 4.0).abs() < 0.5, "{watts:?}");
+        assert!(least(ours) > 1.0);
+    }
+
+    #[test]
+    fn a_profile_takes_the_idle_level_out_of_other_containers() {
+        let idle = crate::profile::Level { min_watt: 40.0, max_watt: 60.0, units: 1 };
+        let profile_of = Profile([(Component::Platform, idle)].into());
+        let background = BTreeSet::from(["noise".to_string()]);
+        let out = profile(&frame(), ABOUT, &profile_of, &background).unwrap().unwrap();
+        assert_eq!(out.column("platform_power").unwrap()[..2], [4.0, 8.0]);
+        assert_eq!(out.column("accelerator_intel_qat").unwrap()[..2], [0.0, 1.0]);
+        assert_eq!(profile(&frame(), ABOUT, &Profile::default(), &background).unwrap(), None);
+    }
+
+    #[test]
+    fn a_predictor_says_what_the_background_takes() {
+        let kind = crate::formula::Kind::Linear { bias: 50.0, weights: vec![4.0] };
+        let formula =
+            Formula::new(Component::Platform, vec!["accelerator_intel_qat".into()], vec![1.0], kind);
+        let judge = Judge { formulas: vec![(Component::Platform, formula)], mae: 1.0 };
+        let hints = Hints { target: vec!["work".into()], background: Vec::new() };
+        let out = trainer(&frame(), ABOUT, &hints, &[judge]).unwrap().unwrap();
+        assert_eq!(out.column("platform_power").unwrap()[..3], [0.0, 4.0, 8.0]);
+        assert_eq!(trainer(&frame(), ABOUT, &hints, &[]).unwrap(), None);
+    }
+}

@@ -1,0 +1,104 @@
+//! What an idle machine takes: the smallest and largest power of each component while nothing runs.
+//!
+//! [`Profile::of`] is right; [`Profile::as_published`] repeats what the original writes, which divides by time twice and takes `uncore` for a part of `core`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use crate::Error;
+use crate::extract::{self, Settings};
+use crate::frame::Frame;
+use crate::isolate::container_name;
+use crate::response::Response;
+use crate::vocabulary::{Component, FeatureGroup, Source};
+
+/// The idle level of a component.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Level {
+    /// The smallest power.
+    pub min_watt: f64,
+    /// The largest power.
+    pub max_watt: f64,
+    /// How many columns it is the mean of.
+    pub units: u32,
+}
+
+/// The idle level of each component.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Profile(pub BTreeMap<Component, Level>);
+
+impl Profile {
+    /// From the watts of an idle machine.
+    pub fn of(watts: &Frame, source: Source) -> Result<Self, Error> {
+        let mut profile = BTreeMap::new();
+        for component in source.components() {
+            let values = watts.need(&component.column())?;
+            if let Some((min_watt, max_watt)) = range(values.iter().copied()) {
+                profile.insert(*component, Level { min_watt, max_watt, units: 1 });
+            }
+        }
+        Ok(Self(profile))
+    }
+
+    /// As the original writes it, from the same rows.
+    pub fn as_published(watts: &Frame, source: Source) -> Result<Self, Error> {
+        let mut profile = BTreeMap::new();
+        let step = match watts.timestamps[..] {
+            [first, second, ..] if second > first => second - first,
+            _ => 1.0,
+        };
+        for component in source.components() {
+            let related: Vec<&[f64]> = source
+                .components()
+                .iter()
+                .filter(|other| other.name().contains(component.name()))
+                .map(|other| watts.need(&other.column()))
+                .collect::<Result<_, _>>()?;
+            let mean =
+                |row: usize| related.iter().map(|values| values[row]).sum::<f64>() / related.len() as f64;
+            if let Some((min, max)) = range((0..watts.len()).map(mean)) {
+                let units = u32::try_from(related.len()).unwrap_or(u32::MAX);
+                profile.insert(*component, Level { min_watt: min / step, max_watt: max / step, units });
+            }
+        }
+        Ok(Self(profile))
+    }
+
+    /// As `profile/<source>.json` has it, for one node type.
+    pub fn to_json(&self, node_type: u32) -> Value {
+        let of = |level: &Level| json!({ "min_watt": level.min_watt, "max_watt": level.max_watt, "#unit": level.units });
+        let components = self.0.iter().map(|(component, level)| {
+            (component.name().to_string(), json!({ node_type.to_string(): of(level) }))
+        });
+        Value::Object(components.collect())
+    }
+}
+
+fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    values.fold(None, |range, value| match range {
+        None => Some((value, value)),
+        Some((least, most)) => Some((f64::min(least, value), f64::max(most, value))),
+    })
+}
+
+/// The watts of an idle machine, row by row: also those in which no energy was counted.
+pub fn watts(idle: &Response, source: Source) -> Result<Frame, Error> {
+    extract::watts_of(idle, source)
+}
+
+/// The names of the containers that run on an idle machine.
+pub fn background(idle: &Response) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for group in extract::groups(idle, false) {
+        for source in extract::sources(idle) {
+            let settings = Settings { by_container: true, ..Settings::new(source, group) };
+            let Ok(extracted) = extract::extract(idle, &settings) else { continue };
+            names.extend(extracted.frame.ids.iter().flatten().map(|id| container_name(id).to_string()));
+        }
+        if group == FeatureGroup::Basic {
+            break;
+        }
+    }
+    names
+}

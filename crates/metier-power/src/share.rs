@@ -1,0 +1,68 @@
+//! Shares of a meter: what containers and idling take adds up to what the node takes, always.
+
+/// Node power in parts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shares {
+    /// What is nobody's: idling, and work that nobody is known to do.
+    pub idle: f64,
+    /// What each takes.
+    pub parts: Vec<f64>,
+}
+
+/// Shares node power among those that work, by what predictors said of each: idling is taken out once, the rest is shared in
+/// proportion. `idle + Σ parts` is the node's power within rounding; nothing is negative. A prediction that is no number counts as none.
+pub fn share(node_watts: f64, idle_watts: f64, predicted: &[f64]) -> Shares {
+    let usable = |watts: f64| if watts.is_finite() && watts > 0.0 { watts } else { 0.0 };
+    let node = usable(node_watts);
+    let idle = usable(idle_watts).min(node);
+    let most = predicted.iter().copied().map(usable).fold(0.0, f64::max);
+    if most == 0.0 {
+        return Shares { idle: node, parts: vec![0.0; predicted.len()] };
+    }
+    // Scaled first: a sum of huge numbers would have no end.
+    let sum: f64 = predicted.iter().map(|watts| usable(*watts) / most).sum();
+    let dynamic = node - idle;
+    let parts: Vec<f64> = predicted.iter().map(|watts| usable(*watts) / most / sum * dynamic).collect();
+    Shares { idle, parts }
+}
+
+/// Shares the idle power of a machine among those that it is split into (virtual machines, by their cores), so that it is counted once: the parts
+/// add up to it.
+pub fn split_idle(idle_watts: f64, cores: &[f64]) -> Vec<f64> {
+    let shares = share(idle_watts, 0.0, cores);
+    shares.parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn containers_and_idle_add_up_to_the_node(
+            node in 0.0..1e5f64,
+            idle in 0.0..1e5f64,
+            predicted in proptest::collection::vec(prop_oneof![0.0..1e9f64, Just(f64::NAN), Just(-1.0), Just(f64::MAX), Just(1e-300)], 0..100)
+        ) {
+            let shares = share(node, idle, &predicted);
+            let sum = shares.idle + shares.parts.iter().sum::<f64>();
+            prop_assert!((sum - node).abs() <= 1e-9 * node.max(1.0), "{sum} {node}");
+            prop_assert!(shares.idle >= 0.0 && shares.parts.iter().all(|part| *part >= 0.0 && part.is_finite()));
+            prop_assert_eq!(shares.parts.len(), predicted.len());
+        }
+
+        #[test]
+        fn virtual_machines_without_a_meter_count_idling_once(idle in 0.0..1e4f64, cores in proptest::collection::vec(1.0..128.0f64, 1..20)) {
+            let parts = split_idle(idle, &cores);
+            prop_assert!((parts.iter().sum::<f64>() - idle).abs() <= 1e-9 * idle.max(1.0));
+        }
+    }
+
+    #[test]
+    fn work_that_nobody_does_is_nobody_s() {
+        assert_eq!(share(100.0, 60.0, &[0.0, 0.0]), Shares { idle: 100.0, parts: vec![0.0, 0.0] });
+        assert_eq!(share(100.0, 60.0, &[1.0, 3.0]), Shares { idle: 60.0, parts: vec![10.0, 30.0] });
+        assert_eq!(share(f64::NAN, 60.0, &[1.0]), Shares { idle: 0.0, parts: vec![0.0] });
+    }
+}
