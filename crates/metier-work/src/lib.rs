@@ -1,10 +1,11 @@
-//! Who decides to run: run files, datasets, companions and neighbours, the queue of sessions.
+//! Who decides to run: run files, datasets, companions and neighbours, the queue of sessions; how long graphs take.
 //!
 //! A run file says what is to run and how; everything that starts a run (the command line, the API, the Jenkins-shaped
 //! door) makes one of it, so there is one check and one way to run.
 
 pub mod company;
 pub mod dataset;
+pub mod latency;
 pub mod queue;
 pub mod runfile;
 mod start;

@@ -1,0 +1,55 @@
+//! Why there is no answer.
+
+/// What is in the way.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The sizes of operators that cost time are open.
+    #[error(
+        "the sizes of {operators} operators are not known ({first} is the first); give the shapes of all inputs"
+    )]
+    Open {
+        /// How many.
+        operators: u64,
+        /// The first of them.
+        first: String,
+    },
+    /// The graph does nothing at all.
+    #[error("the graph has no operators that run")]
+    Empty,
+    /// A passport that says nothing of the device's speed.
+    #[error("the passport of {device} has {missing}; `metier device bench` measures it there")]
+    Passport {
+        /// Whose passport.
+        device: String,
+        /// What it lacks.
+        missing: &'static str,
+    },
+    /// A condition that cannot be.
+    #[error("{field} is {got}; want {want}")]
+    Condition {
+        /// Which.
+        field: &'static str,
+        /// What was given.
+        got: String,
+        /// What would be right.
+        want: &'static str,
+    },
+    /// A predictor whose file cannot be used.
+    #[error("predictor {id}: {why}; `metier predictors remove {id}` removes it")]
+    Predictor {
+        /// Its id.
+        id: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] metier_store::Error),
+    /// Learning.
+    #[error(transparent)]
+    Learn(#[from] metier_learn::Error),
+    /// A number without sense came out.
+    #[error("the answer is not a number: {0}")]
+    Answer(#[from] metier_types::PredictionError),
+}

@@ -1,0 +1,357 @@
+//! What a runtime really does for a graph: operators that it runs, with what each has to do.
+//!
+//! A step is one operator as a runtime runs it, together with those that it does in passing (`fuse`). Its *basis* are
+//! counts that its time is about proportional to, its *features* what the rest may depend on.
+
+use metier_onnx::analysis::Value;
+use metier_onnx::{Analysis, DataType, OperatorCost};
+
+use super::error::Error;
+use super::family::Family;
+use super::fuse;
+
+/// Names of the counts that a step's time is about proportional to.
+pub const BASIS: [&str; 7] = ["one", "work", "left", "right", "made", "pieces", "beyond-cache"];
+
+/// Names of what the rest may depend on.
+pub const FEATURES: [&str; 24] = [
+    "kind",
+    "work",
+    "read",
+    "written",
+    "weights",
+    "intensity",
+    "batch",
+    "rows",
+    "depth",
+    "columns",
+    "pieces",
+    "kernel",
+    "kernel-width",
+    "stride",
+    "dilation",
+    "channels",
+    "height",
+    "width",
+    "last",
+    "run",
+    "bits",
+    "broadcast",
+    "passing",
+    "threads",
+];
+
+/// Number of features.
+pub const WIDTH: usize = FEATURES.len();
+
+/// One operator as it is run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// Which of the graph's operators it is.
+    pub operator: usize,
+    /// Operators that are done in passing.
+    pub absorbed: Vec<usize>,
+    /// Its family.
+    pub family: Family,
+    /// Its kind; a fused one has the name of what came of it.
+    pub kind: String,
+    /// How often it runs.
+    pub turns: u64,
+    /// Multiply-adds of one turn.
+    pub multiply_adds: f64,
+    /// Bytes that one turn reads and writes.
+    pub bytes: f64,
+    /// Bytes of weights that one turn reads.
+    pub weight_bytes: f64,
+    /// See [`BASIS`].
+    pub basis: [f64; BASIS.len()],
+    /// See [`FEATURES`]; the last is set when the number of threads is known.
+    pub features: [f64; WIDTH],
+}
+
+/// The steps of a graph in a runtime; the operators that the runtime leaves out or does in passing are in none or beside another.
+pub fn steps(graph: &Analysis, runtime: &str) -> Result<Vec<Step>, Error> {
+    let open: Vec<&OperatorCost> = graph
+        .operators
+        .iter()
+        .filter(|one| one.multiply_adds.is_none() && !Family::of_kind(&one.kind).is_small())
+        .filter(|one| one.elements.is_none())
+        .collect();
+    if let Some(first) = open.first() {
+        let first = if first.name.is_empty() { first.kind.clone() } else { first.name.clone() };
+        return Err(Error::Open { operators: open.len() as u64, first });
+    }
+    let steps: Vec<Step> =
+        fuse::plan(graph, runtime).into_iter().map(|plan| step(&graph.operators, plan)).collect();
+    if steps.is_empty() {
+        return Err(Error::Empty);
+    }
+    Ok(steps)
+}
+
+impl Family {
+    /// Whether an operator of open size may be taken for a small one.
+    fn is_small(self) -> bool {
+        !matches!(
+            self,
+            Self::Conv
+                | Self::ConvPoint
+                | Self::ConvDepth
+                | Self::ConvTranspose
+                | Self::MatMul
+                | Self::Recurrent
+        )
+    }
+}
+
+/// The dimensions of a value; those that are not known count one.
+pub fn dims(value: Option<&Value>) -> Vec<f64> {
+    let shape = value.and_then(|value| value.shape.as_ref());
+    shape.map(|shape| shape.iter().map(|size| size.unwrap_or(1) as f64).collect()).unwrap_or_default()
+}
+
+/// How many elements a value of these dimensions has.
+pub fn count(dims: &[f64]) -> f64 {
+    dims.iter().product()
+}
+
+/// So many products of matrices: `rows × depth` times `depth × columns`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Product {
+    times: f64,
+    rows: f64,
+    depth: f64,
+    columns: f64,
+}
+
+/// Tiles that registers hold, and how deep a block is; of the runtimes' kernels for wide vectors. Others differ, which the learned part evens out.
+const TILE_ROWS: f64 = 6.0;
+const TILE_COLUMNS: f64 = 32.0;
+const BLOCK_DEPTH: f64 = 256.0;
+/// Bytes from which on a step does not stay in a core's own cache.
+const OWN_CACHE: f64 = (1u64 << 20) as f64;
+
+fn step(operators: &[OperatorCost], plan: fuse::Planned) -> Step {
+    let one = &operators[plan.operator];
+    let attribute = |name: &str, at: usize| {
+        one.attributes.get(name).and_then(|values| values.get(at)).map(|value| *value as f64)
+    };
+    let out = dims(one.outputs.first());
+    let input = dims(one.inputs.first());
+    let made: f64 = one.outputs.iter().map(|value| count(&dims(Some(value)))).sum();
+    let read = one.read_bytes.map_or(0.0, |bytes| bytes.0 as f64);
+    let written = one.written_bytes.map_or(0.0, |bytes| bytes.0 as f64);
+    let weights = one.weight_bytes.map_or(0.0, |bytes| bytes.0 as f64);
+    let adds = one.multiply_adds.unwrap_or(0) as f64;
+    let bits = one.inputs.first().and_then(|value| value.data_type).and_then(DataType::bits);
+    let mut family = plan.family;
+    let mut features = [0.0; WIDTH];
+    let weight_at = if one.kind.starts_with("QLinear") { 3 } else { 1 };
+    let kernel = dims(one.inputs.get(weight_at));
+    let group = attribute("group", 0).unwrap_or(1.0).max(1.0);
+    let window: Vec<f64> = match one.attributes.get("kernel_shape") {
+        Some(shape) => shape.iter().map(|size| *size as f64).collect(),
+        None if matches!(family, Family::Conv | Family::ConvTranspose) => {
+            kernel.iter().skip(2).copied().collect()
+        }
+        None => Vec::new(),
+    };
+    let stride = attribute("strides", 0).unwrap_or(1.0).max(1.0);
+    let is_padded = one.attributes.get("pads").is_some_and(|pads| pads.iter().any(|pad| *pad != 0));
+    let product = product(one, family, &out, &input, &kernel, group);
+    if family == Family::Conv {
+        let is_depth = group > 1.0
+            && group == input.get(1).copied().unwrap_or(0.0)
+            && group == out.get(1).copied().unwrap_or(0.0);
+        let is_point = count(&window) == 1.0 && stride == 1.0 && group == 1.0 && !is_padded;
+        family = if is_depth {
+            Family::ConvDepth
+        } else if is_point {
+            Family::ConvPoint
+        } else {
+            family
+        };
+    }
+    if family == Family::MatMul && product.is_some_and(|product| product.rows == 1.0) {
+        family = Family::MatVec;
+    }
+    let last = out.last().copied().unwrap_or(1.0).max(1.0);
+    let run = run_length(one, &out, &input);
+    let bytes = read + written;
+    let beyond = (bytes - OWN_CACHE).max(0.0);
+    let window_size = count(&window).max(1.0);
+    let up = |value: f64, step: f64| (value / step).ceil() * step;
+    let basis = match (family, product) {
+        (Family::ConvDepth, _) => [
+            1.0,
+            adds,
+            read - weights,
+            weights,
+            made,
+            out.first().unwrap_or(&1.0) * out.get(1).unwrap_or(&1.0) * out.get(2).unwrap_or(&1.0),
+            beyond,
+        ],
+        (_, Some(Product { times, rows, depth, columns })) => [
+            1.0,
+            times * up(rows, TILE_ROWS) * up(columns, TILE_COLUMNS) * depth,
+            times * rows * depth,
+            times * depth * up(columns, TILE_COLUMNS),
+            times * rows * columns * (depth / BLOCK_DEPTH).ceil(),
+            times,
+            beyond,
+        ],
+        (Family::Pool, _) => [1.0, made * window_size, read, 0.0, made, made / last, beyond],
+        (Family::Recurrent, _) => {
+            [1.0, adds, read - weights, weights, made, input.first().copied().unwrap_or(1.0), beyond]
+        }
+        _ => {
+            let taken: f64 = input.iter().product::<f64>().max(0.0);
+            [1.0, made, read - weights, weights, taken, (made.max(taken)) / run.max(1.0), beyond]
+        }
+    };
+    let product = product.unwrap_or(Product { times: 0.0, rows: 0.0, depth: 0.0, columns: 0.0 });
+    let log = |value: f64| (1.0 + value.max(0.0)).log2();
+    let values = [
+        plan.code,
+        log(basis[1]),
+        log(read),
+        log(written),
+        log(weights),
+        log(adds) - log(bytes),
+        log(if product.times > 0.0 { product.times } else { out.first().copied().unwrap_or(1.0) }),
+        log(product.rows),
+        log(product.depth),
+        log(product.columns),
+        log(basis[5]),
+        window_size,
+        window.last().copied().unwrap_or(1.0),
+        stride,
+        attribute("dilations", 0).unwrap_or(1.0),
+        log(out.get(1).copied().unwrap_or(1.0)),
+        out.get(out.len().saturating_sub(2)).copied().unwrap_or(1.0).min(1e6),
+        last.min(1e6),
+        log(last),
+        log(run),
+        bits.unwrap_or(32) as f64,
+        broadcast(one, &out),
+        plan.absorbed.len() as f64,
+    ];
+    features[..values.len()].copy_from_slice(&values);
+    Step {
+        operator: plan.operator,
+        absorbed: plan.absorbed,
+        family,
+        kind: plan.kind,
+        turns: one.turns.max(1),
+        multiply_adds: adds,
+        bytes,
+        weight_bytes: weights,
+        basis,
+        features,
+    }
+}
+
+/// The products of matrices that an operator is.
+fn product(
+    one: &OperatorCost,
+    family: Family,
+    out: &[f64],
+    input: &[f64],
+    kernel: &[f64],
+    group: f64,
+) -> Option<Product> {
+    match family {
+        Family::Conv => {
+            let depth = count(kernel.get(1..)?);
+            let (batch, channels) = (out.first()?, out.get(1)?);
+            let columns = count(out.get(2..)?);
+            Some(Product { times: batch * group, rows: channels / group, depth, columns })
+        }
+        Family::ConvTranspose => {
+            // Weights are input channels × output channels × window: the product makes patches that are added up.
+            let depth = *kernel.first()?;
+            let rows = count(kernel.get(1..)?);
+            let columns = count(input.get(2..)?);
+            Some(Product { times: *out.first()?, rows, depth, columns })
+        }
+        Family::MatMul => {
+            let columns = *out.last()?;
+            let rows = *out.get(out.len().checked_sub(2)?).unwrap_or(&1.0);
+            let elements = count(out);
+            let depth = one.multiply_adds? as f64 / elements.max(1.0);
+            let batch = elements / (rows * columns).max(1.0);
+            // With weights for all of a batch it is one product of more rows.
+            let is_flat = one.inputs.get(1).is_some_and(|value| dims(Some(value)).len() <= 2);
+            if is_flat {
+                return Some(Product { times: 1.0, rows: rows * batch, depth, columns });
+            }
+            Some(Product { times: batch, rows, depth, columns })
+        }
+        _ => None,
+    }
+}
+
+/// How many elements in a row stay in a row when values are moved.
+fn run_length(one: &OperatorCost, out: &[f64], input: &[f64]) -> f64 {
+    let rank = out.len();
+    let behind = |dims: &[f64], axis: usize| dims.get(axis..).map_or(1.0, count).max(1.0);
+    let axis = |rank: usize| {
+        let axis = one.attributes.get("axis").and_then(|values| values.first()).copied().unwrap_or(0);
+        if axis < 0 { (rank as i64 + axis).max(0) as usize } else { axis as usize }
+    };
+    match one.kind.as_str() {
+        "Transpose" => {
+            let perm: Vec<i64> = match one.attributes.get("perm") {
+                Some(perm) => perm.clone(),
+                None => (0..rank as i64).rev().collect(),
+            };
+            let kept = (0..rank).rev().take_while(|at| perm.get(*at) == Some(&(*at as i64))).count();
+            behind(out, rank - kept.min(rank))
+        }
+        "Concat" | "Split" => behind(if one.kind == "Split" { out } else { input }, axis(rank)),
+        "Gather" => behind(input, axis(input.len()) + 1),
+        "ReduceMean" | "ReduceSum" | "ReduceMax" | "ReduceMin" | "Softmax" | "LogSoftmax" => {
+            let axes = one.attributes.get("axes").or(one.attributes.get("axis"));
+            let last = axes.and_then(|axes| axes.last()).copied().unwrap_or(-1);
+            let at = if last < 0 { (input.len() as i64 + last).max(0) } else { last } as usize;
+            if at + 1 >= input.len() { input.last().copied().unwrap_or(1.0) } else { 1.0 }
+        }
+        "Slice" | "Pad" | "Tile" | "Expand" => {
+            // Dimensions at the end that are the same before and after.
+            let same = out.iter().rev().zip(input.iter().rev()).take_while(|(a, b)| a == b).count();
+            let run = behind(out, rank - same);
+            run * out
+                .get(rank.wrapping_sub(same + 1))
+                .copied()
+                .unwrap_or(1.0)
+                .min(input.get(input.len().wrapping_sub(same + 1)).copied().unwrap_or(1.0))
+                .max(1.0)
+        }
+        "GlobalAveragePool" | "GlobalMaxPool" => behind(input, 2),
+        "LayerNormalization" => out.last().copied().unwrap_or(1.0),
+        "InstanceNormalization" | "BatchNormalization" => behind(out, 2),
+        _ => behind(out, 0),
+    }
+}
+
+/// How the second operand is spread over the first: 0 alike, 1 one number, 2 along the last axis, 3 by channel, 4 otherwise.
+fn broadcast(one: &OperatorCost, out: &[f64]) -> f64 {
+    if one.inputs.len() < 2 {
+        return 0.0;
+    }
+    let all = count(out);
+    let sizes: Vec<Vec<f64>> = one.inputs.iter().take(3).map(|value| dims(Some(value))).collect();
+    let Some(small) = sizes.iter().min_by(|a, b| count(a).total_cmp(&count(b))) else { return 0.0 };
+    let elements = count(small);
+    if elements >= all {
+        0.0
+    } else if elements <= 1.0 {
+        1.0
+    } else if small.last() == out.last() && elements == small.last().copied().unwrap_or(0.0) {
+        2.0
+    } else if small.last().is_some_and(|size| *size == 1.0) {
+        3.0
+    } else {
+        4.0
+    }
+}

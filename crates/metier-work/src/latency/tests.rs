@@ -1,0 +1,123 @@
+use std::collections::BTreeMap;
+
+use metier_onnx::{Bindings, Limits};
+use serde_json::json;
+
+use super::*;
+
+/// A device of 20 × 10⁹ multiply-adds a second and thread.
+pub fn passport(threads: u32) -> Passport {
+    let compute = |threads: u32| json!({ "precision": "f32", "threads": threads, "multiply_adds_per_second": 20e9 * f64::from(threads) });
+    let bandwidth = |threads: u32| json!({ "threads": threads, "bytes_per_second": 5e9 });
+    let device = json!({
+        "schema": "metier.device/1",
+        "id": "00000000000000000000000000000001",
+        "name": "bench board",
+        "class": "board",
+        "cpu": { "architecture": "aarch64", "threads": threads },
+        "seen": "1970-01-01T00:00:00Z",
+    });
+    let passport = json!({
+        "schema": "metier.passport/1",
+        "id": "bench-board",
+        "name": "bench board",
+        "origin": "specified",
+        "made": "1970-01-01T00:00:00Z",
+        "device": device,
+        "compute": (1..=threads).map(compute).collect::<Vec<_>>(),
+        "bandwidth": (1..=threads).map(bandwidth).collect::<Vec<_>>(),
+    });
+    serde_json::from_value(passport).unwrap()
+}
+
+/// A real graph of the lab with the batch that is asked for.
+pub fn graph(name: &str, input: &str, shape: &[u64]) -> Option<Analysis> {
+    let Some(folder) = std::env::var_os("METIER_LAB_GRAPHS") else {
+        eprintln!("SKIP: {name}, because METIER_LAB_GRAPHS is not set; `lab/lab up graphs` gets the graphs");
+        return None;
+    };
+    let bytes = std::fs::read(std::path::Path::new(&folder).join(format!("{name}.onnx"))).unwrap();
+    let model = metier_onnx::read(&bytes, &Limits::default()).unwrap();
+    let shapes = BTreeMap::from([(input.to_string(), shape.to_vec())]);
+    let bindings = Bindings { shapes, ..Bindings::default() };
+    Some(metier_onnx::analyse(&model, &bindings, &Limits::default()).unwrap())
+}
+
+#[test]
+fn more_work_or_load_never_takes_less_time() {
+    let latency = Latency::from_passports();
+    let passport = passport(4);
+    let Some(small) = graph("pplcnet-orientation", "x", &[1, 3, 224, 224]) else { return };
+    let large = graph("pplcnet-orientation", "x", &[4, 3, 224, 224]).unwrap();
+    let idle = Conditions::default();
+    let one = latency.graph(&small, &passport, &idle).unwrap();
+    let four = latency.graph(&large, &passport, &idle).unwrap();
+    assert!(four.value() > 2.0 * one.value() && four.value() < 5.0 * one.value());
+    let mut before = 0.0;
+    for load in [0.0, 0.2, 0.5, 0.8, 1.0] {
+        let busy = Conditions { cpu_load: Some(Ratio(load)), memory_load: Some(Ratio(load)), ..idle.clone() };
+        let value = latency.graph(&small, &passport, &busy).unwrap().value();
+        assert!(value >= before, "{load}: {value} after {before}");
+        before = value;
+    }
+    assert!(before > 1.1 * one.value());
+}
+
+#[test]
+fn operators_add_up_to_the_graph_and_each_has_a_time_or_a_host() {
+    let latency = Latency::from_passports();
+    let Some(graph) = graph("yolov8n-320", "images", &[1, 3, 320, 320]) else { return };
+    let conditions = Conditions::default();
+    let whole = latency.graph(&graph, &passport(4), &conditions).unwrap();
+    let parts = latency.operators(&graph, &passport(4), &conditions).unwrap();
+    assert_eq!(parts.len(), graph.operators.len());
+    let sum: f64 = parts.iter().map(|part| part.seconds.0).sum();
+    assert!((sum / whole.value() - 1.0).abs() < 1e-9);
+    // Its activations are written out as x · sigmoid(x), which a runtime does in one.
+    let sigmoids = |is: &dyn Fn(&OperatorTime) -> bool| {
+        parts.iter().filter(|part| graph.operators[part.operator].kind == "Sigmoid" && is(part)).count()
+    };
+    assert!(sigmoids(&|part| part.within.is_some()) > 50);
+}
+
+#[test]
+fn a_passport_without_speed_is_refused_by_name() {
+    let mut passport = passport(1);
+    passport.compute.clear();
+    let counts = Counts { total_parameters: 1e6, conv_layers: 10.0, ..Counts::default() };
+    let error = Latency::from_passports().counts(&counts, &passport, &Conditions::default()).unwrap_err();
+    assert!(error.to_string().contains("bench board"), "{error}");
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let latency = Latency::from_passports();
+    let counts = Counts::default();
+    for (conditions, field) in [
+        (Conditions { threads: 0, ..Conditions::default() }, "threads"),
+        (Conditions { runtime: "tflite".into(), ..Conditions::default() }, "runtime"),
+        (Conditions { cpu_load: Some(Ratio(50.0)), ..Conditions::default() }, "cpu_load"),
+        (Conditions { memory_load: Some(Ratio(f64::NAN)), ..Conditions::default() }, "memory_load"),
+    ] {
+        let error = latency.counts(&counts, &passport(1), &conditions).unwrap_err();
+        assert!(error.to_string().starts_with(field), "{error}");
+    }
+}
+
+#[test]
+fn counts_give_a_wider_answer_than_shapes() {
+    let latency = Latency::from_passports();
+    let Some(graph) = graph("light-squeezenet", "data_0", &[1, 3, 224, 224]) else { return };
+    let counts = Counts::of(&graph.characteristics, 602_112.0, 4_000.0);
+    let (coarse, fine) = (
+        latency.counts(&counts, &passport(4), &Conditions::default()).unwrap(),
+        latency.graph(&graph, &passport(4), &Conditions::default()).unwrap(),
+    );
+    let width = |prediction: &Prediction| {
+        let json = serde_json::to_value(prediction).unwrap();
+        json["high"].as_f64().unwrap() / json["low"].as_f64().unwrap()
+    };
+    assert!(width(&coarse) > width(&fine));
+    let ratio = coarse.value() / fine.value();
+    assert!((0.125..8.0).contains(&ratio), "{ratio}");
+}
