@@ -2,10 +2,12 @@
 //!
 //! Three steps, three types. A document becomes a tree in which each value knows its place (`node`); the tree becomes a
 //! [`RunFile`], where every field is the text that was written (`file`, `read`); and that, with flags laid over it, becomes
-//! a [`Checked`] run (`check`). Each step finds all faults at once, and each [`Fault`] names its line, its field, what
+//! a [`Checked`] run (`check`, `checked`). Each step finds all faults at once, and each [`Fault`] names its line, its field, what
 //! was given and what would be right. Only a `Checked` can be run.
 
+mod address;
 mod check;
+mod checked;
 mod fault;
 mod file;
 mod nearest;
@@ -14,7 +16,8 @@ pub mod quantity;
 mod read;
 mod words;
 
-pub use check::{Checked, DATASET_TARGET, Readiness, Sign, Source, WITHIN, Wanted, without_secrets};
+pub use address::without_secrets;
+pub use checked::{Checked, DATASET_TARGET, Readiness, Sign, Source, WITHIN, Wanted};
 pub use fault::{Fault, Faults, Origins};
 pub use file::{
     Container, Dataset, Limits, Listen, MOUNT, Mount, Other, Pod, Probe, Ready, RunFile, STACKS, mount,

@@ -1,0 +1,49 @@
+//! When a run is ready.
+
+use super::super::address::is_web;
+use super::super::checked::{Readiness, Sign, WITHIN};
+use super::super::fault::Fault;
+use super::super::file::Ready;
+use super::super::quantity::{DURATION, duration};
+use super::Check;
+
+impl Check {
+    pub(super) fn ready(&mut self, ready: &Ready, path: &str, is_main: bool) -> Option<Readiness> {
+        let port = self.read(
+            format!("{path}.port"),
+            ready.port.as_ref(),
+            "a port such as 8080 or 127.0.0.1:8080",
+            |text| {
+                let (host, port) = text.rsplit_once(':').unwrap_or(("127.0.0.1", text));
+                port.parse().ok().filter(|port| *port > 0).map(|port| Sign::Port(host.to_string(), port))
+            },
+        );
+        let http = self.read(
+            format!("{path}.http"),
+            ready.http.as_ref(),
+            "an address such as http://127.0.0.1:8080/ready",
+            |text| is_web(text).then(|| Sign::Http(text.to_string())),
+        );
+        let file = ready.file.as_ref().map(|file| Sign::File(file.into()));
+        let output =
+            self.read(format!("{path}.output"), ready.output.as_ref(), "a text that it prints", |text| {
+                (!text.is_empty() && !text.contains('\n')).then(|| Sign::Output(text.to_string()))
+            });
+        let within = self.read(format!("{path}.within"), ready.within.as_ref(), DURATION, |text| {
+            duration(text).filter(|time| !time.is_zero())
+        });
+        let given =
+            [ready.port.is_some(), ready.http.is_some(), ready.file.is_some(), ready.output.is_some()];
+        let count = given.into_iter().filter(|is| *is).count();
+        if count != 1 {
+            let got = format!("{count} of port, http, file and output");
+            self.faults.push(Fault::new(path, got, "exactly one of them"));
+        }
+        if is_main && ready.output.is_some() {
+            let want = "port, http or file: the output of the run itself goes where you sent it, unread";
+            self.faults.push(Fault::new(format!("{path}.output"), "given", want));
+        }
+        let sign = port.or(http).or(file).or(output)?;
+        Some(Readiness { sign, within: within.unwrap_or(WITHIN) })
+    }
+}
