@@ -61,7 +61,7 @@ impl Collector {
     /// Reads everything and writes the page.
     pub fn page(&mut self, format: Format) -> String {
         let begun = Instant::now();
-        self.groups.read(&mut self.buffer);
+        self.groups.read();
         self.names.want(&self.groups);
         page::label(&mut self.groups, &self.names.book());
         self.processes.read(&mut self.buffer);

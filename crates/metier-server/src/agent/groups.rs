@@ -17,7 +17,8 @@ use metier_measure::cgroup::naming::{self, Kind, Named};
 use metier_prom::Labels;
 
 use super::config::Bounds;
-use super::network::{self, Traffic};
+use super::network::{self, Network, Traffic};
+use super::parallel::in_parallel;
 use super::usage::{Budget, Folders, Meter, Usage};
 
 /// How deep groups inside groups are looked for.
@@ -77,7 +78,15 @@ pub struct Group {
     pub path: String,
     folders: Folders,
     meter: Option<Meter>,
+    network: Network,
     walk: u64,
+}
+
+impl Group {
+    /// Whether it is a container that is in no pod.
+    fn is_alone(&self) -> bool {
+        matches!(self.named.kind, Kind::Container(_)) && self.named.pod.is_none()
+    }
 }
 
 /// The key of a group: a letter for its sort and its identifier.
@@ -186,37 +195,40 @@ impl Groups {
         }
     }
 
-    /// Walks the hierarchies and reads every group.
-    pub fn read(&mut self, buffer: &mut Vec<u8>) {
+    /// Walks the hierarchies and reads every group. Most of the time goes into the kernel's files, whose memory has gone
+    /// cold since the last page; so they are read by a few threads at once.
+    pub fn read(&mut self) {
         self.look();
-        let mut pods: HashMap<String, u32> = HashMap::new();
-        for group in self.found.values_mut() {
+        for group in self.found.values_mut().filter(|group| group.meter.is_none()) {
             let is_pod = matches!(group.named.kind, Kind::Pod(_));
-            let meter =
-                group.meter.get_or_insert_with(|| Meter::open(&group.folders, !is_pod, &mut self.budget));
-            group.usage = meter.usage(buffer);
-            group.traffic = None;
-            let Some(process) = group.usage.first_process else { continue };
-            match (&group.named.kind, &group.named.pod) {
-                // The containers of a pod share its network: it is shown once, with the pod.
-                (Kind::Container(_), Some(pod)) => {
-                    pods.entry(pod.clone()).or_insert(process);
-                }
-                (Kind::Container(_), None) => {
-                    let host = self.host_network.as_deref();
-                    group.traffic = network::traffic(&self.proc, process, host, buffer);
-                }
-                _ => {}
-            }
+            group.meter = Some(Meter::open(&group.folders, !is_pod, &mut self.budget));
         }
-        for group in self.found.values_mut() {
-            if let Kind::Pod(uid) = &group.named.kind
-                && let Some(process) = pods.get(uid)
+        let (proc, host) = (self.proc.as_path(), self.host_network.as_deref());
+        in_parallel(self.found.values_mut().collect(), |group, buffer| {
+            group.usage = group.meter.as_mut().map(|meter| meter.usage(buffer)).unwrap_or_default();
+            // The containers of a pod share its network: it is shown once, with the pod.
+            let process = group.usage.first_process.filter(|_| group.is_alone());
+            group.traffic = process.and_then(|process| group.network.traffic(proc, process, host, buffer));
+        });
+        let mut pods: HashMap<String, u32> = HashMap::new();
+        for group in self.found.values() {
+            if let (Kind::Container(_), Some(pod)) = (&group.named.kind, &group.named.pod)
+                && let Some(process) = group.usage.first_process
             {
-                let host = self.host_network.as_deref();
-                group.traffic = network::traffic(&self.proc, *process, host, buffer);
+                pods.entry(pod.clone()).or_insert(process);
             }
         }
+        let members: Vec<(&mut Group, u32)> = self
+            .found
+            .values_mut()
+            .filter_map(|group| match &group.named.kind {
+                Kind::Pod(uid) => pods.get(uid).map(|process| (group, *process)),
+                _ => None,
+            })
+            .collect();
+        in_parallel(members, |(group, process), buffer| {
+            group.traffic = group.network.traffic(proc, process, host, buffer);
+        });
     }
 
     fn look(&mut self) {
@@ -319,6 +331,7 @@ impl Groups {
                 path: path.to_string(),
                 folders: Folders::default(),
                 meter: None,
+                network: Network::default(),
                 walk: self.walk,
             };
             self.found.insert(key.clone(), group);

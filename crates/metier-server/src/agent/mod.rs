@@ -8,7 +8,7 @@
 //!                             └→ page ← names: what people call them (engine, cluster; on a thread of their own)
 //! ```
 //!
-//! - Everything is read at scrape time, at most once a second; between scrapes the agent sleeps.
+//! - Everything is read at scrape time, at most once a second, by a few threads at once; between scrapes the agent sleeps.
 //! - A scrape never waits for an engine or a cluster: until a name is known the identifier stands in.
 //! - Everything is bounded ([`Bounds`]); what is left out is on the page too.
 //! - It listens on loopback; any other address needs `--open metrics` or a token.
@@ -22,6 +22,7 @@ mod groups;
 mod names;
 mod network;
 mod page;
+mod parallel;
 mod processes;
 mod serve;
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::usage::read;
 
@@ -14,16 +15,43 @@ pub struct Traffic {
     pub sent: [u64; 4],
 }
 
-/// The traffic of the namespace that a process is in; `None` if that is the host's, whose traffic is not the group's.
-pub fn traffic(proc: &Path, process: u32, host: Option<&Path>, buffer: &mut Vec<u8>) -> Option<Traffic> {
-    let process = proc.join(process.to_string());
-    let namespace = std::fs::read_link(process.join("ns/net")).ok()?;
-    if host.is_some_and(|host| host == namespace) {
-        return None;
+/// How long a process is believed to be in the namespace in which it was found; almost none ever changes it.
+const PLACE_FRESH: Duration = Duration::from_secs(30);
+
+/// Where the network of a group is.
+#[derive(Debug, Default)]
+pub struct Network {
+    /// Its first process, whether that is in the host's namespace, and when that was looked up.
+    place: Option<(u32, bool, Instant)>,
+}
+
+impl Network {
+    /// The traffic of the namespace that a process is in; `None` if that is the host's, whose traffic is not the group's.
+    pub fn traffic(
+        &mut self,
+        proc: &Path,
+        process: u32,
+        host: Option<&Path>,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Traffic> {
+        let folder = proc.join(process.to_string());
+        let known = self.place.filter(|(whose, _, at)| *whose == process && at.elapsed() < PLACE_FRESH);
+        let is_host = match known {
+            Some((_, is_host, _)) => is_host,
+            None => {
+                let namespace = std::fs::read_link(folder.join("ns/net")).ok()?;
+                let is_host = host.is_some_and(|host| host == namespace);
+                self.place = Some((process, is_host, Instant::now()));
+                is_host
+            }
+        };
+        if is_host {
+            return None;
+        }
+        // Not held open: that would keep the namespace after its container is gone.
+        let file = File::open(folder.join("net/dev")).ok()?;
+        traffic_of(read(&file, buffer)?)
     }
-    // Not held open: that would keep the namespace after its container is gone.
-    let file = File::open(process.join("net/dev")).ok()?;
-    traffic_of(read(&file, buffer)?)
 }
 
 fn traffic_of(text: &str) -> Option<Traffic> {
@@ -64,5 +92,25 @@ mod tests {
         assert_eq!(traffic_of(text), Some(want));
         assert_eq!(traffic_of("a\nb\n    lo: 9 9\n"), None);
         assert_eq!(traffic_of(""), None);
+    }
+
+    #[test]
+    fn another_process_is_looked_up_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let proc = folder.path();
+        let host = Path::new("net:[1]");
+        for (pid, namespace) in [("7", "net:[1]"), ("8", "net:[2]")] {
+            std::fs::create_dir_all(proc.join(pid).join("ns")).unwrap();
+            std::fs::create_dir_all(proc.join(pid).join("net")).unwrap();
+            std::os::unix::fs::symlink(namespace, proc.join(pid).join("ns/net")).unwrap();
+            std::fs::write(proc.join(pid).join("net/dev"), "a\nb\neth0: 5 1 0 0 0 0 0 0 6 1 0 0\n").unwrap();
+        }
+        let (mut network, mut buffer) = (Network::default(), Vec::new());
+        let mut bytes = |process| {
+            network.traffic(proc, process, Some(host), &mut buffer).map(|traffic| traffic.received[0])
+        };
+        assert_eq!((bytes(7), bytes(7)), (None, None), "the host's traffic is nobody's");
+        assert_eq!((bytes(8), bytes(8)), (Some(5), Some(5)));
+        assert_eq!(bytes(7), None);
     }
 }

@@ -1,0 +1,56 @@
+//! Work of one page, shared by a few threads that live as long as it lasts.
+
+use std::sync::{Mutex, PoisonError};
+
+/// Threads that work on a page, the asking one included. A page is short: more would only wake more cores.
+const MOST: usize = 3;
+/// Below this many pieces a thread costs more than it saves.
+const FEW: usize = 24;
+/// Pieces that a thread takes at once.
+const HANDFUL: usize = 8;
+
+/// Does something with every piece, each thread with a buffer of its own. Where a thread is not to be had the others do
+/// its share.
+pub fn in_parallel<T: Send>(pieces: Vec<T>, work: impl Fn(T, &mut Vec<u8>) + Sync) {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = cores.min(MOST).min(1 + pieces.len() / FEW);
+    let pieces = Mutex::new(pieces.into_iter());
+    let run = || {
+        let mut buffer = Vec::new();
+        loop {
+            let handful: Vec<T> =
+                pieces.lock().unwrap_or_else(PoisonError::into_inner).by_ref().take(HANDFUL).collect();
+            if handful.is_empty() {
+                return;
+            }
+            handful.into_iter().for_each(|piece| work(piece, &mut buffer));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            if std::thread::Builder::new().name("metier-page".into()).spawn_scoped(scope, run).is_err() {
+                tracing::debug!("a page is made without a further thread");
+            }
+        }
+        run();
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn every_piece_is_done_once_however_many_there_are() {
+        for count in [0, 1, FEW - 1, FEW, HANDFUL * 10 + 3, 1000] {
+            let done: Vec<AtomicUsize> = (0..count).map(|_| AtomicUsize::new(0)).collect();
+            in_parallel((0..count).collect(), |piece, buffer| {
+                buffer.push(0);
+                done[piece].fetch_add(1, Ordering::Relaxed);
+            });
+            assert!(done.iter().all(|times| times.load(Ordering::Relaxed) == 1), "{count}");
+        }
+    }
+}
