@@ -49,6 +49,22 @@ pub(crate) async fn why_not(cluster: &Cluster, place: Whereabouts, is_known: boo
     None
 }
 
+/// Why nothing can be brought to the pod or fetched from it, if it cannot: by programs that are started in it.
+pub(crate) async fn why_no_luggage(cluster: &Cluster) -> Option<Missing> {
+    // The way that is spoken is a GET; newer servers ask for the other right, too.
+    for verb in ["get", "create"] {
+        if !cluster.may(verb, "", "pods", "exec").await.unwrap_or(false) {
+            return Some(Missing::fixable(
+                format!(
+                    "this account may not {verb} pods/exec, by which files reach a pod on another machine and come back"
+                ),
+                "deploy/kubernetes/rbac.yaml has the rights that are needed",
+            ));
+        }
+    }
+    None
+}
+
 /// Brings it; the pod waits for it. The error says why it cannot be.
 pub(crate) async fn bring(cluster: &Cluster, job: &Job) -> Result<(), String> {
     let name = job.metadata.name.clone().unwrap_or_default();

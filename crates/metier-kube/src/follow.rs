@@ -150,12 +150,21 @@ impl Log {
     }
 }
 
-/// Copies what the run's container writes to `out`, from its start to its end.
+/// The text by which a log ends before its container does, and who is told that it has come.
+pub struct Mark {
+    /// Empty where there is none.
+    pub text: String,
+    /// Told `true`.
+    pub tell: watch::Sender<bool>,
+}
+
+/// Copies what the run's container writes to `out`, from its start to its end, or to the mark.
 pub async fn log(
     cluster: Cluster,
     mut seen: watch::Receiver<Seen>,
     kept: Log,
     out: Arc<Mutex<dyn Write + Send>>,
+    mark: Mark,
 ) {
     let started = |seen: &Seen| matches!(seen.state(), State::Running | State::Ended(_)) || seen.is_gone;
     let Ok(name) = seen.wait_for(started).await.map(|seen| name_of(&seen)) else { return };
@@ -167,7 +176,15 @@ pub async fn log(
     for _ in 0..LOG_TRIES {
         let parameters = LogParams { container: Some(MAIN.into()), follow: true, ..LogParams::default() };
         let trouble = match pods.log_stream(&name, &parameters).await {
-            Ok(stream) => copy(stream, &kept, &out).await,
+            Ok(stream) => match copy(stream, &kept, &out, mark.text.as_bytes()).await {
+                Ok(true) => {
+                    mark.tell.send_replace(true);
+                    kept.with(|kept| kept.trouble = None);
+                    return;
+                }
+                Ok(false) => None,
+                Err(trouble) => Some(trouble),
+            },
             Err(error) => Some(crate::error::words(&error)),
         };
         kept.with(|kept| kept.trouble.clone_from(&trouble));
@@ -185,38 +202,101 @@ pub async fn log(
     }
 }
 
-/// Copies a stream from where the last one ended. Gives what went wrong.
+/// Copies a stream from where the last one ended. True where the mark has come; the error says what went wrong.
 async fn copy(
     stream: impl futures_util::AsyncRead,
     kept: &Log,
     out: &Arc<Mutex<dyn Write + Send>>,
-) -> Option<String> {
+    mark: &[u8],
+) -> Result<bool, String> {
     let mut stream = std::pin::pin!(stream);
     let mut skip = kept.with(|kept| kept.length);
     let mut buffer = vec![0; 1 << 16];
+    let mut search = Search::new(mark);
     let mut is_first = true;
+    let mut pass = |bytes: &[u8]| {
+        let known = skip.min(bytes.len() as u64) as usize;
+        skip -= known as u64;
+        let fresh = &bytes[known..];
+        kept.add(fresh);
+        let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
+        // A reader that has gone away does not end the run; the log is in the record.
+        let _ = out.write_all(fresh).and_then(|()| out.flush());
+    };
     loop {
         match stream.read(&mut buffer).await {
-            Ok(0) => return None,
+            Ok(0) => {
+                pass(&search.held);
+                return Ok(false);
+            }
             Ok(length) => {
                 if std::mem::take(&mut is_first)
                     && NO_LOG.iter().any(|words| buffer[..length].starts_with(words))
                 {
-                    return Some(String::from_utf8_lossy(&buffer[..length]).into_owned());
+                    return Err(String::from_utf8_lossy(&buffer[..length]).into_owned());
                 }
-                let known = skip.min(length as u64) as usize;
-                skip -= known as u64;
-                let fresh = &buffer[known..length];
-                kept.add(fresh);
-                let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
-                // A reader that has gone away does not end the run; the log is in the record.
-                let _ = out.write_all(fresh).and_then(|()| out.flush());
+                if search.next(&buffer[..length], &mut pass) {
+                    return Ok(true);
+                }
             }
-            Err(error) => return Some(crate::error::chain(&error)),
+            Err(error) => return Err(crate::error::chain(&error)),
         }
     }
 }
 
-fn name_of(seen: &Seen) -> String {
+/// Looks for a mark in a stream, and holds back what may be its beginning.
+struct Search<'a> {
+    mark: &'a [u8],
+    held: Vec<u8>,
+}
+
+impl<'a> Search<'a> {
+    fn new(mark: &'a [u8]) -> Self {
+        Self { mark, held: Vec::new() }
+    }
+
+    /// Passes on what cannot belong to the mark; true where that has come whole.
+    fn next(&mut self, bytes: &[u8], pass: &mut impl FnMut(&[u8])) -> bool {
+        if self.mark.is_empty() {
+            pass(bytes);
+            return false;
+        }
+        self.held.extend_from_slice(bytes);
+        if let Some(at) = self.held.windows(self.mark.len()).position(|part| part == self.mark) {
+            pass(&self.held[..at]);
+            return true;
+        }
+        let longest = self.held.len().min(self.mark.len() - 1);
+        let may_be = (0..=longest).rev().find(|size| self.held.ends_with(&self.mark[..*size])).unwrap_or(0);
+        let sure = self.held.len() - may_be;
+        pass(&self.held[..sure]);
+        self.held.drain(..sure);
+        false
+    }
+}
+
+pub(crate) fn name_of(seen: &Seen) -> String {
     seen.pod.as_ref().and_then(|pod| pod.metadata.name.clone()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_found_wherever_the_stream_is_cut_and_is_not_passed_on() {
+        let text = b"one mar\nmamark-7\n";
+        for cut in 0..=text.len() {
+            let mut search = Search::new(b"mark-7");
+            let mut passed = Vec::new();
+            let mut pass = |bytes: &[u8]| passed.extend_from_slice(bytes);
+            let first = search.next(&text[..cut], &mut pass);
+            assert!(first || search.next(&text[cut..], &mut pass), "{cut}");
+            assert_eq!(passed, b"one mar\nma", "{cut}");
+        }
+        let mut search = Search::new(b"mark-7");
+        let mut passed = Vec::new();
+        assert!(!search.next(b"no mark-", &mut |bytes: &[u8]| passed.extend_from_slice(bytes)));
+        assert_eq!((passed.as_slice(), search.held.as_slice()), (&b"no "[..], &b"mark-"[..]));
+    }
 }

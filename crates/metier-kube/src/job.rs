@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
 use metier_measure::Spec;
+use metier_measure::app::listening::INSIDE;
 use metier_measure::runner::joined::{PROGRAM, SOCKET};
 use metier_measure::spec::{GpuCount, PodSpec, Pull};
 use metier_store::Owner;
 use metier_types::RunId;
 use serde_json::{Value, json};
 
+use crate::brought::Dataset;
 use crate::state::MAIN;
 use crate::{Error, report};
 
@@ -28,6 +30,14 @@ pub const RUN: &str = "metier.run";
 pub const OWNER: &str = "metier.owner";
 /// Where the run's container sees the launcher and its socket.
 pub const GATE: &str = "/.metier";
+/// The container that takes the dataset, and the volume for it.
+pub const PREPARE: &str = "metier-dataset";
+/// Where it sees that volume.
+pub const PREPARED: &str = "/.metier-dataset";
+/// The container that listens, and the volume that it shares with the run's.
+const EARS: &str = "metier-ears";
+/// How long the launcher holds a container for somebody who fetches, and who is not heard of.
+const HOLD: Duration = Duration::from_secs(90);
 /// How much longer than our own time limit the cluster's own waits.
 const DEADLINE_MARGIN: Duration = Duration::from_secs(300);
 /// How long a finished Job may stay, where nobody removes it.
@@ -38,10 +48,35 @@ const STAYS: Duration = Duration::from_secs(3600);
 pub enum Gate<'a> {
     /// By the launcher, from a folder of this machine.
     Here(&'a Path),
-    /// By the launcher, from an object of the cluster.
-    Carried,
+    /// By the launcher, from an object of the cluster, and with what else goes there and comes back.
+    Carried(&'a Luggage),
     /// As the image is.
     None,
+}
+
+/// What goes to a pod on another machine beside the launcher, and what comes back from it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Luggage {
+    /// What is listened to there, as the launcher's ears take it; empty: nothing.
+    pub ears: String,
+    /// Whether files are to be fetched.
+    pub has_files: bool,
+    /// What is brought before the start.
+    pub dataset: Option<Dataset>,
+    /// How long that may take.
+    pub within: Duration,
+}
+
+impl Luggage {
+    /// Whether something is to be fetched at the end, so that the container has to be held for it.
+    pub fn holds(&self) -> bool {
+        self.has_files || !self.ears.is_empty()
+    }
+}
+
+/// The text at the end of the log by which the launcher says that the run is over and can be fetched from.
+pub fn mark(run: RunId) -> String {
+    format!("metier-over-{run}")
 }
 
 /// The selector for the objects of one run.
@@ -69,13 +104,21 @@ pub fn make(spec: &Spec, pod: &PodSpec, run: RunId, owner: &Owner, gate: &Gate) 
     if let Gate::Here(folder) = gate {
         volumes.push(json!({"name": "metier", "hostPath": {"path": folder, "type": "Directory"}}));
     }
-    if *gate == Gate::Carried {
+    let luggage = match gate {
+        Gate::Carried(luggage) => Some(*luggage),
+        _ => None,
+    };
+    if luggage.is_some() {
         volumes.push(json!({"name": "metier", "configMap": {"name": name(run), "defaultMode": 0o755}}));
     }
     if *gate != Gate::None {
         mounts.push(json!({"name": "metier", "mountPath": GATE, "readOnly": true}));
     }
-    let (command, args) = command(spec, pod, gate);
+    let (before, beside) = match luggage {
+        Some(luggage) => company(luggage, pod, deadline, &mut volumes, &mut mounts),
+        None => (None, None),
+    };
+    let (command, args) = command(spec, pod, run, gate);
     let main = json!({
         "name": MAIN,
         "image": pod.image,
@@ -86,7 +129,7 @@ pub fn make(spec: &Spec, pod: &PodSpec, run: RunId, owner: &Owner, gate: &Gate) 
         "env": environment(&spec.environment),
         "volumeMounts": mounts,
         "resources": {"limits": limits(spec)?},
-        "terminationMessagePath": (*gate == Gate::Carried).then_some(report::FILE),
+        "terminationMessagePath": luggage.map(|_| report::FILE),
     });
     let pod_spec = json!({
         "restartPolicy": "Never",
@@ -95,7 +138,9 @@ pub fn make(spec: &Spec, pod: &PodSpec, run: RunId, owner: &Owner, gate: &Gate) 
         "terminationGracePeriodSeconds": (spec.grace.as_secs_f64() * 2.0).ceil() as i64 + 1,
         "affinity": pod.node.as_deref().map(affinity),
         "nodeSelector": pod.node_labels,
-        "containers": [main],
+        "initContainers": before.into_iter().collect::<Vec<_>>(),
+        // What listens is there before the run.
+        "containers": beside.into_iter().chain([main]).collect::<Vec<_>>(),
         "volumes": volumes,
     });
     let job = json!({
@@ -113,8 +158,52 @@ pub fn make(spec: &Spec, pod: &PodSpec, run: RunId, owner: &Owner, gate: &Gate) 
         .map_err(|error| Error::Api { doing: "making the Job".into(), reason: error.to_string() })
 }
 
+/// The container before the run's, which takes the dataset, and the one beside it, which listens. Both are of the same image, which is
+/// there anyway, and run nothing of it.
+fn company(
+    luggage: &Luggage,
+    pod: &PodSpec,
+    deadline: Option<u64>,
+    volumes: &mut Vec<Value>,
+    mounts: &mut Vec<Value>,
+) -> (Option<Value>, Option<Value>) {
+    let gate = json!({"name": "metier", "mountPath": GATE, "readOnly": true});
+    let container = |name: &str, words: Vec<String>, mount: Value| {
+        json!({
+            "name": name,
+            "image": pod.image,
+            "imagePullPolicy": pull(pod.pull),
+            "command": words,
+            "volumeMounts": [gate, mount],
+        })
+    };
+    let before = luggage.dataset.as_ref().map(|dataset| {
+        volumes.push(json!({"name": PREPARE, "emptyDir": {}}));
+        mounts
+            .push(json!({"name": PREPARE, "mountPath": dataset.target, "subPath": "data", "readOnly": true}));
+        let limit = luggage.within.as_millis().to_string();
+        let words = [format!("{GATE}/{PROGRAM}"), "--until".into(), format!("{PREPARED}/done"), limit];
+        container(PREPARE, words.into(), json!({"name": PREPARE, "mountPath": PREPARED}))
+    });
+    let beside = (!luggage.ears.is_empty()).then(|| {
+        volumes.push(json!({"name": EARS, "emptyDir": {}}));
+        let mount = json!({"name": EARS, "mountPath": INSIDE});
+        mounts.push(mount.clone());
+        let limit = deadline.map_or(0, |seconds| seconds * 1000).to_string();
+        let words =
+            [format!("{GATE}/{PROGRAM}"), "--ears".into(), INSIDE.into(), luggage.ears.clone(), limit];
+        container(EARS, words.into(), mount)
+    });
+    (before, beside)
+}
+
 /// Command and arguments of the run's container; `None` leaves the image's own.
-fn command(spec: &Spec, pod: &PodSpec, gate: &Gate) -> (Option<Vec<String>>, Option<Vec<String>>) {
+fn command(
+    spec: &Spec,
+    pod: &PodSpec,
+    run: RunId,
+    gate: &Gate,
+) -> (Option<Vec<String>>, Option<Vec<String>>) {
     let words = |words: &[String]| words.iter().map(|word| literal(word)).collect::<Vec<_>>();
     let own = pod.entrypoint.as_deref().map(words);
     let arguments = (!pod.arguments.is_empty()).then(|| words(&pod.arguments));
@@ -124,10 +213,13 @@ fn command(spec: &Spec, pod: &PodSpec, gate: &Gate) -> (Option<Vec<String>>, Opt
     let grace = spec.grace.as_millis().to_string();
     let mut all = vec![format!("{GATE}/{PROGRAM}")];
     match gate {
-        Gate::Carried => {
+        Gate::Carried(luggage) => {
             let limit = spec.timeout.map_or(0, |limit| limit.as_millis().max(1)).to_string();
             let linger = spec.linger.as_millis().to_string();
-            all.extend(["--pod".into(), grace, linger, limit, report::FILE.into()])
+            let hold = if luggage.holds() { HOLD } else { Duration::ZERO }.as_millis().to_string();
+            let ears = if luggage.ears.is_empty() { String::new() } else { format!("@{INSIDE}") };
+            let mark = format!("{}{ears}", mark(run));
+            all.extend(["--pod".into(), grace, linger, limit, hold, mark, report::FILE.into()])
         }
         _ => all.extend([format!("{GATE}/{SOCKET}"), grace, "0".into()]),
     }
@@ -235,14 +327,53 @@ mod tests {
             (spec.grace, spec.linger) = (Duration::from_secs(2), Duration::from_secs(3));
             pod.entrypoint = Some(vec!["true".into()]);
         };
-        let job = made(change, Gate::Carried);
+        let job = made(change, Gate::Carried(&Luggage::default()));
         let pod = &job["spec"]["template"]["spec"];
         let main = &pod["containers"][0];
-        let words = ["/.metier/launch", "--pod", "2000", "3000", "0", "/dev/termination-log", "--", "true"];
+        let mark = main["command"][6].as_str().unwrap();
+        assert!(mark.starts_with("metier-over-") && !mark.contains('@'), "{mark}");
+        let words = [
+            "/.metier/launch",
+            "--pod",
+            "2000",
+            "3000",
+            "0",
+            "0",
+            mark,
+            "/dev/termination-log",
+            "--",
+            "true",
+        ];
         assert_eq!(main["command"], json!(words));
+        assert_eq!(pod["containers"].as_array().unwrap().len(), 1);
         assert_eq!(main["terminationMessagePath"], "/dev/termination-log");
         assert_eq!(pod["volumes"][0]["configMap"]["name"], job["metadata"]["name"]);
         assert_eq!(pod["volumes"][0]["configMap"]["defaultMode"], 0o755);
+    }
+
+    #[test]
+    fn luggage_has_containers_and_volumes_of_its_own() {
+        let dataset = Dataset { path: "/here".into(), target: "/data".into(), is_cold: true };
+        let luggage = Luggage {
+            ears: "sl".into(),
+            has_files: true,
+            dataset: Some(dataset),
+            within: Duration::from_secs(60),
+        };
+        let job = made(|_, pod| pod.entrypoint = Some(vec!["true".into()]), Gate::Carried(&luggage));
+        let pod = &job["spec"]["template"]["spec"];
+        let until = ["/.metier/launch", "--until", "/.metier-dataset/done", "60000"];
+        assert_eq!(pod["initContainers"][0]["command"], json!(until));
+        let ears = ["/.metier/launch", "--ears", "/metrics", "sl", "0"];
+        assert_eq!(pod["containers"][0]["command"], json!(ears));
+        let main = &pod["containers"][1];
+        assert_eq!(main["name"], MAIN);
+        assert_eq!(main["command"][5], "90000");
+        assert!(main["command"][6].as_str().unwrap().ends_with("@/metrics"));
+        let mounts = main["volumeMounts"].as_array().unwrap();
+        let data = mounts.iter().find(|mount| mount["mountPath"] == "/data").unwrap();
+        assert_eq!((data["readOnly"].as_bool(), data["subPath"].as_str()), (Some(true), Some("data")));
+        assert!(!job.to_string().contains("/here"), "nothing of this machine is looked for there");
     }
 
     #[test]

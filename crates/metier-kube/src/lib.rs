@@ -12,13 +12,15 @@
 //! Where things are: [`cluster`] talks to the API server, [`node`] chooses where, [`job`] is the object,
 //! [`state`] says what a pod's status means, [`follow`] watches a pod and its log, [`leftovers`] removes what a killed
 //! predecessor left, [`outside`] measures without the launcher, [`carried`] brings the launcher to another machine and
-//! [`report`] is what it says there, `end` tells the record how it ended, [`run`] puts them
+//! [`report`] is what it says there, [`brought`] takes a dataset there and [`fetched`] takes back what the run left, both by a [`talk`], `end` tells the record how it ended, [`run`] puts them
 //! together. [`names`] is for those who see only identifiers on a node.
 
+mod brought;
 mod carried;
 pub mod cluster;
 mod end;
 mod error;
+mod fetched;
 pub mod follow;
 pub mod job;
 pub mod leftovers;
@@ -28,6 +30,7 @@ mod outside;
 mod report;
 mod run;
 pub mod state;
+mod talk;
 
 pub use end::LOG;
 pub use error::Error;

@@ -21,7 +21,9 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::Error;
+use crate::brought::Way;
 use crate::cluster::Cluster;
+use crate::fetched::Back;
 use crate::follow::{AGAIN, Seen};
 use crate::report::Report;
 use crate::run::{Start, why_never};
@@ -73,6 +75,7 @@ pub(crate) fn wait(
     seen: &watch::Receiver<Seen>,
     within: Duration,
     is_carried: bool,
+    dataset: Option<&Way>,
 ) -> Start {
     let until = Instant::now() + within;
     let roots = session.options().roots.clone();
@@ -101,6 +104,9 @@ pub(crate) fn wait(
             }
             _ => {}
         }
+        if let Some(Err(why)) = dataset.and_then(|way| way.borrow().clone()) {
+            return Start::Never(why);
+        }
         if let Some(why) = why_never(&now, until) {
             return Start::Never(why);
         }
@@ -108,6 +114,7 @@ pub(crate) fn wait(
 }
 
 /// Measures what was found, as somebody else's run.
+#[allow(clippy::too_many_arguments, reason = "a pod has this many sides")]
 pub(crate) fn measure(
     found: Found,
     carried: Option<Limits>,
@@ -116,6 +123,7 @@ pub(crate) fn measure(
     cluster: Cluster,
     id: RunId,
     seen: watch::Receiver<Seen>,
+    back: Result<Back, String>,
 ) -> Result<(Foreign, JoinHandle<()>), Error> {
     let (mut foreign, voice) = Foreign::new()?;
     if let Some(folders) = found.folders {
@@ -137,13 +145,23 @@ pub(crate) fn measure(
     let handle = runtime.handle().clone();
     let started = Instant::now();
     let asked = cluster.clone();
+    let busy = back.as_ref().ok().map(|back| back.is_busy.clone());
+    foreign.on_files(Box::new(move |sink| match &back {
+        Ok(back) => back.hand_over(sink),
+        Err(why) => Err(format!("files of the pod could not be fetched: {why}")),
+    }));
     foreign.on_climb(Box::new(move |rung| {
         let cluster = cluster.clone();
+        let busy = busy.clone();
         // The launcher in the pod ends it at the time limit, and can tell of it only if it is left to.
         let wait = carried.map_or(Duration::ZERO, |limits| limits.left_to_the_launcher(started));
         handle.spawn(async move {
             if rung != Rung::Kill {
                 tokio::time::sleep(wait).await;
+                // It is over already, and what it left is on its way.
+                if let Some(mut busy) = busy {
+                    let _ = busy.wait_for(|is_busy| !is_busy).await;
+                }
             }
             // First, or the Job would make another pod in place of the one that goes.
             if let Err(error) = leftovers::delete(&cluster, &crate::job::name(id)).await {

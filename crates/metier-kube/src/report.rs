@@ -236,6 +236,10 @@ impl End {
                 let walked = rungs.get(..usize::from(self.rung)).unwrap_or(&rungs).join(", then ");
                 exit.cause = Cause::Timeout;
                 exit.ended_by = Some(format!("metier, at the time limit, with {walked}"));
+            } else if !self.is_late && exit.cause == Cause::Timeout {
+                // It had ended in time; what took longer was to fetch what it left, or to hear of its end.
+                exit.cause = if exit.signal.is_some() { Cause::Signalled } else { Cause::Exited };
+                exit.ended_by = None;
             }
             exit.left_behind = self.left;
             let settled = Seconds::from_nanos(self.gone_ns - self.wall_ns);

@@ -4,23 +4,27 @@
 //! calling thread. What can be refused is refused before anything is made; what goes wrong after that is a record
 //! with the cause `unstarted` or `lost`, and a reason in words.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use kube::api::PostParams;
+use metier_measure::app::listening::INSIDE;
+use metier_measure::app::relayed;
 use metier_measure::observer::{Observer, Provision};
 use metier_measure::runner::About;
 use metier_measure::runner::joined::{Door, Joined};
 use metier_measure::spec::{PodSpec, Target};
 use metier_measure::{Finished, Recorder, Session, Spec, Stop};
-use metier_types::{ImageUse, PodRef, RunId};
+use metier_types::{ImageUse, Missing, PodRef, RunId};
 use tokio::runtime::{Builder, Runtime};
 
+use crate::brought::{self, Dataset};
 use crate::cluster::Cluster;
 use crate::end::{PodEnd, Teller};
-use crate::follow::{self, Log, Seen};
-use crate::job::Gate;
+use crate::fetched::{self, Back};
+use crate::follow::{self, Log, Mark, Seen};
+use crate::job::{Gate, Luggage};
 use crate::node::{self, Whereabouts};
 use crate::state::{self, State};
 use crate::{Error, carried, job, leftovers, outside};
@@ -143,12 +147,34 @@ impl Asked<'_> {
                 Some(why) => Teller::Nobody(why),
             },
         };
+        let mut given = self.spec.clone();
+        let mut luggage = self.luggage(&teller, &mut given);
+        let no_luggage = match luggage.holds() || luggage.dataset.is_some() {
+            true => self.runtime.block_on(carried::why_no_luggage(&self.cluster)),
+            false => None,
+        };
+        let nobody = match &teller {
+            Teller::Nobody(why) => Some(why.clone()),
+            _ => no_luggage,
+        };
+        if let Some(why) = &nobody {
+            // Without its dataset it would do something else.
+            if place != Whereabouts::Here && self.spec.dataset_path.is_some() {
+                let why = format!("its dataset cannot be brought to the pod's node: {}", why.reason);
+                return Ok(Done { finished: self.never(&why, None, recorder)?, measured: false });
+            }
+            luggage = Luggage::default();
+        }
         let gate = match (&door, &teller) {
             (Some(door), _) => Gate::Here(&door.path),
-            (None, Teller::Launcher) => Gate::Carried,
+            (None, Teller::Launcher) => Gate::Carried(&luggage),
             (None, _) => Gate::None,
         };
-        let mut given = self.spec.clone();
+        if !luggage.ears.is_empty() {
+            let told = relayed::environment(&self.spec.listen);
+            let own: Vec<&String> = self.spec.environment.iter().map(|(name, _)| name).collect();
+            given.environment.extend(told.into_iter().filter(|(name, _)| !own.contains(&name)));
+        }
         let own: Vec<&String> = self.spec.environment.iter().map(|(name, _)| name).collect();
         given.environment.extend(provision.environment.iter().filter(|(n, _)| !own.contains(&n)).cloned());
         given.mounts.extend(provision.mounts.iter().cloned());
@@ -165,22 +191,38 @@ impl Asked<'_> {
         let created = created.map_err(Error::api("making the Job"))?;
         let mut made =
             Made { cluster: self.cluster.clone(), id: self.id, runtime: self.runtime, is_removed: false };
-        if gate == Gate::Carried
+        if teller == Teller::Launcher
             && let Err(why) = self.runtime.block_on(carried::bring(&self.cluster, &created))
         {
             made.remove();
             return Ok(Done { finished: self.never(&why, None, recorder)?, measured: false });
         }
-        let done = self.follow(door, teller, &mut made, recorder, observers);
+        let trip = Trip { teller, luggage, why_not: nobody };
+        let done = self.follow(door, trip, &mut made, recorder, observers);
         made.remove();
         done
+    }
+
+    /// What goes to the pod and comes back, where that is another machine.
+    fn luggage(&self, teller: &Teller, given: &mut Spec) -> Luggage {
+        if *teller != Teller::Launcher {
+            return Luggage::default();
+        }
+        // A mount of the user's own in that place stays.
+        let is_free = !given.mounts.iter().any(|mount| mount.target == Path::new(INSIDE));
+        Luggage {
+            ears: if is_free { relayed::letters(&self.spec.listen) } else { String::new() },
+            has_files: !self.spec.artefacts.is_empty(),
+            dataset: Dataset::of(given),
+            within: self.within(),
+        }
     }
 
     /// From the Job's making to the record.
     fn follow(
         &mut self,
         mut door: Option<Folder>,
-        teller: Teller,
+        trip: Trip,
         made: &mut Made<'_>,
         recorder: &mut dyn Recorder,
         observers: &mut [&mut dyn Observer],
@@ -189,10 +231,32 @@ impl Asked<'_> {
         let following = self.runtime.spawn(follow::pod(self.cluster.clone(), self.id, tell));
         let log = Log::default();
         let out = Arc::new(Mutex::new(std::io::stdout()));
-        let logging = self.runtime.spawn(follow::log(self.cluster.clone(), seen.clone(), log.clone(), out));
+        let Trip { teller, luggage, why_not } = trip;
+        let (tell_mark, marked) = tokio::sync::watch::channel(false);
+        let mark =
+            Mark { text: if luggage.holds() { job::mark(self.id) } else { String::new() }, tell: tell_mark };
+        let logging =
+            self.runtime.spawn(follow::log(self.cluster.clone(), seen.clone(), log.clone(), out, mark));
+        let (tell_way, way) = tokio::sync::watch::channel(None);
+        let sending = luggage.dataset.clone().map(|dataset| {
+            self.runtime.spawn(brought::send(self.cluster.clone(), seen.clone(), dataset, tell_way))
+        });
+        let folder = fetched::Folder(fetched::folder(&self.session.options().runtime_dir, self.id));
+        let back = match (luggage.holds(), why_not) {
+            (true, _) => Ok(self.fetching(&luggage, &folder, &seen, marked)),
+            (false, Some(why)) => Err(why.reason),
+            (false, None) => Err("it runs as its image is, so nobody there hands them out".into()),
+        };
+        let mut relayed = (!luggage.ears.is_empty())
+            .then(|| back.clone().ok())
+            .flatten()
+            .map(|back| fetched::Relayed { back, has_scrape: !self.spec.listen.scrape.is_empty() });
         let start = match &door {
             Some(Folder { door: Some(door), .. }) => self.wait_at(door, &seen),
-            _ => outside::wait(self.session, &seen, self.within(), teller == Teller::Launcher),
+            _ => {
+                let is_carried = teller == Teller::Launcher;
+                outside::wait(self.session, &seen, self.within(), is_carried, sending.as_ref().map(|_| &way))
+            }
         };
         // Whoever comes now is another pod of the same Job, made because somebody deleted the first.
         door.iter_mut().for_each(|folder| folder.door = None);
@@ -233,11 +297,14 @@ impl Asked<'_> {
                     self.cluster.clone(),
                     self.id,
                     seen.clone(),
+                    back,
                 )?;
                 let mut all: Vec<&mut dyn Observer> = vec![&mut end];
                 for observer in observers.iter_mut() {
                     all.push(&mut **observer);
                 }
+                // After those who would have listened here.
+                all.extend(relayed.iter_mut().map(|relayed| relayed as &mut dyn Observer));
                 let finished = self.session.measure(self.spec, foreign, recorder, &mut all)?;
                 watching.abort();
                 Done { finished, measured: true }
@@ -253,7 +320,24 @@ impl Asked<'_> {
         drop(seen);
         made.remove();
         following.abort();
+        sending.iter().for_each(|sending| sending.abort());
         Ok(finished)
+    }
+
+    /// Fetches what the run leaves, when it is over.
+    fn fetching(
+        &self,
+        luggage: &Luggage,
+        folder: &fetched::Folder,
+        seen: &tokio::sync::watch::Receiver<Seen>,
+        marked: tokio::sync::watch::Receiver<bool>,
+    ) -> Back {
+        let wanted = fetched::Wanted {
+            luggage: luggage.clone(),
+            patterns: self.spec.artefacts.clone(),
+            folder: folder.0.clone(),
+        };
+        Back::start(self.runtime.handle(), self.cluster.clone(), seen.clone(), marked, wanted)
     }
 
     /// Waits for the launcher of the pod.
@@ -351,6 +435,13 @@ fn limits(spec: &Spec) -> std::collections::BTreeMap<String, String> {
         limits.insert("memory".to_string(), memory.to_string());
     }
     limits
+}
+
+/// Who tells what a pod used, and what goes to it and comes back, or why nothing does.
+struct Trip {
+    teller: Teller,
+    luggage: Luggage,
+    why_not: Option<Missing>,
 }
 
 /// How a run went, and whether its observers were told of its end.

@@ -121,6 +121,13 @@ pub fn of(pod: &Pod) -> State {
     }
 }
 
+/// Whether a container that prepares the run is running.
+pub fn is_running(pod: &Pod, name: &str) -> bool {
+    let before = pod.status.as_ref().and_then(|status| status.init_container_statuses.as_ref());
+    let found = before.into_iter().flatten().find(|one| one.name == name);
+    found.is_some_and(|one| one.state.as_ref().is_some_and(|state| state.running.is_some()))
+}
+
 /// The node that the scheduler chose.
 pub fn node(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())

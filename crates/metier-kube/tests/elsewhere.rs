@@ -3,43 +3,21 @@
 
 mod common;
 
-use std::path::Path;
 use std::time::Duration;
 
-use common::{cluster, kubectl, pod_of, run, shell, until};
-use metier_measure::Spec;
-use metier_measure::spec::Mount;
+use common::{burn, burnt, cluster, elsewhere, kubectl, pod_of, run, run_and_stop, until, until_up};
 use metier_types::{Bytes, Cause, Method, Quality};
-
-fn elsewhere(kubeconfig: &Path, script: &str) -> Spec {
-    let mut spec = shell(kubeconfig, script);
-    pod_of(&mut spec).as_elsewhere = true;
-    spec
-}
 
 #[test]
 fn the_cpu_time_of_a_pod_elsewhere_is_that_of_the_program_itself() {
     let Some(kubeconfig) = cluster() else { return };
-    let beside = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("metier-burn");
-    let burn = std::env::var_os("METIER_BURN").map_or(beside, Into::into);
-    if !burn.exists() {
-        eprintln!("SKIP: no known load, because metier-burn is not built (cargo build -p metier-burn)");
-        return;
-    }
     let mut spec = elsewhere(&kubeconfig, "");
-    pod_of(&mut spec).entrypoint =
-        Some(["/burn/metier-burn", "cpu", "0.3", "--report", "-"].map(String::from).into());
-    pod_of(&mut spec).arguments = vec![];
-    let folder = burn.parent().unwrap().to_path_buf();
-    for (source, target) in
-        [(folder, "/burn"), ("/lib".into(), "/lib"), ("/lib64".into(), "/lib64"), ("/usr".into(), "/usr")]
-    {
-        spec.mounts.push(Mount { source, target: target.into(), read_only: true });
+    if !burn(&mut spec) {
+        return;
     }
     let (finished, memory) = run(&spec);
     let run = &finished.run;
-    let report: serde_json::Value = serde_json::from_str(&memory.text(metier_kube::LOG)).unwrap();
-    let truth = report["cpu_nanoseconds"].as_u64().unwrap() as f64 / 1e9;
+    let truth = burnt(&memory);
     let ours = run.summary.cpu_seconds.unwrap().get();
     assert!(ours > truth * 0.995 && ours < truth * 1.01 + 0.02, "ours {ours}, its own {truth}");
     assert_eq!(run.quality.get("summary.cpu_seconds"), Some(&Quality::Exact), "{:?}", run.missing);
@@ -126,17 +104,9 @@ fn a_time_limit_ends_a_pod_elsewhere_and_what_it_used_is_known() {
 fn last_words_that_are_no_report_are_refused_with_a_reason() {
     let Some(kubeconfig) = cluster() else { return };
     let spec = elsewhere(&kubeconfig, "echo all is well >/dev/termination-log; echo up; sleep 600");
-    let label = format!("metier.run={}", spec.id.unwrap());
     let other = spec.clone();
     let killing = std::thread::spawn(move || {
-        let uid = until("the pod's log", || {
-            let path = "jsonpath={range .items[*]}{.metadata.name} {.metadata.uid} {.status.phase}{end}";
-            let text = kubectl(&other, &["get", "pods", "-l", &label, "-o", path]);
-            let mut words = text.split(' ');
-            let (name, uid) = (words.next()?, words.next()?);
-            let is_up = words.next()? == "Running" && kubectl(&other, &["logs", name]).contains("up");
-            is_up.then(|| uid.to_string())
-        });
+        let (_, uid) = until_up(&other);
         // The node is this machine in truth: its launcher can be killed from here, and cannot tell anything.
         let pid = until("the launcher", || {
             std::fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
@@ -175,11 +145,7 @@ fn a_wish_to_stop_ends_a_pod_elsewhere_and_no_other_comes_in_its_place() {
     let Some(kubeconfig) = cluster() else { return };
     let spec = elsewhere(&kubeconfig, "echo up; sleep 600");
     let folder = tempfile::Builder::new().prefix("metier-kube-").tempdir().unwrap();
-    let mut session = common::session(folder.path());
-    let stopper = session.stopper();
-    let mut memory =
-        common::Memory { on_begin: Some(Box::new(move || stopper.stop(15))), ..common::Memory::default() };
-    let finished = metier_kube::run(&mut session, &spec, &mut memory).unwrap();
+    let finished = run_and_stop(&spec, folder.path());
     // A kubelet may take its time to let go of a pod that was deleted while it ran.
     let label = format!("metier.run={}", spec.id.unwrap());
     let objects = || kubectl(&spec, &["get", "jobs,pods,configmaps", "-o", "name", "-l", &label]);

@@ -5,8 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Memory, cluster, kubectl, pod_of, run, shell, until};
-use metier_measure::spec::Mount;
+use common::{Memory, burn, burnt, cluster, kubectl, pod_of, run, run_and_stop, shell, until, until_up};
 use metier_types::{Bytes, Cause, Method, Quality, RunState};
 use serde_json::json;
 
@@ -44,25 +43,12 @@ fn a_pod_is_measured_exactly_and_its_log_and_exit_come_back() {
 #[test]
 fn the_cpu_time_of_a_short_pod_is_that_of_the_program_itself() {
     let Some(kubeconfig) = cluster() else { return };
-    let beside = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("metier-burn");
-    let burn = std::env::var_os("METIER_BURN").map_or(beside, Into::into);
-    if !burn.exists() {
-        eprintln!("SKIP: no known load, because metier-burn is not built (cargo build -p metier-burn)");
+    let mut spec = shell(&kubeconfig, "");
+    if !burn(&mut spec) {
         return;
     }
-    let mut spec = shell(&kubeconfig, "");
-    pod_of(&mut spec).entrypoint =
-        Some(["/burn/metier-burn", "cpu", "0.3", "--report", "-"].map(String::from).into());
-    pod_of(&mut spec).arguments = vec![];
-    let folder = burn.parent().unwrap().to_path_buf();
-    for (source, target) in
-        [(folder, "/burn"), ("/lib".into(), "/lib"), ("/lib64".into(), "/lib64"), ("/usr".into(), "/usr")]
-    {
-        spec.mounts.push(Mount { source, target: target.into(), read_only: true });
-    }
     let (finished, memory) = run(&spec);
-    let report: serde_json::Value = serde_json::from_str(&memory.text(metier_kube::LOG)).unwrap();
-    let truth = report["cpu_nanoseconds"].as_u64().unwrap() as f64 / 1e9;
+    let truth = burnt(&memory);
     let ours = finished.run.summary.cpu_seconds.unwrap().get();
     // Beside the program's own account there is its start and end, which it cannot see: a few milliseconds.
     assert!(ours > truth * 0.995 && ours < truth * 1.01 + 0.02, "ours {ours}, its own {truth}");
@@ -140,17 +126,10 @@ fn files_that_the_pod_made_are_kept_with_the_run() {
 fn a_pod_that_somebody_deletes_is_told_so_and_nothing_is_left() {
     let Some(kubeconfig) = cluster() else { return };
     let spec = shell(&kubeconfig, "echo up; sleep 600");
-    let label = format!("metier.run={}", spec.id.unwrap());
     let other = spec.clone();
     let deleting = std::thread::spawn(move || {
-        until("the pod's log", || {
-            let names = kubectl(&other, &["get", "pods", "-o", "name", "-l", &label]);
-            let name = names.lines().next()?.to_string();
-            let phase = kubectl(&other, &["get", &name, "-o", "jsonpath={.status.phase}"]);
-            (phase == "Running" && kubectl(&other, &["logs", &name]).contains("up")).then(|| {
-                kubectl(&other, &["delete", &name, "--wait=false"]);
-            })
-        });
+        let (name, _) = until_up(&other);
+        kubectl(&other, &["delete", "pod", &name, "--wait=false"]);
     });
     let (finished, _) = run(&spec);
     deleting.join().unwrap();
@@ -188,10 +167,7 @@ fn a_wish_to_stop_ends_the_pod_and_the_record_says_so() {
     let Some(kubeconfig) = cluster() else { return };
     let spec = shell(&kubeconfig, "echo up; sleep 600");
     let folder = tempfile::Builder::new().prefix("metier-kube-").tempdir().unwrap();
-    let mut session = common::session(folder.path());
-    let stopper = session.stopper();
-    let mut memory = Memory { on_begin: Some(Box::new(move || stopper.stop(15))), ..Memory::default() };
-    let finished = metier_kube::run(&mut session, &spec, &mut memory).unwrap();
+    let finished = run_and_stop(&spec, folder.path());
     common::nothing_is_left(&spec, folder.path());
     assert_eq!(finished.run.exit.unwrap().cause, Cause::Interrupted);
     assert!(finished.stop.is_some());

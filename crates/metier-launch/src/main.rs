@@ -21,15 +21,22 @@
 //! mount. Then the launcher passes on the signals that the container is sent, and ends with the command's own status,
 //! after its `B`: so the container, its control group and its files stay until they have been read.
 //!
-//! In a pod of another machine there is no socket at all: see [`pod`].
+//! In a pod of another machine there is no socket at all: see [`pod`], and for what goes to it and comes back [`take`], [`ears`] and
+//! [`fetch`].
 //!
 //! Invariants: it is the child subreaper of everything below, so `ECHILD` means that every descendant is gone;
 //! it never writes to the command's standard streams; it has no dependencies and no Rust runtime (`no_main`),
 //! which keeps it under a megabyte of memory and the signal state untouched.
 #![cfg_attr(not(test), no_main)]
 
+mod ears;
+mod fetch;
+mod find;
+mod frame;
 mod pod;
+mod sha256;
 mod sys;
+mod take;
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs;
@@ -96,8 +103,13 @@ extern "C" fn main(argc: i32, argv: *const *const std::ffi::c_char) -> i32 {
 
 /// The whole life of the launcher; the result is its exit code, which nobody but a person at a shell sees.
 fn launch(arguments: &[&CStr]) -> i32 {
-    if arguments.get(1) == Some(&c"--pod") {
-        return pod::launch(arguments);
+    match arguments.get(1).map(|word| word.to_bytes()) {
+        Some(b"--pod") => return pod::launch(arguments),
+        Some(b"--fetch") => return fetch::fetch(arguments),
+        Some(b"--ears") => return ears::ears(arguments),
+        Some(b"--until") => return take::until(arguments),
+        Some(b"--take") => return take::take(arguments),
+        _ => {}
     }
     let number =
         |i: usize| arguments.get(i).and_then(|a: &&CStr| a.to_str().ok()).and_then(|t| t.parse::<u64>().ok());
@@ -524,8 +536,22 @@ mod tests {
         assert_eq!(launch(&[c"metier-launch", c"3", c"100", c"0", c"true", c"x"]), 125);
         assert_eq!(launch(&[c"metier-launch", c"x", c"100", c"0", c"--", c"true"]), 125);
         assert_eq!(
-            launch(&[c"metier-launch", c"--pod", c"1", c"1", c"0", c"/no/such/file", c"true", c"x"]),
+            launch(&[
+                c"metier-launch",
+                c"--pod",
+                c"1",
+                c"1",
+                c"0",
+                c"0",
+                c"-",
+                c"/no/such/file",
+                c"true",
+                c"x"
+            ]),
             125
         );
+        for mode in [c"--fetch", c"--ears", c"--until", c"--take"] {
+            assert_eq!(launch(&[c"metier-launch", mode, c"x"]), 125);
+        }
     }
 }

@@ -1,10 +1,14 @@
 //! The launcher in a pod on a machine where the measuring program is not: nobody gives orders, and what was used is said
 //! once, at the end, where Kubernetes looks for a container's last words.
 //!
-//! Started as `metier-launch --pod GRACE_MS LINGER_MS LIMIT_MS FILE -- COMMAND…`. It waits until every descendant is gone.
+//! Started as `metier-launch --pod GRACE_MS LINGER_MS LIMIT_MS HOLD_MS MARK FILE -- COMMAND…`. It waits until every descendant is gone.
 //! What is left LINGER_MS after the main process walks the ladder, and so does everything LIMIT_MS (0: never) after the
 //! start; a TERM or an INT that the container is sent starts it there and then, for all. Then one object of JSON, less than 2 kB, is written to FILE, and the launcher ends
 //! with the command's own code, or 128 and the signal. `{"metier":1,"errno":N}`: the command could not be started.
+//!
+//! Where HOLD_MS is not 0 it stays after that, so that what the run left can be fetched ([`crate::fetch`]): a line with MARK on the
+//! standard output says that now is the time, a HUP that somebody is at it, and a TERM that it is done; HOLD_MS after the last of
+//! these it ends anyway. Where MARK ends in `@FOLDER`, the command is started when the ears in that folder are ready.
 //!
 //! What the control group says is the difference between the moment before the command's first instruction and the
 //! moment after its last; what the launcher itself spent meanwhile is said beside it. Counters that the container does
@@ -13,13 +17,18 @@
 use std::ffi::{CStr, OsStr};
 use std::fmt::Write;
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use crate::ears::{LIFE, READY};
 use crate::sys::{self, Usage};
 use crate::{KILL_LIMIT_MS, Launcher, Rung};
 
 const ENOENT: i32 = 2;
+/// How long the ears may take to be ready.
+const EARS_WITHIN_MS: u64 = 10_000;
 
 /// The whole life of the launcher in a pod; the result is the container's exit code.
 pub fn launch(arguments: &[&CStr]) -> i32 {
@@ -28,18 +37,23 @@ pub fn launch(arguments: &[&CStr]) -> i32 {
     let (Some(grace_ms), Some(linger_ms), Some(limit_ms)) = (number(2), number(3), number(4)) else {
         return 125;
     };
-    if arguments.len() < 8 || arguments[6] != c"--" {
+    let Some(hold_ms) = number(5) else { return 125 };
+    if arguments.len() < 10 || arguments[8] != c"--" {
         return 125;
     }
-    let file = Path::new(OsStr::from_bytes(arguments[5].to_bytes()));
+    let mark = String::from_utf8_lossy(arguments[6].to_bytes());
+    let (mark, ears) = mark.split_once('@').map_or((&*mark, None), |(mark, folder)| (mark, Some(folder)));
+    let file = Path::new(OsStr::from_bytes(arguments[7].to_bytes()));
     sys::prepare_process(-1);
     // There is nobody who would read reports.
     let mut launcher = Launcher { alone: true, ..Launcher::new(-1, grace_ms) };
     let signals = sys::Signals::take_over(0, true);
+    // Open as long as we are there.
+    let _life = ears.and_then(|folder| wait_for_ears(Path::new(folder)));
     let group = Group::own();
     let before = group.read(true);
     let own_before = sys::own_cpu_ns();
-    let started_ns = match sys::start(&arguments[7..], &[], &signals) {
+    let started_ns = match sys::start(&arguments[9..], &[], &signals) {
         Ok((pid, started_ns)) => {
             launcher.main = pid;
             started_ns
@@ -55,7 +69,45 @@ pub fn launch(arguments: &[&CStr]) -> i32 {
     end.own_ns = sys::own_cpu_ns().saturating_sub(own_before);
     let text = report(launcher.status, &end, &launcher.used, &group.read(false).since(&before));
     let _ = fs::write(file, text);
+    if hold_ms > 0 {
+        hold(&signals, hold_ms, mark);
+    }
     sys::exit_code(launcher.status)
+}
+
+/// The ears are started first, and are there in a moment; without them the run goes on, and its record says that they were deaf.
+fn wait_for_ears(folder: &Path) -> Option<UnixStream> {
+    let end = sys::now_ns() + EARS_WITHIN_MS * 1_000_000;
+    while !folder.join(READY).exists() {
+        if sys::now_ns() >= end {
+            return None;
+        }
+        sys::sleep_ms(5);
+    }
+    UnixStream::connect(folder.join(LIFE)).ok()
+}
+
+/// Stays until what was left has been fetched, or nobody comes for it.
+fn hold(signals: &sys::Signals, hold_ms: u64, mark: &str) {
+    let mut out = std::io::stdout();
+    let _ = out.write_all(mark.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
+    let until = || sys::now_ns().saturating_add(hold_ms.saturating_mul(1_000_000));
+    let mut end = until();
+    loop {
+        let now = sys::now_ns();
+        if now >= end {
+            return;
+        }
+        let wait_ms = ((end - now) / 1_000_000 + 1).min(60_000) as i32;
+        if sys::wait(-1, signals.descriptor(), wait_ms).signal {
+            for signal in signals.drain() {
+                match signal {
+                    sys::SIGHUP => end = until(),
+                    _ => return,
+                }
+            }
+        }
+    }
 }
 
 /// How it ended.

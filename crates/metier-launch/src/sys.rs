@@ -8,7 +8,7 @@ pub const SIGINT: c_int = 2;
 pub const SIGKILL: c_int = 9;
 pub const SIGTERM: c_int = 15;
 pub const SIGCONT: c_int = 18;
-const SIGHUP: c_int = 1;
+pub const SIGHUP: c_int = 1;
 const SIGQUIT: c_int = 3;
 const SIGPIPE: c_int = 13;
 const SIGCHLD: c_int = 17;
@@ -30,6 +30,8 @@ const POLLHUP: i16 = 16;
 const AF_UNIX: u16 = 1;
 const SOCK_SEQPACKET: c_int = 5;
 const MSG_NOSIGNAL: c_int = 0x4000;
+#[cfg(target_pointer_width = "64")]
+const POSIX_FADV_DONTNEED: c_int = 4;
 const CLOCK_MONOTONIC: c_int = 1;
 const CLOCK_PROCESS_CPUTIME_ID: c_int = 2;
 
@@ -155,6 +157,9 @@ unsafe extern "C" {
     fn c_kill(pid: c_int, signal: c_int) -> c_int;
     fn clock_gettime(clock: c_int, time: *mut Timespec) -> c_int;
     fn usleep(micros: u32) -> c_int;
+    fn mkfifo(path: *const c_char, mode: u32) -> c_int;
+    #[cfg(target_pointer_width = "64")]
+    fn posix_fadvise(fd: c_int, offset: i64, length: i64, advice: c_int) -> c_int;
     fn syscall(number: c_long, ...) -> c_long;
 }
 
@@ -185,6 +190,38 @@ pub fn sleep_ms(ms: u32) {
 pub fn kill(pid: i32, signal: c_int) {
     // SAFETY: no memory is passed; a pid that is gone is an error that we do not mind.
     unsafe { c_kill(pid, signal) };
+}
+
+/// Makes a pipe behind a name.
+pub fn make_fifo(path: &std::path::Path) -> std::io::Result<()> {
+    let path = CString::new(std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()))?;
+    // SAFETY: the path is NUL-terminated.
+    match unsafe { mkfifo(path.as_ptr(), 0o666) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// Lets the kernel drop the pages of a file that have been written.
+///
+/// Only where the size of a file offset is the same in every libc.
+pub fn forget_pages(fd: c_int) {
+    #[cfg(not(target_pointer_width = "64"))]
+    let _ = fd;
+    // SAFETY: no memory is passed.
+    #[cfg(target_pointer_width = "64")]
+    unsafe {
+        posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED)
+    };
+}
+
+/// Which of some descriptors have something to read, after at most so long; negative ones never have.
+pub fn wait_for_any(descriptors: &[c_int], timeout_ms: c_int) -> Vec<bool> {
+    let mut fds: Vec<PollFd> =
+        descriptors.iter().map(|fd| PollFd { fd: *fd, events: POLLIN, revents: 0 }).collect();
+    // SAFETY: so many valid entries; a negative descriptor is skipped by the kernel.
+    unsafe { poll(fds.as_mut_ptr(), fds.len() as c_ulong, timeout_ms) };
+    fds.iter().map(|fd| fd.revents != 0).collect()
 }
 
 /// Connects to the measuring program's socket.

@@ -10,6 +10,7 @@ fn words(name: &str, times: [&str; 3], command: &[&str]) -> (i32, String) {
     let status = Command::new(env!("CARGO_BIN_EXE_metier-launch"))
         .arg("--pod")
         .args(times)
+        .args(["0", "-"])
         .arg(&file)
         .arg("--")
         .args(command)
@@ -55,4 +56,19 @@ fn a_time_limit_is_kept_where_nobody_else_keeps_it() {
     let (code, text) = words("late", ["50", "0", "200"], &["sh", "-c", script]);
     assert_eq!(code, 137);
     assert!(text.contains("\"is_late\":true,\"rung\":3,"), "{text}");
+}
+
+#[test]
+fn a_launcher_that_is_to_hold_says_when_and_ends_when_nobody_comes() {
+    let file = std::env::temp_dir().join(format!("metier-launch-{}-hold", std::process::id()));
+    let output = Command::new(env!("CARGO_BIN_EXE_metier-launch"))
+        .args(["--pod", "100", "0", "0", "100", "the-mark"])
+        .arg(&file)
+        .args(["--", "sh", "-c", "printf said; exit 4"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(4));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "saidthe-mark\n");
+    assert!(std::fs::read_to_string(&file).unwrap().contains("\"status\":1024,"));
+    std::fs::remove_file(&file).unwrap();
 }

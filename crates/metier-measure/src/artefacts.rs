@@ -5,7 +5,6 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::{Component, Path, PathBuf};
 
 use metier_types::{Run, Warning};
 
@@ -13,12 +12,16 @@ use crate::Spec;
 use crate::observer::Keep;
 use crate::runner::Body;
 
+// The launcher looks for files, too, in pods of other machines, and has no dependencies: so the file is its.
+#[path = "../../metier-launch/src/find.rs"]
+mod find;
+pub(crate) use find::find;
+use find::matches;
+
 /// Files that are kept at most.
 const FILES: usize = 256;
 /// Bytes that they may have together.
 const BYTES: u64 = 1 << 30;
-/// Folder entries that are looked at.
-const LOOKED_AT: usize = 200_000;
 
 /// Keeps what the patterns of the specification match, and says what was left out.
 pub(crate) fn collect(spec: &Spec, body: &mut dyn Body, run: &mut Run, keep: &mut Keep<'_>) {
@@ -113,63 +116,6 @@ impl Read for Counted<'_> {
     }
 }
 
-/// Files of this host that match, with the names under which they are kept, in order.
-pub(crate) fn find(base: &Path, pattern: &str) -> Vec<(String, PathBuf)> {
-    let whole = base.join(pattern);
-    let parts: Vec<String> = whole
-        .components()
-        .filter_map(|part| match part {
-            Component::Normal(name) => Some(name.to_string_lossy().into_owned()),
-            Component::ParentDir => Some("..".into()),
-            _ => None,
-        })
-        .collect();
-    let mut found = Vec::new();
-    let mut left = LOOKED_AT;
-    walk(Path::new("/"), &parts, &mut found, &mut left);
-    found.sort();
-    found.dedup();
-    let is_relative = Path::new(pattern).is_relative();
-    found
-        .into_iter()
-        .map(|path| {
-            let shown = if is_relative { path.strip_prefix(base).unwrap_or(&path) } else { &path };
-            (shown.to_string_lossy().into_owned(), path.clone())
-        })
-        .collect()
-}
-
-fn walk(folder: &Path, parts: &[String], found: &mut Vec<PathBuf>, left: &mut usize) {
-    let Some((part, rest)) = parts.split_first() else { return };
-    if part == "**" {
-        walk(folder, rest, found, left);
-    } else if !part.contains(['*', '?']) {
-        let path = folder.join(part);
-        match rest.is_empty() {
-            true if path.is_file() => found.push(path),
-            true => {}
-            false => walk(&path, rest, found, left),
-        }
-        return;
-    }
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        if *left == 0 {
-            return;
-        }
-        *left -= 1;
-        let Ok(kind) = entry.file_type() else { continue };
-        let matches = part == "**" || matches(part, &entry.file_name().to_string_lossy());
-        match (matches, kind.is_dir()) {
-            (true, true) if part == "**" => walk(&entry.path(), parts, found, left),
-            (true, true) => walk(&entry.path(), rest, found, left),
-            (true, false) if part != "**" && rest.is_empty() && entry.path().is_file() => {
-                found.push(entry.path());
-            }
-            _ => {}
-        }
-    }
-}
-
 #[allow(dead_code, reason = "for containers, whose files come by name")]
 /// Whether a whole path matches a pattern; both as the run sees them, absolute.
 pub(crate) fn path_matches(pattern: &str, path: &str) -> bool {
@@ -189,26 +135,6 @@ pub(crate) fn path_matches(pattern: &str, path: &str) -> bool {
 #[allow(dead_code, reason = "for containers, whose files come by name")]
 fn parts(text: &str) -> Vec<&str> {
     text.split('/').filter(|part| !part.is_empty() && *part != ".").collect()
-}
-
-/// Whether a name matches a pattern with `*` and `?`; in time of the product of their lengths.
-fn matches(pattern: &str, name: &str) -> bool {
-    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
-    let mut reach = vec![false; name.len() + 1];
-    reach[0] = true;
-    for letter in pattern {
-        if letter == '*' {
-            for at in 1..reach.len() {
-                reach[at] |= reach[at - 1];
-            }
-        } else {
-            for at in (1..reach.len()).rev() {
-                reach[at] = reach[at - 1] && (letter == '?' || letter == name[at - 1]);
-            }
-            reach[0] = false;
-        }
-    }
-    reach.last().copied().unwrap_or(false)
 }
 
 /// What a file most likely is, by its name.

@@ -103,6 +103,8 @@ pub struct Spec {
     pub company: Vec<Company>,
     /// The dataset that it works on, already here.
     pub dataset: Option<DatasetUse>,
+    /// Where that is on this host; one of the mounts has it as its source.
+    pub dataset_path: Option<PathBuf>,
     /// How to tell that it has started up.
     pub ready: Option<Ready>,
     /// Files that are kept with the run, as the run sees them: paths, in which `*`, `?` and `**` match.
@@ -151,6 +153,7 @@ impl Spec {
             limits: Limits::default(),
             company: Vec::new(),
             dataset: None,
+            dataset_path: None,
             ready: None,
             artefacts: Vec::new(),
             listen: Ways::default(),

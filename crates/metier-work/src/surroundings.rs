@@ -153,6 +153,7 @@ fn place(spec: &mut Spec, wanted: &Wanted, obtained: &Obtained, is_first: bool) 
         page_cache: wanted.page_cache,
         extra: Extra::new(),
     });
+    spec.dataset_path = Some(obtained.path.clone());
     let seen = match &spec.target {
         Target::Command(_) => obtained.path.display().to_string(),
         Target::Container(_) | Target::Pod(_) => wanted.target.clone(),

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use metier_measure::spec::{PodSpec, Pull, Target};
+use metier_measure::spec::{Mount, PodSpec, Pull, Target};
 use metier_measure::{Error, Finished, Options, Recorder, Roots, Session, Spec, device};
 use metier_types::{ArtefactRef, Bytes, ProcessTree, Run, RunId, Series};
 
@@ -37,6 +37,60 @@ pub fn shell(kubeconfig: &std::path::Path, script: &str) -> Spec {
     spec.interval = Duration::from_millis(50);
     spec.id = Some(RunId::new());
     spec
+}
+
+/// The same on a node that is treated as another machine.
+pub fn elsewhere(kubeconfig: &std::path::Path, script: &str) -> Spec {
+    let mut spec = shell(kubeconfig, script);
+    pod_of(&mut spec).as_elsewhere = true;
+    spec
+}
+
+/// Makes it a run of a program that knows what it uses itself, for 0.3 s; false where that is not built.
+pub fn burn(spec: &mut Spec) -> bool {
+    let beside = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("metier-burn");
+    let burn = std::env::var_os("METIER_BURN").map_or(beside, PathBuf::from);
+    if !burn.exists() {
+        eprintln!("SKIP: no known load, because metier-burn is not built (cargo build -p metier-burn)");
+        return false;
+    }
+    pod_of(spec).entrypoint =
+        Some(["/burn/metier-burn", "cpu", "0.3", "--report", "-"].map(String::from).into());
+    pod_of(spec).arguments = vec![];
+    let folder = burn.parent().unwrap().to_path_buf();
+    for (source, target) in
+        [(folder, "/burn"), ("/lib".into(), "/lib"), ("/lib64".into(), "/lib64"), ("/usr".into(), "/usr")]
+    {
+        spec.mounts.push(Mount { source, target: target.into(), read_only: true });
+    }
+    true
+}
+
+/// The CPU time that the program of [`burn`] says it used, in seconds.
+pub fn burnt(memory: &Memory) -> f64 {
+    let report: serde_json::Value = serde_json::from_str(&memory.text(metier_kube::LOG)).unwrap();
+    report["cpu_nanoseconds"].as_u64().unwrap() as f64 / 1e9
+}
+
+/// Waits until the pod of a run has written `up`; gives its name and uid.
+pub fn until_up(spec: &Spec) -> (String, String) {
+    let label = format!("metier.run={}", spec.id.unwrap());
+    until("the pod's log", || {
+        let path = "jsonpath={range .items[*]}{.metadata.name} {.metadata.uid} {.status.phase}{end}";
+        let text = kubectl(spec, &["get", "pods", "-l", &label, "-o", path]);
+        let mut words = text.split(' ');
+        let (name, uid) = (words.next()?.to_string(), words.next()?.to_string());
+        let is_up = words.next()? == "Running" && kubectl(spec, &["logs", &name, "-c", "run"]).contains("up");
+        is_up.then_some((name, uid))
+    })
+}
+
+/// Runs it, and asks it to stop as soon as it has begun.
+pub fn run_and_stop(spec: &Spec, folder: &std::path::Path) -> Finished {
+    let mut session = session(folder);
+    let stopper = session.stopper();
+    let mut memory = Memory { on_begin: Some(Box::new(move || stopper.stop(15))), ..Memory::default() };
+    metier_kube::run(&mut session, spec, &mut memory).unwrap()
 }
 
 pub fn pod_of(spec: &mut Spec) -> &mut PodSpec {

@@ -4,7 +4,7 @@
 //! [`lines`], the application's own metrics page ([`scrape`]). What arrives is cut into messages ([`frame`]) by a
 //! thread that does nothing else ([`pump`]), waits in a bounded [`queue`], is understood, and ends in the [`intake`]: counts, sums
 //! and a [`histogram`] for each stage of each speaker. [`listening`] is all of it for one run, and [`ears`] makes an observer
-//! of it; live watching uses pump and intake with a speaker for each container or process.
+//! of it; what was heard in a pod of another machine is [`relayed`]; live watching uses pump and intake with a speaker for each container or process.
 //!
 //! - An application never waits for us: what comes too fast is dropped as whole messages, counted and shown.
 //! - Who speaks is told by the kernel's credentials ([`member`]), never by order of arrival.
@@ -26,6 +26,7 @@ pub mod message;
 pub mod pump;
 pub mod pywaggle;
 pub mod queue;
+pub mod relayed;
 pub mod rows;
 pub mod scrape;
 pub mod socket;

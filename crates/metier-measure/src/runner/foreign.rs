@@ -38,7 +38,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use metier_types::{Method, Missing};
 
-use super::{About, Body, Outcome, Prepared, Report, Root, Rung};
+use super::{About, Body, Outcome, Prepared, Report, Root, Rung, Sink};
 use crate::cgroup::{Group, Place, Totals};
 use crate::{Error, Roots, wake};
 
@@ -89,11 +89,15 @@ impl Drop for Voice {
     }
 }
 
+/// Hands over the files that a run left. The error says what is missing.
+pub type HandOver = Box<dyn FnMut(&mut Sink<'_>) -> Result<(), String>>;
+
 /// A run that somebody else looks after.
 pub struct Foreign {
     receiver: Receiver<(Said, u64)>,
     bell: Arc<OwnedFd>,
     climb: Option<Box<dyn FnMut(Rung) + Send>>,
+    files: Option<HandOver>,
     outcome: Outcome,
     folders: Option<Folders>,
     pids: Vec<u32>,
@@ -115,6 +119,7 @@ impl Foreign {
             receiver,
             bell: bell.clone(),
             climb: None,
+            files: None,
             outcome: Outcome::default(),
             folders: None,
             pids: Vec::new(),
@@ -152,6 +157,11 @@ impl Foreign {
     /// Who is asked to end it, and from which rung of the ladder on.
     pub fn on_climb(&mut self, climb: Box<dyn FnMut(Rung) + Send>) {
         self.climb = Some(climb);
+    }
+
+    /// Who hands over the files that it left. Without anybody there are none, and the record says so.
+    pub fn on_files(&mut self, files: HandOver) {
+        self.files = Some(files);
     }
 
     pub(crate) fn prepared(mut self) -> Prepared {
@@ -207,6 +217,14 @@ impl Body for Foreign {
 
     fn outcome(&mut self) -> Outcome {
         std::mem::take(&mut self.outcome)
+    }
+
+    fn files(&mut self, _: &[String], sink: &mut Sink<'_>) -> Option<Result<(), String>> {
+        // Never those of this host, where a file of the same name may lie.
+        Some(match &mut self.files {
+            Some(files) => files(sink),
+            None => Err("its files cannot be seen from here, so none was kept".into()),
+        })
     }
 
     fn bye(self: Box<Self>) {}

@@ -160,7 +160,7 @@ pub struct Outcome {
 }
 
 /// Takes one file: its name as the run sees it, and its content. False: no more.
-pub(crate) type Sink<'a> = dyn FnMut(&str, &mut dyn Read) -> bool + 'a;
+pub type Sink<'a> = dyn FnMut(&str, &mut dyn Read) -> bool + 'a;
 
 /// What runs.
 pub(crate) trait Body {

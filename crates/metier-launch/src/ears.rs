@@ -1,0 +1,281 @@
+//! Listens to what an application in a pod of another machine says of itself: in a container of its own beside the run's, so
+//! that nothing that it uses is counted as the run's. The two share one folder.
+//!
+//! Started as `metier-launch --ears FOLDER WAYS LIMIT_MS`; WAYS are letters: `s` the stream and datagram sockets, `l` the FIFO for
+//! lines, `p` pywaggle's log folder. All that comes is written to [`HEARD`] with the time of its arrival, to be understood
+//! elsewhere. When all is bound [`READY`] is made; whoever connects to [`CONTROL`] gets a byte as soon as nothing more waits to be
+//! read. Ends when it is told to, when the launcher of the run, which keeps a connection to [`LIFE`], is gone, and after LIMIT_MS (0: never).
+//!
+//! The file begins with `metier-heard-1\n` and a zero byte, and the number of messages that were dropped (eight bytes, little-endian, as all numbers here). Then
+//! come records: a letter (`s` bytes of a connection, `e` its end, `g` a datagram, `l` bytes of the FIFO), the number of the connection (4), nanoseconds
+//! since 1970 (8), a length (4), and so many bytes. It has at most [`MOST`] bytes; what comes then is counted and not kept, and nobody waits.
+
+use std::ffi::{CStr, OsStr};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::sys;
+
+/// What was heard.
+pub const HEARD: &str = "heard";
+/// All is bound.
+pub const READY: &str = "ready";
+/// Where one connects to learn that all was read.
+pub const CONTROL: &str = "control";
+/// Where the launcher of the run connects, and stays.
+pub const LIFE: &str = "life";
+/// pywaggle's log folder.
+pub const LOG: &str = "pywaggle";
+const SOCKET: &str = "live_metrics.sock";
+const DATAGRAMS: &str = "live_metrics.dgram";
+const LINES: &str = "lines";
+const HEAD: &[u8; 16] = b"metier-heard-1\n\0";
+/// Bytes that are kept.
+const MOST: u64 = 64 << 20;
+/// Connections at once; more wait in the kernel.
+const CALLERS: usize = 256;
+const O_NONBLOCK: i32 = 0o4000;
+
+/// Listens until told to end; the result is the exit code.
+pub fn ears(arguments: &[&CStr]) -> i32 {
+    let [_, _, folder, ways, limit] = arguments else { return 125 };
+    let Some(limit_ms) = limit.to_str().ok().and_then(|text| text.parse::<u64>().ok()) else { return 125 };
+    let signals = sys::Signals::take_over(0, true);
+    let folder = PathBuf::from(OsStr::from_bytes(folder.to_bytes()));
+    let Ok(mut ears) = Ears::open(&folder, ways.to_bytes()) else { return 1 };
+    let end = if limit_ms == 0 { u64::MAX } else { sys::now_ns().saturating_add(limit_ms * 1_000_000) };
+    loop {
+        let left_ms = (end.saturating_sub(sys::now_ns()) / 1_000_000).min(60_000) as i32;
+        let is_told = ears.turn(signals.descriptor(), left_ms)
+            && signals.drain().iter().any(|signal| matches!(*signal, sys::SIGTERM | sys::SIGINT));
+        if is_told || ears.is_over || sys::now_ns() >= end {
+            return 0;
+        }
+    }
+}
+
+struct Ears {
+    spool: Spool,
+    control: UnixListener,
+    life_door: UnixListener,
+    life: Option<UnixStream>,
+    /// The launcher of the run was there and is gone.
+    is_over: bool,
+    stream: Option<UnixListener>,
+    datagrams: Option<UnixDatagram>,
+    lines: Option<File>,
+    callers: Vec<(u32, UnixStream)>,
+    /// Those who want to know when all was read.
+    asking: Vec<UnixStream>,
+    next: u32,
+    buffer: Vec<u8>,
+}
+
+impl Ears {
+    fn open(folder: &Path, ways: &[u8]) -> io::Result<Self> {
+        let all = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o777));
+        let listen = |name: &str| {
+            let path = folder.join(name);
+            let listener = UnixListener::bind(&path)?;
+            listener.set_nonblocking(true)?;
+            all(&path).map(|()| listener)
+        };
+        let (mut stream, mut datagrams, mut lines) = (None, None, None);
+        if ways.contains(&b's') {
+            stream = Some(listen(SOCKET)?);
+            let path = folder.join(DATAGRAMS);
+            let socket = UnixDatagram::bind(&path)?;
+            socket.set_nonblocking(true)?;
+            all(&path)?;
+            datagrams = Some(socket);
+        }
+        if ways.contains(&b'l') {
+            let path = folder.join(LINES);
+            sys::make_fifo(&path)?;
+            all(&path)?;
+            // Also for writing: so there is never an end of it.
+            lines = Some(OpenOptions::new().read(true).write(true).custom_flags(O_NONBLOCK).open(&path)?);
+        }
+        if ways.contains(&b'p') {
+            fs::create_dir_all(folder.join(LOG))?;
+            all(&folder.join(LOG))?;
+        }
+        let spool = Spool::open(&folder.join(HEARD))?;
+        let (control, life_door) = (listen(CONTROL)?, listen(LIFE)?);
+        File::create(folder.join(READY))?;
+        let (callers, asking) = (Vec::new(), Vec::new());
+        Ok(Self {
+            spool,
+            control,
+            life_door,
+            life: None,
+            is_over: false,
+            stream,
+            datagrams,
+            lines,
+            callers,
+            asking,
+            next: 0,
+            buffer: vec![0; 65536],
+        })
+    }
+
+    /// Waits for something to read and reads it. True where there is a signal.
+    fn turn(&mut self, signals: RawFd, longest_ms: i32) -> bool {
+        let fd = |socket: Option<&dyn AsRawFd>| socket.map_or(-1, |socket| socket.as_raw_fd());
+        let stream = self.stream.as_ref().filter(|_| self.callers.len() < CALLERS);
+        let mut fds = vec![
+            signals,
+            self.control.as_raw_fd(),
+            fd(stream.map(|s| s as &dyn AsRawFd)),
+            fd(self.datagrams.as_ref().map(|s| s as &dyn AsRawFd)),
+            fd(self.lines.as_ref().map(|s| s as &dyn AsRawFd)),
+            self.life_door.as_raw_fd(),
+            fd(self.life.as_ref().map(|s| s as &dyn AsRawFd)),
+        ];
+        fds.extend(self.callers.iter().map(|(_, stream)| stream.as_raw_fd()));
+        // Somebody who asks is answered when nothing is there to be read at this moment.
+        let wait_ms = if self.asking.is_empty() { longest_ms } else { 0 };
+        let ready = sys::wait_for_any(&fds, wait_ms);
+        if !ready.contains(&true) {
+            for mut one in std::mem::take(&mut self.asking) {
+                let _ = one.write_all(b"k");
+            }
+            return false;
+        }
+        if ready[1]
+            && let Ok((one, _)) = self.control.accept()
+        {
+            self.asking.push(one);
+        }
+        if ready[2]
+            && let Some(Ok((one, _))) = self.stream.as_ref().map(UnixListener::accept)
+            && one.set_nonblocking(true).is_ok()
+        {
+            self.next = self.next.wrapping_add(1);
+            self.callers.push((self.next, one));
+        }
+        if ready[3]
+            && let Some(socket) = &self.datagrams
+            && let Ok(length) = socket.recv(&mut self.buffer)
+        {
+            self.spool.add(b'g', 0, &self.buffer[..length]);
+        }
+        if ready[4]
+            && let Some(lines) = &mut self.lines
+            && let Ok(length) = lines.read(&mut self.buffer)
+        {
+            self.spool.add(b'l', 0, &self.buffer[..length]);
+        }
+        if ready[5]
+            && let Ok((one, _)) = self.life_door.accept()
+        {
+            self.life = Some(one);
+        }
+        // Nothing is ever said there: what can be read is its end.
+        self.is_over |= ready[6];
+        let (spool, buffer) = (&mut self.spool, &mut self.buffer);
+        let mut at = 7;
+        self.callers.retain_mut(|(number, stream)| {
+            let is_ready = ready.get(at).copied().unwrap_or(false);
+            at += 1;
+            if !is_ready {
+                return true;
+            }
+            match stream.read(buffer) {
+                Ok(length) if length > 0 => spool.add(b's', *number, &buffer[..length]),
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                _ => {
+                    spool.add(b'e', *number, b"");
+                    return false;
+                }
+            }
+            true
+        });
+        ready[0]
+    }
+}
+
+/// The file of what was heard.
+struct Spool {
+    file: File,
+    length: u64,
+    dropped: u64,
+}
+
+impl Spool {
+    fn open(path: &Path) -> io::Result<Self> {
+        let mut file = File::create(path)?;
+        file.write_all(HEAD)?;
+        file.write_all(&0u64.to_le_bytes())?;
+        Ok(Self { file, length: 24, dropped: 0 })
+    }
+
+    fn add(&mut self, kind: u8, number: u32, bytes: &[u8]) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+        let mut record = Vec::with_capacity(17 + bytes.len());
+        record.push(kind);
+        record.extend_from_slice(&number.to_le_bytes());
+        record.extend_from_slice(&now.to_le_bytes());
+        record.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        record.extend_from_slice(bytes);
+        let fits = self.length + record.len() as u64 <= MOST;
+        if fits && self.file.write_all_at(&record, self.length).is_ok() {
+            self.length += record.len() as u64;
+            return;
+        }
+        // As many as lines that are not empty: messages end with one newline or two.
+        let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count();
+        self.dropped += lines as u64;
+        let _ = self.file.write_all_at(&self.dropped.to_le_bytes(), HEAD.len() as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_was_said_is_there_when_the_answer_comes() {
+        let folder = std::env::temp_dir().join(format!("metier-ears-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let mut ears = Ears::open(&folder, b"slp").unwrap();
+        let mut stream = UnixStream::connect(folder.join(SOCKET)).unwrap();
+        stream.write_all(b"{\"a\":1}\n\n").unwrap();
+        drop(stream);
+        let sender = UnixDatagram::unbound().unwrap();
+        sender.send_to(b"{\"b\":2}", folder.join(DATAGRAMS)).unwrap();
+        OpenOptions::new().write(true).open(folder.join(LINES)).unwrap().write_all(b"c 3\n").unwrap();
+        let mut asking = UnixStream::connect(folder.join(CONTROL)).unwrap();
+        asking.set_nonblocking(true).unwrap();
+        let mut turns = 0;
+        while asking.read(&mut [0]).is_err() {
+            ears.turn(-1, 1000);
+            turns += 1;
+            assert!(turns < 100);
+        }
+        let bytes = fs::read(folder.join(HEARD)).unwrap();
+        assert!(bytes.starts_with(HEAD) && bytes[16..24] == [0; 8]);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        for part in ["{\"a\":1}\n\n", "{\"b\":2}", "c 3\n"] {
+            assert!(text.contains(part), "{text:?}");
+        }
+        let life = UnixStream::connect(folder.join(LIFE)).unwrap();
+        ears.turn(-1, 1000);
+        assert!(ears.life.is_some() && !ears.is_over);
+        drop(life);
+        ears.turn(-1, 1000);
+        assert!(ears.is_over, "nobody is left to listen to");
+        ears.spool.length = MOST;
+        ears.spool.add(b'l', 0, b"x 1\ny 2\n");
+        assert_eq!(fs::read(folder.join(HEARD)).unwrap()[16..24], 2u64.to_le_bytes());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

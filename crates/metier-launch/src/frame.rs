@@ -1,0 +1,28 @@
+//! What goes through the stream between the measuring program and the launcher in a pod: frames of a letter, a length of
+//! four bytes (little-endian) and so many bytes, at most [`LONGEST`].
+
+use std::io::{self, Read, Write};
+
+/// The longest content of a frame.
+pub const LONGEST: usize = 64 * 1024;
+
+/// Writes one. The content must not be longer than [`LONGEST`].
+pub fn write(out: &mut impl Write, kind: u8, content: &[u8]) -> io::Result<()> {
+    let mut head = [kind, 0, 0, 0, 0];
+    head[1..].copy_from_slice(&(content.len() as u32).to_le_bytes());
+    out.write_all(&head)?;
+    out.write_all(content)
+}
+
+/// Reads one into the buffer; gives its letter.
+pub fn read(input: &mut impl Read, content: &mut Vec<u8>) -> io::Result<u8> {
+    let mut head = [0; 5];
+    input.read_exact(&mut head)?;
+    let length = u32::from_le_bytes([head[1], head[2], head[3], head[4]]) as usize;
+    if length > LONGEST {
+        return Err(io::Error::other("a frame that is too long"));
+    }
+    content.resize(length, 0);
+    input.read_exact(content)?;
+    Ok(head[0])
+}
