@@ -48,6 +48,28 @@ pub fn this(roots: &Roots, data: Option<&Path>) -> Result<Device, Error> {
     })
 }
 
+/// This device with its accelerators and sensors, which take a moment to look for: libraries of drivers are loaded.
+pub fn whole(roots: &Roots, data: Option<&Path>) -> Result<Device, Error> {
+    let mut device = this(roots, data)?;
+    let gpus = crate::gpu::Gpus::find(roots, None);
+    device.accelerators = gpus.names();
+    if let Some(missing) = gpus.missing().filter(|_| device.accelerators.is_empty()) {
+        device.missing.insert("accelerators".into(), missing);
+    }
+    let meters = crate::sensors::Meters::open(roots);
+    device.sensors = meters.names();
+    if let Some(missing) = meters.missing().filter(|_| device.sensors.is_empty()) {
+        device.missing.insert("sensors".into(), missing);
+    }
+    let host = crate::host::HostMeter::open(roots);
+    for (is, name) in [(host.has_frequency(), "frequency"), (host.has_temperature(), "temperature")] {
+        if is {
+            device.sensors.push(name.into());
+        }
+    }
+    Ok(device)
+}
+
 /// An identity that stays over restarts and differs between machines. The machine id itself is never shown: it
 /// is hashed together with our name, as its makers ask.
 fn identity(roots: &Roots, data: Option<&Path>, missing: &mut MissingFields) -> Result<DeviceId, Error> {

@@ -111,6 +111,9 @@ pub struct StorageRate {
     /// What the folder is on, for example `ext4`.
     #[serde(default)]
     pub file_system: Option<String>,
+    /// How far the slowest repetition of writing or reading was from the fastest.
+    #[serde(default)]
+    pub spread_ratio: Option<Ratio>,
     /// Fields of later versions.
     #[serde(flatten)]
     pub extra: Extra,
@@ -194,6 +197,9 @@ pub struct Passport {
     pub storage: Option<StorageRate>,
     /// Starting a process that does nothing, until it has ended.
     pub spawn_seconds: Option<Seconds>,
+    /// How far the slowest start was from the quickest, which is the figure.
+    #[serde(default)]
+    pub spawn_spread_ratio: Option<Ratio>,
     /// Load that lasts.
     pub throttling: Option<Throttling>,
     /// Public documents that specified figures come from, or what measured them.
@@ -269,6 +275,7 @@ impl Passport {
             latency: Vec::new(),
             storage: None,
             spawn_seconds: None,
+            spawn_spread_ratio: None,
             throttling: None,
             sources: Vec::new(),
             notes: Vec::new(),

@@ -1,15 +1,20 @@
-//! Device passports: what a device can do. Measured here by small benchmarks, brought as a file from
+//! Device passports: what a device can do. Measured here by small benchmarks ([`mod@bench`]), brought as a file from
 //! elsewhere, or shipped with the program from public specifications ([`shipped`]).
 //!
 //! [`find`] is how everyone else asks: what was stored comes before what was shipped, so that a board that was measured
 //! once is never again judged by its data sheet.
 
+pub mod bench;
 mod name;
+mod read;
+mod shape;
 pub mod shipped;
 
 use metier_store::Store;
 use metier_types::{Device, Origin, Passport};
 
+pub use bench::{Plan, bench};
+pub use read::{Fault, LARGEST, check, read};
 pub use shipped::shipped;
 
 /// The passport of a device by what people, exporters or firmware call it: of the stored ones by id, name or alias, then of

@@ -1,8 +1,12 @@
-//! `metier device`: who this device is, and which others the store knows.
+//! `metier device`: who this device is, what it can do, and which others are known.
+
+mod bench;
+mod carry;
+mod sheet;
 
 use clap::{Args, Subcommand};
-use metier_measure::Roots;
-use metier_types::{Device as Record, Timestamp};
+use metier_measure::{Roots, passport};
+use metier_types::{Device as Record, Origin, Passport, Timestamp};
 use serde_json::json;
 
 use super::Room;
@@ -13,11 +17,13 @@ use crate::time;
 
 const EXAMPLES: &str = "Examples:
   metier device                  this device
-  metier device list             all devices that the store knows
+  metier device bench            measure what it can do: its passport
+  metier device list             all devices and passports that are known
   metier device show NAME        one of them
+  metier device export > a.json  this device's passport, for `metier device import a.json` elsewhere
   metier device -o json          the record (metier.device/1)";
 
-/// Show this device, or those that the store knows
+/// Show this device, measure its passport, or show others
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct Device {
@@ -27,50 +33,80 @@ pub struct Device {
 
 #[derive(Debug, Subcommand)]
 enum Then {
-    /// List the devices that the store knows
+    Bench(bench::Bench),
+    /// List the devices that the store knows, and all passports
     #[command(before_help = "Examples:\n  metier device list -o csv")]
     List,
     /// Show one of them
-    #[command(before_help = "Examples:\n  metier device show rack-7")]
+    #[command(before_help = "Examples:\n  metier device show rack-7\n  metier device show 'Raspberry Pi 4B'")]
     Show {
-        /// Its id or name
+        /// Its id or name; of a passport also another name
         device: String,
     },
+    Export(carry::Export),
+    Import(carry::Import),
 }
 
 impl Device {
     /// Prints what was asked for.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         match &self.then {
-            None => one(room, &metier_measure::device::this(&Roots::default(), data_folder().as_deref())?)?,
-            Some(Then::List) => list(room, &room.store()?.devices()?)?,
-            Some(Then::Show { device }) => one(room, &find(room, device)?)?,
+            None => {
+                let device = metier_measure::device::whole(&Roots::default(), data_folder().as_deref())?;
+                // Who this is can be told without any store.
+                let own = room.store().ok().and_then(|store| store.passport(device.id.as_str()).ok()?);
+                one(room, &device, own.as_ref())?;
+            }
+            Some(Then::Bench(bench)) => bench.run(room)?,
+            Some(Then::List) => {
+                let store = room.store()?;
+                list(room, &store.devices()?, &passport::all(Some(&store)))?;
+            }
+            Some(Then::Show { device }) => show(room, device)?,
+            Some(Then::Export(export)) => export.run(room)?,
+            Some(Then::Import(import)) => import.run(room)?,
         }
         Ok(Code::OK)
     }
 }
 
-fn find(room: &Room, text: &str) -> anyhow::Result<Record> {
-    let store = room.store()?;
+/// A device of the store with its passport, or a passport alone.
+fn show(room: &Room, text: &str) -> anyhow::Result<()> {
+    // Shipped passports are there without any store.
+    let known = match room.store() {
+        Ok(store) => find(&store, text)?.map(|device| {
+            let own = store.passport(device.id.as_str());
+            own.map(|own| (device, own))
+        }),
+        Err(error) if passport::find(None, text).is_none() => return Err(error),
+        Err(_) => None,
+    };
+    match known {
+        Some(known) => {
+            let (device, own) = known?;
+            one(room, &device, own.as_ref())
+        }
+        None => sheet::print(room, &carry::find(room, text)?),
+    }
+}
+
+fn find(store: &metier_store::Store, text: &str) -> anyhow::Result<Option<Record>> {
     let mut fitting: Vec<Record> = store
         .devices()?
         .into_iter()
         .filter(|device| device.id.as_str() == text || device.name == text)
         .collect();
     match (fitting.pop(), fitting.len()) {
-        (Some(device), 0) => Ok(device),
+        (Some(device), 0) => Ok(Some(device)),
         (Some(_), more) => anyhow::bail!(
             "{} devices are called {text:?}; give the id, `metier device list` shows it",
             more + 1
         ),
-        (None, _) => anyhow::bail!(
-            "no device {text:?} in store {}; `metier device list` lists those there are",
-            store.location()
-        ),
+        (None, _) => Ok(None),
     }
 }
 
-fn one(room: &Room, device: &Record) -> anyhow::Result<()> {
+fn one(room: &Room, device: &Record, own: Option<&Passport>) -> anyhow::Result<()> {
     let console = &room.console;
     match console.format {
         Format::Json => console.data(|out| output::json(out, device)),
@@ -79,11 +115,21 @@ fn one(room: &Room, device: &Record) -> anyhow::Result<()> {
             let leaves = figures::leaves(&serde_json::to_value(device)?);
             output::csv(out, &["field", "value"], leaves.into_iter().map(|(field, value)| vec![field, value]))
         }),
-        Format::Table => console.print(&sheet(device, console.paint)),
+        Format::Table => {
+            let mut text = description(device, console.paint);
+            if let Some(own) = own {
+                text.push_str(&format!(
+                    "\n{}\n{}",
+                    console.paint.bold("Passport"),
+                    sheet::text(own, console.paint)
+                ));
+            }
+            console.print(&text)
+        }
     }
 }
 
-fn sheet(device: &Record, paint: Paint) -> String {
+fn description(device: &Record, paint: Paint) -> String {
     let mut table = Table::default();
     let mut row = |label: &str, value: Option<String>| {
         if let Some(value) = value.filter(|value| !value.is_empty()) {
@@ -125,37 +171,59 @@ fn sheet(device: &Record, paint: Paint) -> String {
     text
 }
 
-fn list(room: &Room, devices: &[Record]) -> anyhow::Result<()> {
+fn list(room: &Room, devices: &[Record], passports: &[Passport]) -> anyhow::Result<()> {
     let console = &room.console;
-    let record = || json!({ "schema": "metier.devices/1", "devices": devices });
+    let of = |device: &Record| passports.iter().find(|passport| passport.id == device.id.as_str());
+    // A passport without a device in the store is a row of its own.
+    let others =
+        passports.iter().filter(|passport| devices.iter().all(|device| device.id.as_str() != passport.id));
+    let rows: Vec<(&Record, Option<&Passport>)> = devices
+        .iter()
+        .map(|device| (device, of(device)))
+        .chain(others.map(|passport| (&passport.device, Some(passport))))
+        .collect();
+    let record = || {
+        let passports: Vec<_> = passports
+            .iter()
+            .map(|one| json!({ "id": one.id, "name": one.name, "origin": one.origin, "made": one.made }))
+            .collect();
+        json!({ "schema": "metier.devices/1", "devices": devices, "passports": passports })
+    };
     match console.format {
         Format::Json => console.data(|out| output::json(out, &record())),
         Format::Yaml => console.data(|out| output::yaml(out, &record())),
         Format::Csv => console.data(|out| {
-            let rows = devices.iter().map(|device| {
+            let rows = rows.iter().map(|(device, passport)| {
                 vec![
-                    device.id.to_string(),
+                    passport.map_or_else(|| device.id.to_string(), |passport| passport.id.clone()),
                     device.name.clone(),
                     device.cpu.model.clone().unwrap_or_default(),
                     device.cpu.threads.to_string(),
                     plain(device.memory_bytes.map(|bytes| bytes.get())),
                     device.os.clone().unwrap_or_default(),
                     device.seen.to_string(),
+                    passport.map(|passport| word_of(&passport.origin)).unwrap_or_default(),
                 ]
             });
-            output::csv(out, &["id", "name", "processor", "threads", "memory_bytes", "os", "seen"], rows)
+            let header = ["id", "name", "processor", "threads", "memory_bytes", "os", "seen", "passport"];
+            output::csv(out, &header, rows)
         }),
         Format::Table => {
             let now = Timestamp::now();
-            let mut table = Table::with_header(&["NAME", "PROCESSOR", "THREADS", "MEMORY", "SEEN", "ID"]);
-            for device in devices {
+            let header = ["NAME", "PROCESSOR", "THREADS", "MEMORY", "SEEN", "PASSPORT", "ID"];
+            let mut table = Table::with_header(&header);
+            for (device, passport) in rows {
+                let specified = passport.is_some_and(|passport| passport.origin == Origin::Specified);
+                let seen = if specified { "–".to_string() } else { time::ago(device.seen, now) };
                 table.row(vec![
                     Cell::text(&device.name).at_most(30),
                     Cell::text(device.cpu.model.as_deref().unwrap_or("–")).at_most(40),
                     Cell::number(device.cpu.threads.to_string()),
                     Cell::quantity(device.memory_bytes),
-                    Cell::text(time::ago(device.seen, now)),
-                    Cell::text(device.id.as_str()).styled(Paint::dim),
+                    Cell::text(seen),
+                    Cell::text(passport.map_or_else(|| "–".into(), |passport| word_of(&passport.origin))),
+                    Cell::text(passport.map_or(device.id.as_str(), |passport| &passport.id))
+                        .styled(Paint::dim),
                 ]);
             }
             console.print(&table.render(console.paint))

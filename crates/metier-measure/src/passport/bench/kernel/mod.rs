@@ -1,0 +1,135 @@
+//! The inner loops, one file for each instruction set: multiply-adds, reading memory, and chains of accesses.
+//!
+//! They are written in assembly, because then a debug build measures the same as a release build, and because the
+//! figure is what the machine can do and not what a compiler made of a loop. Which ones can run is asked of the
+//! processor at run time. `portable` is for every other processor, and as good as its compiler.
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "aarch64")]
+use aarch64 as own;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+#[cfg(target_arch = "x86_64")]
+use x86_64 as own;
+mod portable;
+#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
+use portable as own;
+
+use metier_types::Precision;
+
+/// Bytes of a cache line, or a small multiple of one: accesses that far apart do not share any.
+pub const LINE: usize = 64;
+
+/// A cache line that says where the next one is.
+#[repr(C, align(64))]
+#[derive(Debug, Clone, Copy)]
+pub struct Line {
+    /// Address of the next one.
+    pub next: *const Line,
+    rest: [u8; LINE - size_of::<*const Line>()],
+}
+
+impl Line {
+    /// One that leads nowhere yet.
+    pub const fn empty() -> Self {
+        Self { next: std::ptr::null(), rest: [0; LINE - size_of::<*const Line>()] }
+    }
+}
+
+/// A loop of independent multiply-adds in registers.
+#[derive(Clone, Copy)]
+pub struct Multiply {
+    /// Of which numbers.
+    pub precision: Precision,
+    /// With which instructions.
+    pub instructions: &'static str,
+    /// Multiply-adds in one pass.
+    pub per_pass: u64,
+    /// Does so many passes.
+    pub run: fn(u64),
+}
+
+/// A loop that reads memory from one end to the other.
+#[derive(Clone, Copy)]
+pub struct Read {
+    /// With which instructions.
+    pub instructions: &'static str,
+    /// Reads all of it; what does not fill a block of [`Read::BLOCK`] bytes at the end is left out.
+    pub run: fn(&[u8]),
+}
+
+impl Read {
+    /// What is read in one turn of the loop.
+    pub const BLOCK: usize = 512;
+}
+
+/// The widest loop for each precision that this processor computes with.
+pub fn multiply() -> Vec<Multiply> {
+    own::multiply()
+}
+
+/// The widest loads of this processor.
+pub fn read() -> Read {
+    own::read()
+}
+
+/// Follows `steps` links, rounded up to whole blocks of 16, and gives back where it ended.
+///
+/// # Safety
+/// Every line that can be reached from `start` links to another one that is alive.
+pub unsafe fn chase(start: &Line, steps: u64) -> *const Line {
+    // SAFETY: the caller promises the same.
+    unsafe { own::chase(start, steps) }
+}
+
+/// Steps are done in blocks of so many.
+pub const CHASE_BLOCK: u64 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_loop_that_this_processor_has_runs_and_ends() {
+        for kernel in multiply().into_iter().chain(portable::multiply()) {
+            (kernel.run)(0);
+            (kernel.run)(1);
+            (kernel.run)(1000);
+            assert!(kernel.per_pass >= 4, "{}", kernel.instructions);
+        }
+        let precisions: Vec<Precision> = multiply().iter().map(|kernel| kernel.precision).collect();
+        assert!(
+            precisions.contains(&Precision::F64) && precisions.contains(&Precision::F32),
+            "{precisions:?}"
+        );
+        let mut once = precisions.clone();
+        once.dedup();
+        assert_eq!(once, precisions, "the widest of each only");
+    }
+
+    #[test]
+    fn reading_takes_any_length_and_alignment() {
+        let bytes = vec![1_u8; 4 * Read::BLOCK + 100];
+        for kernel in [read(), portable::read()] {
+            for (from, to) in [(0, 0), (0, 511), (0, 512), (3, 3 + 1024), (0, bytes.len()), (7, bytes.len())]
+            {
+                (kernel.run)(&bytes[from..to]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_chase_ends_where_its_links_lead() {
+        let mut lines = [Line::empty(); 5];
+        let start = lines.as_ptr();
+        for (i, line) in lines.iter_mut().enumerate() {
+            line.next = start.wrapping_add((i + 1) % 5);
+        }
+        for (steps, end) in [(0, 0), (16, 1), (32, 2), (33, 48 % 5)] {
+            // SAFETY: the five lines form a ring.
+            let (ours, plain) = unsafe { (chase(&lines[0], steps), portable::chase(&lines[0], steps)) };
+            assert_eq!((ours, plain), (start.wrapping_add(end), start.wrapping_add(end)), "{steps}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! How long one access takes that must wait for the one before: a chain of addresses in random order through a working set.
+
+use std::time::Instant;
+
+use metier_types::{Bytes, Latency, Passport, Seconds};
+
+use super::kernel::{self, Line};
+use super::{Bench, REPETITIONS, Spread, miss, working_set};
+
+/// Steps between two looks at the clock.
+const STEPS: u64 = 4096;
+
+/// Lines in a ring that visits each once, in an order that no prefetcher guesses.
+pub struct Ring {
+    lines: Vec<Line>,
+}
+
+impl Ring {
+    /// Over so many bytes, at least one line; `seed` makes the order.
+    pub fn new(bytes: u64, mut seed: u64) -> Self {
+        let count = (bytes as usize / kernel::LINE).max(1);
+        let mut lines = vec![Line::empty(); count];
+        let start = lines.as_ptr();
+        // Sattolo's way of shuffling: what comes out is always one single ring.
+        let mut order: Vec<u32> = (0..count as u32).collect();
+        for i in (1..count).rev() {
+            // xorshift64*, more than enough for an order of accesses.
+            seed ^= seed >> 12;
+            seed ^= seed << 25;
+            seed ^= seed >> 27;
+            let random = seed.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
+            order.swap(i, random as usize % i);
+        }
+        for (line, next) in lines.iter_mut().zip(order) {
+            line.next = start.wrapping_add(next as usize);
+        }
+        Self { lines }
+    }
+
+    /// Where one is after so many steps (rounded up to blocks of 16) from there.
+    pub fn follow(&self, from: usize, steps: u64) -> usize {
+        let Some(start) = self.lines.get(from) else { return 0 };
+        // SAFETY: `new` linked every line to another one of the same vector, which lives as long as `self`.
+        let end = unsafe { kernel::chase(start, steps) };
+        (end as usize - self.lines.as_ptr() as usize) / size_of::<Line>()
+    }
+}
+
+/// See [`super::PARTS`].
+pub fn measure(bench: &mut Bench, passport: &mut Passport) {
+    let caches = passport.device.cpu.caches.clone();
+    let mut sets = working_set::levels(&caches, 1);
+    match working_set::beyond(&caches, bench.host.reading().memory_available_bytes) {
+        Some(set) => sets.push(set),
+        None => miss(passport, "latency.memory", "too little memory is free to go beyond the caches"),
+    }
+    let slice = bench.slice(sets.len());
+    for set in sets {
+        let Bytes(bytes) = set;
+        let ring = Ring::new(bytes, 0x9e37_79b9_7f4a_7c15);
+        // Once around what fits caches, so that it is in them.
+        let mut at = ring.follow(0, (bytes / kernel::LINE as u64).min(1 << 20));
+        let times: Vec<f64> = (0..REPETITIONS)
+            .map(|_| {
+                let (start, mut steps) = (Instant::now(), 0);
+                loop {
+                    at = ring.follow(at, STEPS);
+                    steps += STEPS;
+                    let elapsed = start.elapsed();
+                    if elapsed >= slice {
+                        return elapsed.as_secs_f64() / steps as f64;
+                    }
+                }
+            })
+            .collect();
+        if let Some(spread) = Spread::of_times(times) {
+            let mut latency = Latency::new(set, Seconds(spread.best));
+            latency.spread_ratio = Some(spread.ratio());
+            passport.latency.push(latency);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_visits_every_line_once() {
+        for count in [1_usize, 2, 17, 1000] {
+            let ring = Ring::new((count * kernel::LINE) as u64, 7);
+            let mut seen = vec![false; count];
+            let mut at = &ring.lines[0];
+            for _ in 0..count {
+                let index = (at as *const Line as usize - ring.lines.as_ptr() as usize) / size_of::<Line>();
+                assert!(!std::mem::replace(&mut seen[index], true), "{count}: {index} twice");
+                // SAFETY: links lead to lines of the ring.
+                at = unsafe { &*at.next };
+            }
+            assert!(std::ptr::eq(at, &ring.lines[0]) && seen.iter().all(|seen| *seen), "{count}");
+        }
+    }
+
+    #[test]
+    fn following_goes_on_where_it_was() {
+        let ring = Ring::new(64 << 10, 3);
+        let whole = ring.follow(0, 64);
+        assert_eq!(ring.follow(ring.follow(0, 32), 32), whole);
+        assert_eq!(ring.follow(usize::MAX, 16), 0, "a place that is not there is the beginning");
+    }
+}

@@ -1,0 +1,36 @@
+//! Starting a process that does nothing, until it has ended.
+
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use metier_types::{Passport, Seconds};
+
+use super::{Bench, Spread, miss};
+
+/// At most so often.
+const MOST: usize = 400;
+
+/// See [`super::PARTS`].
+pub fn measure(bench: &mut Bench, passport: &mut Passport) {
+    let deadline = bench.deadline();
+    let mut times = Vec::new();
+    while times.is_empty() || (times.len() < MOST && Instant::now() < deadline) {
+        let start = Instant::now();
+        let ended = Command::new("true")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .status();
+        match ended {
+            Ok(status) if status.success() => times.push(start.elapsed().as_secs_f64()),
+            Ok(status) => return miss(passport, "spawn_seconds", format!("`true` ended with {status}")),
+            Err(reason) => return miss(passport, "spawn_seconds", format!("cannot start `true`: {reason}")),
+        }
+    }
+    if let Some(spread) = Spread::of_times(times) {
+        passport.spawn_seconds = Some(Seconds(spread.best));
+        passport.spawn_spread_ratio = Some(spread.ratio());
+    }
+}

@@ -1,0 +1,236 @@
+//! The storage that a folder is on: writing until it is on the medium, reading past the page cache, and one small write.
+//!
+//! One file is written, and unlinked at once: whatever happens to us, nothing is left of it.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use metier_types::{Bytes, Extra, Passport, Seconds, StorageRate};
+
+use super::{Bench, Spread, miss};
+
+/// What is written and read at a time; also how blocks lie in memory for reading past the cache.
+const BLOCK: usize = 1 << 20;
+/// The file is never larger, nor than a tenth of what is free.
+const LARGEST: u64 = 256 << 20;
+/// Nor smaller.
+const SMALLEST: u64 = 4 << 20;
+/// Passes of writing and of reading.
+const PASSES: u32 = 3;
+/// Small writes at most.
+const MOST_SYNCS: usize = 200;
+
+/// See [`super::PARTS`].
+pub fn measure(bench: &mut Bench, passport: &mut Passport) {
+    let Some(folder) = bench.plan.folder.clone() else {
+        return miss(passport, "storage", "there is no folder to write to");
+    };
+    match storage(&folder, bench.time) {
+        Ok((rate, reasons)) => {
+            reasons.into_iter().for_each(|(field, reason)| miss(passport, field, reason));
+            passport.storage = Some(rate);
+        }
+        Err(reason) => miss(passport, "storage", format!("cannot write in {}: {reason}", folder.display())),
+    }
+}
+
+type Reasons = Vec<(&'static str, String)>;
+
+fn storage(folder: &Path, time: Duration) -> io::Result<(StorageRate, Reasons)> {
+    std::fs::create_dir_all(folder)?;
+    let (file_system, free) = file_system(folder)?;
+    let size = (free / 10).min(LARGEST) / BLOCK as u64 * BLOCK as u64;
+    if size < SMALLEST {
+        return Err(io::Error::other(format!("only {} are free", Bytes(free))));
+    }
+    let (mut file, direct) = scratch(folder)?;
+    let mut reasons = Reasons::new();
+    let mut spreads = Vec::new();
+
+    let (size, write) = written(&mut file, size, time.mul_f64(0.45))?;
+    spreads.extend(write);
+    // In memory nothing is ever read past the cache: the cache is the medium.
+    let read = match (file_system.as_deref(), direct) {
+        (Some("tmpfs" | "ramfs"), _) => {
+            reasons.push((
+                "storage.read_bytes_per_second",
+                "the folder is in memory (tmpfs); nothing lies below the page cache".into(),
+            ));
+            None
+        }
+        (_, Some(mut direct)) => read(&mut direct, size, time.mul_f64(0.35))
+            .or_else(|_| past(&mut file, size, time.mul_f64(0.35)))?,
+        (_, None) => past(&mut file, size, time.mul_f64(0.35))?,
+    };
+    spreads.extend(read);
+    let sync = synced(&file, time.mul_f64(0.2))?;
+    let widest = spreads
+        .iter()
+        .map(|spread| spread.ratio().get())
+        .fold(None, |most: Option<f64>, one| Some(most.map_or(one, |most| most.max(one))));
+    let rate = StorageRate {
+        read_bytes_per_second: read.map(|spread| spread.best),
+        write_bytes_per_second: write.map(|spread| spread.best),
+        sync_seconds: sync.map(Seconds),
+        file_bytes: Some(Bytes(size)),
+        file_system,
+        spread_ratio: widest.map(metier_types::Ratio),
+        extra: Extra::new(),
+    };
+    Ok((rate, reasons))
+}
+
+/// A file without a name, and the same past the page cache, where the file system lets us.
+fn scratch(folder: &Path) -> io::Result<(File, Option<File>)> {
+    let path = folder.join(format!(".metier-bench-{}", metier_types::RunId::new()));
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
+    let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path).ok();
+    std::fs::remove_file(&path)?;
+    Ok((file, direct))
+}
+
+/// Writes the whole file and waits for the medium, again and again; a file that takes too long is made shorter once.
+fn written(file: &mut File, size: u64, time: Duration) -> io::Result<(u64, Option<Spread>)> {
+    // Bytes that no file system makes smaller.
+    let mut seed = 0x1234_5678_9abc_def1_u64;
+    let mut block = vec![0_u8; BLOCK];
+    for word in block.chunks_exact_mut(8) {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        word.copy_from_slice(&seed.to_ne_bytes());
+    }
+    let deadline = Instant::now() + time;
+    let (mut size, mut rates) = (size, Vec::new());
+    for pass in 0..PASSES {
+        if pass > 0 && Instant::now() >= deadline {
+            break;
+        }
+        file.rewind()?;
+        let (start, mut done) = (Instant::now(), 0);
+        while done < size {
+            file.write_all(&block)?;
+            done += BLOCK as u64;
+            if pass == 0 && done >= SMALLEST && start.elapsed() >= time / PASSES {
+                size = done;
+            }
+        }
+        file.sync_data()?;
+        rates.push(size as f64 / start.elapsed().as_secs_f64());
+    }
+    Ok((size, Spread::of_rates(rates)))
+}
+
+/// Reads through a file that goes past the page cache.
+fn read(file: &mut File, size: u64, time: Duration) -> io::Result<Option<Spread>> {
+    // Such reads want memory that begins at a block's border.
+    let mut memory = vec![0_u8; BLOCK + 4096];
+    let from = memory.as_ptr().align_offset(4096);
+    let block = &mut memory[from..from + BLOCK];
+    passes(size, time, |left| {
+        if left == size {
+            file.rewind()?;
+        }
+        file.read(block)
+    })
+}
+
+/// Reads through the page cache, after it was asked to forget the file.
+fn past(file: &mut File, size: u64, time: Duration) -> io::Result<Option<Spread>> {
+    let mut block = vec![0_u8; BLOCK];
+    passes(size, time, |left| {
+        if left == size {
+            file.rewind()?;
+            // SAFETY: the descriptor is open; the call only gives advice.
+            unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+        }
+        file.read(&mut block)
+    })
+}
+
+fn passes(
+    size: u64,
+    time: Duration,
+    mut one: impl FnMut(u64) -> io::Result<usize>,
+) -> io::Result<Option<Spread>> {
+    let deadline = Instant::now() + time;
+    let mut rates = Vec::new();
+    while rates.is_empty() || (rates.len() < PASSES as usize && Instant::now() < deadline) {
+        let (start, mut left) = (Instant::now(), size);
+        while left > 0 && (left == size || start.elapsed() < time) {
+            match one(left)? {
+                0 => break,
+                got => left = left.saturating_sub(got as u64),
+            }
+        }
+        rates.push((size - left) as f64 / start.elapsed().as_secs_f64());
+    }
+    Ok(Spread::of_rates(rates))
+}
+
+/// The middle one of small writes, each until it is on the medium: here a rare quick one says nothing.
+fn synced(file: &File, time: Duration) -> io::Result<Option<f64>> {
+    let deadline = Instant::now() + time;
+    let block = [7_u8; 4096];
+    let mut times = Vec::new();
+    while times.is_empty() || (times.len() < MOST_SYNCS && Instant::now() < deadline) {
+        let start = Instant::now();
+        file.write_all_at(&block, (times.len() % 16 * block.len()) as u64)?;
+        file.sync_data()?;
+        times.push(start.elapsed().as_secs_f64());
+    }
+    times.sort_unstable_by(f64::total_cmp);
+    Ok(times.get(times.len() / 2).copied())
+}
+
+/// Kind of the file system that a folder is on, where we know its number, and the bytes that are free.
+fn file_system(folder: &Path) -> io::Result<(Option<String>, u64)> {
+    let path = std::ffi::CString::new(folder.as_os_str().as_encoded_bytes())?;
+    // SAFETY: zeroed is a valid value of this plain structure, the path ends with 0, and both live through the call.
+    let about = unsafe {
+        let mut about: libc::statfs = std::mem::zeroed();
+        if libc::statfs(path.as_ptr(), &raw mut about) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        about
+    };
+    let name = match about.f_type as u64 {
+        0xef53 => "ext4",
+        0x5846_5342 => "xfs",
+        0x9123_683e => "btrfs",
+        0x0102_1994 => "tmpfs",
+        0x8584_58f6 => "ramfs",
+        0x794c_7630 => "overlay",
+        0xf2f5_2010 => "f2fs",
+        0x2fc1_2fc1 => "zfs",
+        0x6969 => "nfs",
+        _ => return Ok((None, about.f_bavail as u64 * about.f_bsize as u64)),
+    };
+    Ok((Some(name.into()), about.f_bavail as u64 * about.f_bsize as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_left_in_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let (rate, reasons) = storage(&folder.path().join("deep/er"), Duration::from_millis(60)).unwrap();
+        assert!(std::fs::read_dir(folder.path().join("deep/er")).unwrap().next().is_none());
+        let size = rate.file_bytes.unwrap().get();
+        assert!((SMALLEST..=LARGEST).contains(&size) && size % BLOCK as u64 == 0, "{size}");
+        assert!(rate.write_bytes_per_second.unwrap() > 0.0);
+        assert!(rate.sync_seconds.unwrap().get() > 0.0);
+        assert_eq!(rate.read_bytes_per_second.is_none(), !reasons.is_empty(), "{reasons:?}");
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_told() {
+        assert!(storage(Path::new("/proc/self/no"), Duration::from_millis(10)).is_err());
+    }
+}

@@ -1,0 +1,110 @@
+//! All cores busy for a while: what is left of the speed at the end, and of the frequency.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use metier_types::{Extra, Passport, Precision, Ratio, Seconds, Throttling};
+
+use super::{Bench, kernel, miss};
+
+/// Passes of one piece of work.
+const PASSES: u64 = 2_000;
+/// The speed is looked at so often.
+const LOOKS: u32 = 40;
+
+/// See [`super::PARTS`].
+pub fn measure(bench: &mut Bench, passport: &mut Passport) {
+    let kernels = kernel::multiply();
+    let Some(kernel) = kernels.iter().find(|kernel| kernel.precision == Precision::F32) else {
+        return miss(passport, "throttling", "there is nothing to keep the cores busy with");
+    };
+    let threads = bench.threads.last().copied().unwrap_or(1);
+    let (over, work) = (AtomicBool::new(false), AtomicU64::new(0));
+    let busy = || {
+        while !over.load(Ordering::Relaxed) {
+            (kernel.run)(PASSES);
+            work.fetch_add(PASSES, Ordering::Relaxed);
+        }
+    };
+    let (before, start) = (bench.host.reading(), Instant::now());
+    let speeds = Mutex::new(Vec::new());
+    let after = std::thread::scope(|scope| {
+        (0..threads).for_each(|_| drop(scope.spawn(busy)));
+        let mut early = before;
+        for look in 0..LOOKS {
+            speeds
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .push(speed(&work, bench.time / LOOKS));
+            // Idle cores are clocked low: the frequency before is that of the first busy moment.
+            if look == 0 {
+                early.frequency_hertz = bench.host.reading().frequency_hertz;
+            }
+        }
+        let late = bench.host.reading();
+        over.store(true, Ordering::Relaxed);
+        (early, late)
+    });
+    let seconds = Seconds(start.elapsed().as_secs_f64());
+    let speeds = speeds.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let Some(kept) = kept(&speeds) else {
+        return miss(passport, "throttling", "no speed could be measured");
+    };
+    let (before, after) = after;
+    if after.frequency_hertz.is_none() {
+        miss(
+            passport,
+            "throttling.frequency_after_hertz",
+            "the host shows no frequency (usual in virtual machines)",
+        );
+    }
+    if after.temperature_celsius.is_none() {
+        miss(
+            passport,
+            "throttling.temperature_after_celsius",
+            "the host shows no temperature (usual in virtual machines)",
+        );
+    }
+    passport.throttling = Some(Throttling {
+        seconds,
+        kept_ratio: Ratio(kept),
+        frequency_before_hertz: before.frequency_hertz,
+        frequency_after_hertz: after.frequency_hertz,
+        temperature_before_celsius: before.temperature_celsius,
+        temperature_after_celsius: after.temperature_celsius,
+        extra: Extra::new(),
+    });
+}
+
+fn speed(work: &AtomicU64, span: Duration) -> f64 {
+    let (start, before) = (Instant::now(), work.load(Ordering::Relaxed));
+    std::thread::sleep(span);
+    (work.load(Ordering::Relaxed) - before) as f64 / start.elapsed().as_secs_f64()
+}
+
+/// Best speed of the last fifth over the best of the first: what others take for a moment is no throttling.
+fn kept(speeds: &[f64]) -> Option<f64> {
+    let fifth = speeds.len().div_ceil(5);
+    let best = |part: &[f64]| part.iter().copied().fold(0.0, f64::max);
+    let (first, last) = (best(speeds.get(..fifth)?), best(&speeds[speeds.len() - fifth..]));
+    (first > 0.0).then_some(last / first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_the_end_over_the_start() {
+        assert_eq!(kept(&[]), None);
+        assert_eq!(kept(&[0.0, 1.0]), None);
+        assert_eq!(kept(&[2.0]), Some(1.0));
+        let mut speeds = [10.0; 10];
+        speeds[8] = 5.0;
+        speeds[9] = 4.0;
+        assert_eq!(kept(&speeds), Some(0.5));
+        speeds[1] = 1.0;
+        assert_eq!(kept(&speeds), Some(0.5), "a moment that others took does not count");
+    }
+}

@@ -1,0 +1,85 @@
+//! How much memory to go through so that it stays in one level of the caches, or in none.
+
+use metier_types::{Bytes, Cache};
+
+/// Where caches are not told: what small and large processors have in common.
+const USUAL: [u64; 3] = [16 << 10, 128 << 10, 1 << 20];
+
+/// The least that is taken for memory.
+const LEAST: u64 = 64 << 20;
+
+/// A working set of one thread for each level of the caches, smallest first: half of the level, so that it fits beside what
+/// else is there. Where `threads` share the last level, each gets its part.
+pub fn levels(caches: &[Cache], threads: u32) -> Vec<Bytes> {
+    let mut data: Vec<(u32, u64)> = caches
+        .iter()
+        .filter(|cache| !cache.kind.eq_ignore_ascii_case("instruction"))
+        .map(|cache| (cache.level, cache.size_bytes.get()))
+        .collect();
+    data.sort_unstable();
+    let last = data.last().map_or(0, |(level, _)| *level);
+    let mut sets: Vec<u64> = Vec::new();
+    for (level, size) in data {
+        let shared = if level == last && level > 1 { u64::from(threads.max(1)) } else { 1 };
+        let set = (size / 2 / shared) & !0xfff;
+        if sets.last().is_none_or(|smaller| set > 2 * smaller) && set > 0 {
+            sets.push(set);
+        }
+    }
+    let sets = if sets.is_empty() { USUAL.to_vec() } else { sets };
+    sets.into_iter().map(Bytes).collect()
+}
+
+/// So much, of all threads together, that caches hold next to nothing of it: twice the largest one. `None` where that is more than a
+/// third of what is free.
+pub fn beyond(caches: &[Cache], free: Option<Bytes>) -> Option<Bytes> {
+    let largest = caches.iter().map(|cache| cache.size_bytes.get()).max().unwrap_or(0);
+    let wanted = (2 * largest).max(LEAST);
+    (free.is_none_or(|free| wanted <= free.get() / 3)).then_some(Bytes(wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use metier_types::Extra;
+
+    use super::*;
+
+    fn cache(level: u32, kind: &str, kib: u64) -> Cache {
+        Cache { level, kind: kind.into(), size_bytes: Bytes(kib << 10), extra: Extra::new() }
+    }
+
+    #[test]
+    fn each_level_gets_half_of_itself_and_the_last_is_shared() {
+        let caches = [
+            cache(1, "Data", 48),
+            cache(1, "Instruction", 32),
+            cache(2, "Unified", 2048),
+            cache(3, "Unified", 32768),
+        ];
+        assert_eq!(levels(&caches, 1), [Bytes(24 << 10), Bytes(1 << 20), Bytes(16 << 20)]);
+        assert_eq!(levels(&caches, 4), [Bytes(24 << 10), Bytes(1 << 20), Bytes(4 << 20)]);
+        assert_eq!(
+            levels(&caches, 16),
+            [Bytes(24 << 10), Bytes(1 << 20)],
+            "a share below the level before is no level"
+        );
+    }
+
+    #[test]
+    fn sets_grow_and_are_never_empty() {
+        assert_eq!(levels(&[], 4).len(), 3);
+        for threads in [1, 3, 64, 500] {
+            let sets =
+                levels(&[cache(3, "Unified", 1024), cache(1, "Data", 32), cache(2, "Unified", 8)], threads);
+            assert!(!sets.is_empty() && sets.is_sorted(), "{sets:?}");
+        }
+    }
+
+    #[test]
+    fn memory_is_beyond_all_caches_or_not_measured() {
+        let caches = [cache(3, "Unified", 260 << 10)];
+        assert_eq!(beyond(&caches, None), Some(Bytes(520 << 20)));
+        assert_eq!(beyond(&caches, Some(Bytes(1 << 30))), None);
+        assert_eq!(beyond(&[], Some(Bytes(1 << 30))), Some(Bytes(64 << 20)));
+    }
+}

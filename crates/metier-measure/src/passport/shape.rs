@@ -1,0 +1,136 @@
+//! Compares a JSON document with the JSON Schema that its type has, and tells everything that differs at once. Knows the part of
+//! JSON Schema that is made from our types; what it does not know it lets pass, and reading the record finds it.
+
+use serde_json::{Map, Value};
+
+use super::read::Fault;
+
+/// Deeper documents are none of ours.
+const DEEPEST: u32 = 32;
+
+/// Adds a fault for each place where the value is not as the schema wants it.
+pub fn compare(value: &Value, schema: &Value, faults: &mut Vec<Fault>) {
+    let definitions = schema.get("$defs").and_then(Value::as_object);
+    Walk { definitions, faults }.at("", value, schema, 0);
+}
+
+struct Walk<'a> {
+    definitions: Option<&'a Map<String, Value>>,
+    faults: &'a mut Vec<Fault>,
+}
+
+impl<'a> Walk<'a> {
+    fn at(&mut self, path: &str, value: &Value, schema: &'a Value, depth: u32) {
+        if depth > DEEPEST || self.faults.len() >= Fault::MOST {
+            return;
+        }
+        let schema = self.resolved(schema);
+        if let Some(any) = schema.get("anyOf").and_then(Value::as_array) {
+            let is_null = |one: &&Value| one.get("type").is_some_and(|kind| kind == "null");
+            let may_be_null = any.iter().any(|one| is_null(&one));
+            if let Some(other) =
+                any.iter().find(|one| !is_null(one)).filter(|_| !(value.is_null() && may_be_null))
+            {
+                self.at(path, value, other, depth + 1);
+            }
+            return;
+        }
+        if let Some(words) = words(schema) {
+            if !value.as_str().is_some_and(|text| words.contains(&text)) {
+                self.fault(path, Some(value), &format!("one of {}", words.join(", ")));
+            }
+            return;
+        }
+        let kinds = kinds(schema);
+        if !kinds.is_empty() && !kinds.iter().any(|kind| is(value, kind)) {
+            return self.fault(path, Some(value), &kinds.join(" or "));
+        }
+        let least = schema.get("minimum").and_then(Value::as_f64);
+        if let (Some(least), Some(number)) = (least, value.as_f64())
+            && number < least
+        {
+            self.fault(path, Some(value), &format!("at least {least}"));
+        }
+        match value {
+            Value::Object(fields) => self.fields(path, fields, schema, depth),
+            Value::Array(items) => {
+                let Some(one) = schema.get("items") else { return };
+                for (i, item) in items.iter().enumerate() {
+                    self.at(&format!("{path}[{i}]"), item, one, depth + 1);
+                }
+            }
+            _ => (),
+        }
+    }
+
+    fn fields(&mut self, path: &str, fields: &Map<String, Value>, schema: &'a Value, depth: u32) {
+        let below = |name: &str| if path.is_empty() { name.to_string() } else { format!("{path}.{name}") };
+        for name in
+            schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+        {
+            if !fields.contains_key(name) {
+                let kind =
+                    schema.pointer(&format!("/properties/{name}")).map(|field| wanted(self.resolved(field)));
+                self.fault(&below(name), None, &kind.unwrap_or_default());
+            }
+        }
+        let known = schema.get("properties").and_then(Value::as_object);
+        let rest = schema.get("additionalProperties").filter(|rest| rest.is_object());
+        for (name, value) in fields {
+            if let Some(schema) = known.and_then(|known| known.get(name)).or(rest) {
+                self.at(&below(name), value, schema, depth + 1);
+            }
+        }
+    }
+
+    fn resolved(&self, schema: &'a Value) -> &'a Value {
+        let name = schema.get("$ref").and_then(Value::as_str).and_then(|link| link.strip_prefix("#/$defs/"));
+        name.and_then(|name| self.definitions?.get(name)).unwrap_or(schema)
+    }
+
+    fn fault(&mut self, path: &str, got: Option<&Value>, want: &str) {
+        let field = if path.is_empty() { "the document" } else { path };
+        self.faults.push(Fault::new(field, got, want));
+    }
+}
+
+/// The texts that a value may be, where it is one of some.
+fn words(schema: &Value) -> Option<Vec<&str>> {
+    if let Some(word) = schema.get("const").and_then(Value::as_str) {
+        return Some(vec![word]);
+    }
+    if let Some(words) = schema.get("enum").and_then(Value::as_array) {
+        return words.iter().map(Value::as_str).collect();
+    }
+    let one = schema.get("oneOf").and_then(Value::as_array)?;
+    one.iter().map(|one| one.get("const").and_then(Value::as_str)).collect()
+}
+
+fn kinds(schema: &Value) -> Vec<&str> {
+    match schema.get("type") {
+        Some(Value::String(kind)) => vec![kind],
+        Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn wanted(schema: &Value) -> String {
+    let text = match words(schema) {
+        Some(words) => format!("one of {}", words.join(", ")),
+        None => kinds(schema).join(" or "),
+    };
+    if text.is_empty() { "a value".into() } else { text }
+}
+
+fn is(value: &Value, kind: &str) -> bool {
+    match kind {
+        "string" => value.is_string(),
+        "number" => value.is_number(),
+        "integer" => value.is_u64() || value.is_i64(),
+        "boolean" => value.is_boolean(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        "null" => value.is_null(),
+        _ => true,
+    }
+}
