@@ -10,6 +10,7 @@ use super::apps::Apps;
 use super::config::AgentConfig;
 use super::device::Sheet;
 use super::groups::Groups;
+use super::load::Load;
 use super::names::Names;
 use super::page::{self, Own};
 use super::processes::Processes;
@@ -23,6 +24,7 @@ pub struct Collector {
     names: Names,
     apps: Option<Apps>,
     sheet: Sheet,
+    load: Load,
     board: Option<Board>,
     own: Own,
     buffer: Vec<u8>,
@@ -49,6 +51,7 @@ impl Collector {
             apps,
             processes: Processes::new(roots.proc.clone(), config.bounds.commands, config.by_pid),
             names: Names::start(std::mem::take(&mut config.sources)),
+            load: Load::new(roots, config.node.as_deref().unwrap_or(&device.name)),
             sheet: Sheet::new(roots, device, config.node.clone(), config.location.clone()),
             // Only a Jetson has series of its own; what others show is in theirs.
             board: Some(Board::open(roots)).filter(|board| board.kind == boards::sysfs::Kind::Jetson),
@@ -77,6 +80,7 @@ impl Collector {
             apps.write(&self.names.book(), &mut out);
         }
         self.sheet.write(&mut out);
+        self.load.write(&mut out);
         if let Some(board) = &mut self.board {
             jetson(&board.snapshot(), Timestamp::now(), &mut out);
         }

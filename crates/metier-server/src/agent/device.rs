@@ -6,7 +6,6 @@
 //!
 //! What does not change is read once; battery and watts at each scrape.
 
-use std::path::Path;
 use std::time::Instant;
 
 use metier_measure::sensors::Meters;
@@ -199,10 +198,7 @@ fn architecture(name: &str) -> &str {
 
 /// Size of the host's root file system.
 fn disk(roots: &Roots) -> Option<Bytes> {
-    // The host's own root as its first process sees it, where we may look; else that beside its /proc.
-    let first = roots.proc.join("1/root/");
-    let beside = roots.proc.parent().unwrap_or(Path::new("/"));
-    let about = rustix::fs::statvfs(&first).or_else(|_| rustix::fs::statvfs(beside)).ok()?;
+    let about = super::load::root(&roots.proc)?;
     Some(Bytes(about.f_blocks.saturating_mul(about.f_frsize)))
 }
 
@@ -270,6 +266,7 @@ fn dashed(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::Path;
 
     use metier_prom::{Format, Limits, read};
 

@@ -19,6 +19,7 @@ mod config;
 mod device;
 mod engine;
 mod groups;
+mod load;
 mod names;
 mod network;
 mod page;
