@@ -45,6 +45,21 @@ impl Interval {
         }
         Ok(Self { low, high, coverage })
     }
+
+    /// Lower end.
+    pub const fn low(&self) -> f64 {
+        self.low
+    }
+
+    /// Upper end.
+    pub const fn high(&self) -> f64 {
+        self.high
+    }
+
+    /// Share of true values that it is planned to hold.
+    pub const fn coverage(&self) -> Ratio {
+        Ratio(self.coverage)
+    }
 }
 
 /// A predicted value with its interval, where it comes from and why.

@@ -1,11 +1,14 @@
-//! Who decides to run: run files, datasets, companions and neighbours, the queue of sessions; how long graphs take.
+//! Who decides to run: run files, datasets, companions and neighbours, the queue of sessions; how long graphs take, and on which node least.
 //!
 //! A run file says what is to run and how; everything that starts a run (the command line, the API, the Jenkins-shaped
 //! door) makes one of it, so there is one check and one way to run.
 
+pub mod choose;
 pub mod company;
 pub mod dataset;
+pub mod graph;
 pub mod latency;
+pub mod nodes;
 pub mod queue;
 pub mod runfile;
 mod start;

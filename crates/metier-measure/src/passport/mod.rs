@@ -50,6 +50,11 @@ pub fn all(store: Option<&Store>) -> Vec<Passport> {
     all
 }
 
+/// The one of a list that goes by a name, as [`find`] compares; of equals the first.
+pub fn among<'a>(passports: &'a [Passport], name: &str) -> Option<&'a Passport> {
+    pick(passports, name, name::key).or_else(|| pick(passports, name, name::reduced))
+}
+
 /// What is in the store, measured before specified, newest first: of two with the same name the better one is found.
 fn stored(store: Option<&Store>) -> Vec<Passport> {
     let mut stored = store.map_or_else(Vec::new, |store| {

@@ -1,0 +1,349 @@
+//! Which node would run a graph fastest: every node with its predicted time, or with the reason why there is none.
+//!
+//! [`Chooser`] holds what answers need (predictors, passports), so that an answer costs no store call; [`Chooser::rank`] answers for the
+//! nodes of a snapshot, [`Chooser::device`] for one device that somebody describes. The times come from [`crate::latency`], or from a predictor file
+//! of XGBoost ([`Columns`]).
+//!
+//! - A node is left out of the choice when its load is not known or too old, or when nothing is known of its device's speed. It is still listed, and says so.
+//! - A device without a passport is judged by its cores and its instruction set alone ([`generic`]); the interval is wider, and it says so.
+//! - Equal times are ordered by name, so the same question has the same answer.
+
+mod columns;
+pub mod generic;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use metier_measure::passport;
+use metier_onnx::Analysis;
+use metier_store::Store;
+use metier_types::{Bytes, Origin, Passport, Ratio};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+pub use columns::{Columns, Error as ColumnsError, Inputs};
+
+use crate::latency::conditions::ONNX_RUNTIME;
+use crate::latency::{self, Conditions, Counts, Latency};
+use crate::nodes::{Node, Snapshot};
+
+/// Most names of devices that are remembered with their passport.
+const MOST_REMEMBERED: usize = 2000;
+
+/// What is to run.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    /// The counts of the SOPRANO profiler.
+    pub counts: Counts,
+    /// The graph itself, where it is known.
+    pub graph: Option<&'a Analysis>,
+}
+
+/// A device that somebody describes instead of a Prometheus.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Described<'a> {
+    /// Its model.
+    pub model: &'a str,
+    /// Per cent of all cores' time in use; as it was written, so that a predictor file sees the very number.
+    pub cpu_percent: f64,
+    /// Per cent of the root file system in use.
+    pub disk_percent: f64,
+}
+
+/// What the device's speed is known from.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Known {
+    /// The passport.
+    pub passport: String,
+    /// `measured`, `specified`, or `generic` where only cores and instruction set are known.
+    pub origin: &'static str,
+}
+
+/// What is not known of a node, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Lack {
+    /// `device`, `cpu`, `disk`, `memory`.
+    pub what: &'static str,
+    /// Why.
+    pub why: String,
+}
+
+/// A node, and how long the graph would take there.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Candidate {
+    /// What the cluster calls it; `null` for a device that was described.
+    pub node: Option<String>,
+    /// The model of the device.
+    pub device_model: Option<String>,
+    /// What sort of machine it says it is.
+    pub class: Option<String>,
+    /// The identifier that it shows.
+    pub node_uuid: Option<String>,
+    /// Seconds; `null` where nothing can be said.
+    pub predicted_execution_time: Option<f64>,
+    /// Lower end of the interval, in seconds.
+    pub low: Option<f64>,
+    /// Upper end of the interval, in seconds.
+    pub high: Option<f64>,
+    /// Share of true times that the interval is planned to hold.
+    pub coverage: Option<f64>,
+    /// Whether the question lies within what the predictor has learned from.
+    pub in_range: Option<bool>,
+    /// Why it takes so long, or why nothing can be said.
+    pub reason: String,
+    /// What the device's speed is known from.
+    pub known_from: Option<Known>,
+    /// Per cent of all cores' time that others use.
+    pub cpu_usage: Option<f64>,
+    /// Per cent of the root file system in use.
+    pub disk_usage: Option<f64>,
+    /// Memory that a new program could have.
+    pub memory_available_bytes: Option<Bytes>,
+    /// Age of the oldest figure that the answer used, in seconds, when the snapshot was taken.
+    pub age_seconds: Option<f64>,
+    /// What is not known of it.
+    pub missing: Vec<Lack>,
+}
+
+/// Who tells the times.
+enum Predictor {
+    Ours(Box<Latency>),
+    File(Arc<Columns>),
+}
+
+/// A passport and where it comes from.
+#[derive(Clone)]
+struct Judged {
+    passport: Arc<Passport>,
+    is_generic: bool,
+}
+
+/// Everything that answers need, at hand.
+pub struct Chooser {
+    predictor: Predictor,
+    passports: Vec<Passport>,
+    remembered: Mutex<HashMap<String, Option<Arc<Passport>>>>,
+}
+
+impl Chooser {
+    /// With the predictors and passports of a store, as they are now. Blocks.
+    pub fn read(store: &Store, file: Option<Arc<Columns>>) -> Result<Self, latency::Error> {
+        let predictor = match file {
+            Some(columns) => Predictor::File(columns),
+            None => Predictor::Ours(Box::new(Latency::open(store)?)),
+        };
+        Ok(Self::with(predictor, passport::all(Some(store))))
+    }
+
+    /// With shipped passports and nothing learned, for where there is no store to ask.
+    pub fn without_store(file: Option<Arc<Columns>>) -> Self {
+        let ours = || Predictor::Ours(Box::new(Latency::from_passports()));
+        Self::with(file.map_or_else(ours, Predictor::File), passport::all(None))
+    }
+
+    fn with(predictor: Predictor, passports: Vec<Passport>) -> Self {
+        Self { predictor, passports, remembered: Mutex::default() }
+    }
+
+    /// All nodes: those with a time first, fastest first; then the others, by name.
+    pub fn rank(&self, snapshot: &Snapshot, question: &Question<'_>) -> Vec<Candidate> {
+        let mut candidates: Vec<Candidate> =
+            snapshot.nodes.iter().map(|node| self.candidate(node, question)).collect();
+        candidates.sort_by(|one, other| {
+            let time = |candidate: &Candidate| candidate.predicted_execution_time.unwrap_or(f64::INFINITY);
+            let has = |candidate: &Candidate| candidate.predicted_execution_time.is_none();
+            has(one)
+                .cmp(&has(other))
+                .then(time(one).total_cmp(&time(other)))
+                .then_with(|| one.node.cmp(&other.node))
+        });
+        candidates
+    }
+
+    /// One device that somebody describes.
+    pub fn device(&self, device: &Described<'_>, question: &Question<'_>) -> Candidate {
+        let mut candidate = Candidate {
+            node: None,
+            device_model: Some(device.model.to_string()),
+            class: None,
+            node_uuid: None,
+            cpu_usage: Some(device.cpu_percent),
+            disk_usage: Some(device.disk_percent),
+            ..empty()
+        };
+        let judged = self.passport(device.model).map(|passport| Judged { passport, is_generic: false });
+        let busy = Some(Ratio(device.cpu_percent / 100.0));
+        self.answer(&mut candidate, judged, busy, question, || {
+            format!("there is no passport of {:?}; `metier device` shows those that there are", device.model)
+        });
+        candidate
+    }
+
+    fn candidate(&self, node: &Node, question: &Question<'_>) -> Candidate {
+        let mut candidate = Candidate {
+            node: Some(node.name.clone()),
+            device_model: node.model.clone(),
+            class: node.class.clone(),
+            node_uuid: node.uuid.clone(),
+            cpu_usage: node.cpu_busy.map(|busy| 100.0 * busy.value.get()),
+            disk_usage: node.disk_used.map(|used| 100.0 * used.value.get()),
+            memory_available_bytes: node.memory_available.map(|available| available.value),
+            age_seconds: node.cpu_busy.map(|busy| busy.age.get()),
+            missing: node
+                .missing
+                .iter()
+                .map(|lack| Lack { what: lack.what, why: lack.why.clone() })
+                .collect(),
+            ..empty()
+        };
+        if let Some(why) = node.why_missing("cpu") {
+            candidate.reason = format!("left out, its load is not known: {why}");
+            return candidate;
+        }
+        let judged = self.judged(node);
+        let busy = node.cpu_busy.map(|busy| busy.value);
+        self.answer(&mut candidate, judged, busy, question, || match &node.model {
+            Some(model) => format!(
+                "left out: there is no passport of {model:?}, and neither its cores nor its instruction set are known"
+            ),
+            None => {
+                let why = node.why_missing("device").unwrap_or("its device is not known");
+                format!("left out: {why}, and neither its cores nor its instruction set are known")
+            }
+        });
+        candidate
+    }
+
+    /// The passport of its model, of its processor, or one that its cores and instruction set allow.
+    fn judged(&self, node: &Node) -> Option<Judged> {
+        let by_name = |name: &Option<String>| name.as_deref().and_then(|name| self.passport(name));
+        if let Some(passport) =
+            by_name(&node.uuid).or_else(|| by_name(&node.model)).or_else(|| by_name(&node.brand))
+        {
+            return Some(Judged { passport, is_generic: false });
+        }
+        let (architecture, cores) = (node.architecture.as_deref()?, node.cores?);
+        let made = || generic::passport(architecture, cores);
+        let passport = self.remembered(&format!("{architecture} \u{d7} {cores}"), made)?;
+        Some(Judged { passport, is_generic: true })
+    }
+
+    fn passport(&self, name: &str) -> Option<Arc<Passport>> {
+        self.remembered(name, || passport::among(&self.passports, name).cloned())
+    }
+
+    fn remembered(&self, name: &str, make: impl FnOnce() -> Option<Passport>) -> Option<Arc<Passport>> {
+        let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = remembered.get(name) {
+            return known.clone();
+        }
+        let found = make().map(Arc::new);
+        if remembered.len() >= MOST_REMEMBERED {
+            remembered.clear();
+        }
+        remembered.insert(name.to_string(), found.clone());
+        found
+    }
+
+    fn answer(
+        &self,
+        candidate: &mut Candidate,
+        judged: Option<Judged>,
+        busy: Option<Ratio>,
+        question: &Question<'_>,
+        unknown: impl FnOnce() -> String,
+    ) {
+        match &self.predictor {
+            Predictor::File(columns) => by_file(columns, candidate, question),
+            Predictor::Ours(latency) => match judged {
+                Some(judged) => by_passport(latency, &judged, candidate, busy, question),
+                None => candidate.reason = unknown(),
+            },
+        }
+    }
+}
+
+fn by_passport(
+    latency: &Latency,
+    judged: &Judged,
+    candidate: &mut Candidate,
+    busy: Option<Ratio>,
+    question: &Question<'_>,
+) {
+    let passport = &judged.passport;
+    let conditions = Conditions {
+        runtime: ONNX_RUNTIME.to_string(),
+        threads: passport.device.cpu.threads.max(1),
+        cpu_load: busy,
+        ..Conditions::default()
+    };
+    let mut note = String::new();
+    let of_graph = question.graph.map(|graph| latency.graph(graph, passport, &conditions));
+    let predicted = match of_graph {
+        Some(Err(error @ latency::Error::Open { .. })) => {
+            note = format!("{error}; so ");
+            latency.counts(&question.counts, passport, &conditions)
+        }
+        Some(answered) => answered,
+        None => latency.counts(&question.counts, passport, &conditions),
+    };
+    let origin = match (judged.is_generic, passport.origin) {
+        (true, _) => "generic",
+        (_, Origin::Measured) => "measured",
+        _ => "specified",
+    };
+    candidate.known_from = Some(Known { passport: passport.id.clone(), origin });
+    match predicted {
+        Ok(prediction) => {
+            let interval = prediction.interval();
+            let reach = if judged.is_generic { generic::REACH } else { 1.0 };
+            candidate.predicted_execution_time = Some(prediction.value());
+            candidate.low = Some(interval.low() / reach);
+            candidate.high = Some(interval.high() * reach);
+            candidate.coverage = Some(interval.coverage().get());
+            candidate.in_range = Some(prediction.in_range() && !judged.is_generic);
+            candidate.reason = format!("{note}{}", prediction.because());
+        }
+        Err(error) => candidate.reason = format!("left out: {error}"),
+    }
+}
+
+fn by_file(columns: &Columns, candidate: &mut Candidate, question: &Question<'_>) {
+    let inputs = Inputs {
+        counts: question.counts,
+        cpu_percent: candidate.cpu_usage,
+        disk_percent: candidate.disk_usage,
+        device: candidate.device_model.as_deref(),
+    };
+    match columns.predict(&inputs) {
+        Ok(seconds) => {
+            candidate.predicted_execution_time = Some(f64::from(seconds));
+            candidate.reason =
+                "by the predictor file that the server was given, which has no interval".to_string();
+        }
+        Err(lacking) => candidate.reason = format!("left out: the predictor file needs {lacking}"),
+    }
+}
+
+fn empty() -> Candidate {
+    Candidate {
+        node: None,
+        device_model: None,
+        class: None,
+        node_uuid: None,
+        predicted_execution_time: None,
+        low: None,
+        high: None,
+        coverage: None,
+        in_range: None,
+        reason: String::new(),
+        known_from: None,
+        cpu_usage: None,
+        disk_usage: None,
+        memory_available_bytes: None,
+        age_seconds: None,
+        missing: Vec::new(),
+    }
+}

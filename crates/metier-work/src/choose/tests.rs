@@ -1,0 +1,188 @@
+//! Nodes ranked, and why some are not.
+
+use std::path::{Path, PathBuf};
+
+use metier_types::{Ratio, Seconds, Timestamp};
+
+use super::*;
+use crate::nodes::{Aged, Missing};
+
+fn node(name: &str, model: &str, busy: f64) -> Node {
+    let aged = |value| Some(Aged { value: Ratio(value), age: Seconds(3.0) });
+    Node {
+        name: name.to_string(),
+        class: Some("Computer".to_string()),
+        uuid: Some("4e849968-21fc-11ed-a346-204ef6b52cc7".to_string()),
+        model: Some(model.to_string()),
+        brand: None,
+        architecture: None,
+        cores: None,
+        memory: None,
+        cpu_busy: aged(busy),
+        disk_used: aged(0.5),
+        memory_available: None,
+        missing: Vec::new(),
+    }
+}
+
+fn snapshot(nodes: Vec<Node>) -> Snapshot {
+    Snapshot { at: Timestamp::UNIX_EPOCH, nodes, warnings: Vec::new() }
+}
+
+fn question() -> Question<'static> {
+    let counts = Counts {
+        conv_layers: 53.0,
+        pool_layers: 2.0,
+        fc_layers: 1.0,
+        filter_details: 26_560.0,
+        total_parameters: 25_610_153.0,
+        model_input_size: 602_112.0,
+        model_output_size: 4000.0,
+    };
+    Question { counts, graph: None }
+}
+
+fn names(candidates: &[Candidate]) -> Vec<&str> {
+    candidates.iter().filter_map(|candidate| candidate.node.as_deref()).collect()
+}
+
+#[test]
+fn faster_and_idler_devices_come_first_and_each_has_an_interval() {
+    let chooser = Chooser::without_store(None);
+    let nodes = vec![
+        node("busy-4b", "Raspberry Pi 4 Model B", 0.9),
+        node("idle-4b", "Raspberry Pi 4B", 0.02),
+        node("idle-5", "Raspberry Pi 5", 0.02),
+        node("idle-3b", "Raspberry Pi 3B", 0.02),
+    ];
+    let ranked = chooser.rank(&snapshot(nodes), &question());
+    assert_eq!(names(&ranked)[..2], ["idle-5", "idle-4b"], "{ranked:#?}");
+    for candidate in &ranked {
+        let time = candidate.predicted_execution_time.unwrap();
+        assert!(candidate.low.unwrap() <= time && time <= candidate.high.unwrap(), "{candidate:?}");
+        assert_eq!(candidate.coverage, Some(0.9));
+        assert_eq!(candidate.known_from.as_ref().unwrap().origin, "specified");
+        assert!(!candidate.reason.is_empty());
+    }
+}
+
+#[test]
+fn the_same_question_has_the_same_answer_and_equals_go_by_name() {
+    let chooser = Chooser::without_store(None);
+    let nodes: Vec<Node> = ["c", "a", "b"].iter().map(|name| node(name, "Jetson Nano", 0.3)).collect();
+    let once = chooser.rank(&snapshot(nodes.clone()), &question());
+    assert_eq!(names(&once), ["a", "b", "c"]);
+    assert_eq!(chooser.rank(&snapshot(nodes), &question()), once);
+}
+
+#[test]
+fn nodes_without_a_load_or_a_device_are_listed_last_with_the_reason() {
+    let chooser = Chooser::without_store(None);
+    let mut silent = node("silent", "Jetson Nano", 0.0);
+    silent.cpu_busy = None;
+    silent
+        .missing
+        .push(Missing { what: "cpu", why: "it was last told 90 s ago, more than 60 s".to_string() });
+    let strange = node("strange", "Acme Anvil 9000", 0.1);
+    let mut plain = node("plain", "Acme Anvil 9000", 0.1);
+    (plain.architecture, plain.cores) = (Some("aarch64".to_string()), Some(4));
+    let ranked =
+        chooser.rank(&snapshot(vec![silent, strange, plain, node("ok", "Jetson Nano", 0.1)]), &question());
+    let by = |name: &str| ranked.iter().find(|candidate| candidate.node.as_deref() == Some(name)).unwrap();
+    assert_eq!(names(&ranked)[2..], ["silent", "strange"]);
+    assert!(by("silent").predicted_execution_time.is_none());
+    assert!(by("silent").reason.contains("90 s ago"), "{}", by("silent").reason);
+    assert_eq!(by("silent").missing[0].what, "cpu");
+    assert!(by("strange").reason.contains("no passport of \"Acme Anvil 9000\""), "{}", by("strange").reason);
+    // Cores and instruction set allow a guess that says what it is.
+    let guess = by("plain");
+    assert_eq!((guess.known_from.as_ref().unwrap().origin, guess.in_range), ("generic", Some(false)));
+    let width = |candidate: &Candidate| candidate.high.unwrap() / candidate.low.unwrap();
+    assert!(width(guess) > width(by("ok")), "{guess:?}");
+}
+
+#[test]
+fn absurd_counts_have_a_finite_answer() {
+    let chooser = Chooser::without_store(None);
+    let counts = Counts {
+        conv_layers: 66_666_666.0,
+        pool_layers: 77_777_777.0,
+        fc_layers: 34_535_353_535.0,
+        filter_details: 66.0,
+        total_parameters: 1e19,
+        model_input_size: 345_343_543.0,
+        model_output_size: 123_421_435.0,
+    };
+    let described = Described { model: "Raspberry Pi 4B", cpu_percent: 95.0, disk_percent: 75.0 };
+    let candidate = chooser.device(&described, &Question { counts, graph: None });
+    assert!(candidate.predicted_execution_time.unwrap().is_finite(), "{candidate:?}");
+    let unknown = Described { model: "toaster", ..described };
+    let candidate = chooser.device(&unknown, &Question { counts, graph: None });
+    assert!(candidate.reason.contains("no passport of \"toaster\""), "{}", candidate.reason);
+}
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/predictor").join(name)
+}
+
+#[test]
+fn predictor_files_give_the_numbers_of_xgboost_itself() {
+    #[derive(serde::Deserialize)]
+    struct Recorded {
+        row: [f64; 10],
+        original: f64,
+        scaled: f64,
+    }
+    let recorded: Vec<Recorded> =
+        serde_json::from_str(&std::fs::read_to_string(fixture("answers.json")).unwrap()).unwrap();
+    assert!(recorded.len() >= 40);
+    let original = Columns::open(&fixture("original.json")).unwrap();
+    let scaled = Columns::open(&fixture("scaled.json")).unwrap();
+    for Recorded { row, original: by_order, scaled: by_columns } in recorded {
+        let counts = Counts {
+            conv_layers: row[0],
+            model_input_size: row[2],
+            model_output_size: row[3],
+            filter_details: row[5],
+            fc_layers: row[6],
+            pool_layers: row[8],
+            total_parameters: row[9],
+        };
+        let device = if row[7] == 1.0 { "NVIDIA Jetson Nano" } else { "Raspberry Pi 4B" };
+        let inputs =
+            Inputs { counts, cpu_percent: Some(row[1]), disk_percent: Some(row[4]), device: Some(device) };
+        assert_eq!(f64::from(original.predict(&inputs).unwrap()), by_order);
+        assert_eq!(f64::from(scaled.predict(&inputs).unwrap()), by_columns);
+        let lacking = Inputs { disk_percent: None, ..inputs };
+        assert_eq!(original.predict(&lacking), Err("the use of the disk"));
+    }
+    let chooser = Chooser::without_store(Some(Arc::new(original)));
+    let ranked = chooser.rank(&snapshot(vec![node("a", "Acme Anvil 9000", 0.1)]), &question());
+    assert!(ranked[0].predicted_execution_time.is_some(), "a file needs no passport: {ranked:?}");
+    assert_eq!((ranked[0].low, ranked[0].in_range), (None, None), "and has no interval");
+}
+
+#[test]
+fn columns_that_mean_nothing_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.json");
+    std::fs::copy(fixture("original.json"), &path).unwrap();
+    let beside = folder.path().join("x.columns.json");
+    for (text, said) in [
+        (r#"{"columns":[{"is":"colour"}]}"#, "column 1 is \"colour\""),
+        (r#"{"columns":[{"is":"conv_layers"}]}"#, "1 columns; the predictor has 10"),
+        (r#"{"columns":[{"is":"conv_layers","scale":0}]}"#, "the second not 0"),
+        (r#"{"columns":[{"is":"pool_layers","equals":"x"}]}"#, "pool_layers equals x"),
+        (r#"{"columns":[{"as":"x"}]}"#, "unknown field"),
+        ("", "EOF"),
+    ] {
+        std::fs::write(&beside, text).unwrap();
+        let error = Columns::open(&path).unwrap_err().to_string();
+        assert!(error.contains(said) && error.contains("x.columns.json"), "{text}: {error}");
+    }
+    let error = Columns::open(&folder.path().join("nowhere.json")).unwrap_err().to_string();
+    assert!(error.contains("nowhere.json") && error.contains("No such file"), "{error}");
+    std::fs::write(&path, "{}").unwrap();
+    let error = Columns::open(&path).unwrap_err().to_string();
+    assert!(error.contains("want a predictor that XGBoost saved as JSON"), "{error}");
+}

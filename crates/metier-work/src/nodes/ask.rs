@@ -1,0 +1,77 @@
+//! The three questions that a snapshot is made of.
+//!
+//! Values, the times of the samples behind them, and the load. Times need a question of their own: an instant answer is stamped with the
+//! time that was asked for. All three carry the labels that say whose they are; nothing is summed over nodes.
+
+use std::time::Duration;
+
+use futures_util::future::try_join3;
+use metier_prom::query::{Client, Error, Reading};
+
+use super::{Patience, Snapshot, join};
+
+/// Label that tells the answers of one question apart.
+pub(super) const KIND: &str = "metier_kind";
+
+/// What devices are and hold. `or` compares without names, so the file systems, which have labels that the others lack, stand apart.
+const VALUES: &str = r#"{__name__=~"char_node_device_model|char_node_ram_total_bytes|char_node_cpu_total_cores|node_uname_info|node_memory_MemAvailable_bytes|node_memory_MemTotal_bytes|metier_device_memory_available_bytes|metier_device_disk_size_bytes|metier_device_disk_available_bytes"} or {__name__=~"node_filesystem_size_bytes|node_filesystem_avail_bytes",mountpoint="/",fstype!="rootfs"}"#;
+
+/// When the samples were taken.
+const TIMES: [(&str, &str); 7] = [
+    ("device", "timestamp(char_node_device_model)"),
+    ("cpu", r#"max without (cpu, mode) (timestamp(node_cpu_seconds_total{mode="idle"}))"#),
+    ("cpu-agent", r#"max without (mode) (timestamp(metier_device_cpu_seconds_total))"#),
+    ("disk", r#"timestamp(node_filesystem_avail_bytes{mountpoint="/",fstype!="rootfs"})"#),
+    ("disk-agent", "timestamp(metier_device_disk_available_bytes)"),
+    ("memory", "timestamp(node_memory_MemAvailable_bytes)"),
+    ("memory-agent", "timestamp(metier_device_memory_available_bytes)"),
+];
+
+/// How busy nodes are, and how many cores those have that do not say: idle time over all time. Both are rates of the same samples, so that a node that was
+/// first asked a moment ago is told right too: a rate alone is too low there, and the node would seem busy. Over a minute; over five where
+/// nodes are asked more rarely than twice a minute.
+const LOADS: [(&str, &str); 3] = [
+    (
+        "cpu",
+        r#"1 - (sum without (cpu, mode) (rate(node_cpu_seconds_total{mode="idle"}[1m]) or rate(node_cpu_seconds_total{mode="idle"}[5m])) / sum without (cpu, mode) (rate(node_cpu_seconds_total[1m]) or rate(node_cpu_seconds_total[5m])))"#,
+    ),
+    (
+        "cpu-agent",
+        r#"1 - (sum without (mode) (rate(metier_device_cpu_seconds_total{mode="idle"}[1m]) or rate(metier_device_cpu_seconds_total{mode="idle"}[5m])) / sum without (mode) (rate(metier_device_cpu_seconds_total[1m]) or rate(metier_device_cpu_seconds_total[5m])))"#,
+    ),
+    ("cores", r#"count without (cpu, mode) (node_cpu_seconds_total{mode="idle"})"#),
+];
+
+/// Series and labels that answers are read into.
+pub(super) struct Answers {
+    pub values: Vec<Reading>,
+    pub times: Vec<Reading>,
+    pub loads: Vec<Reading>,
+    pub warnings: Vec<String>,
+}
+
+/// Takes a snapshot.
+pub async fn ask(client: &Client, patience: Patience) -> Result<Snapshot, Error> {
+    let (times, loads) = (any_of(&TIMES), any_of(&LOADS));
+    let asked = (client.instant(VALUES, None), client.instant(&times, None), client.instant(&loads, None));
+    let (values, times, loads) = try_join3(asked.0, asked.1, asked.2).await?;
+    let warnings = [&values, &times, &loads].into_iter().flat_map(|answer| answer.warnings.clone()).collect();
+    let readings = |answer: metier_prom::query::Answer| match answer.values {
+        metier_prom::query::Values::Vector(readings) => readings,
+        _ => Vec::new(),
+    };
+    let answers =
+        Answers { values: readings(values), times: readings(times), loads: readings(loads), warnings };
+    Ok(join::join(answers, patience))
+}
+
+/// One expression for all, each marked.
+fn any_of(expressions: &[(&str, &str)]) -> String {
+    let marked = |(kind, expression): &(&str, &str)| {
+        format!(r#"label_replace({expression}, "{KIND}", "{kind}", "", "")"#)
+    };
+    expressions.iter().map(marked).collect::<Vec<_>>().join(" or ")
+}
+
+/// What one question may take; a request never waits for it.
+pub(super) const TIME: Duration = Duration::from_secs(2);

@@ -1,0 +1,251 @@
+//! Series of many targets, joined into nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use metier_prom::query::{Metric, Reading};
+use metier_types::{Bytes, Ratio, Seconds, Timestamp};
+
+use super::ask::{Answers, KIND};
+use super::naming::{Naming, Whose};
+use super::{Aged, MOST_NODES, Missing, Node, Patience, Snapshot};
+
+/// What was read of one node before it is judged.
+#[derive(Default)]
+struct Gathered {
+    device: Option<Metric>,
+    models: BTreeSet<String>,
+    cores: Option<f64>,
+    counted_cores: Option<f64>,
+    memory: Option<f64>,
+    available: Option<f64>,
+    /// Size and free bytes by file system.
+    disks: BTreeMap<Metric, (Option<f64>, Option<f64>)>,
+    loads: Vec<Load>,
+    /// Freshest sample by kind, in seconds of age.
+    ages: BTreeMap<&'static str, f64>,
+    brand: Option<String>,
+    architecture: Option<String>,
+}
+
+struct Load {
+    value: f64,
+    instance: String,
+    by_address: bool,
+}
+
+/// Labels that differ between two series of the same file system.
+const NAME: &str = "__name__";
+
+/// Joins what came into a snapshot.
+pub(super) fn join(answers: Answers, patience: Patience) -> Snapshot {
+    let naming = Naming::of(&answers.values);
+    let at = answers.values.first().or(answers.times.first()).or(answers.loads.first());
+    let at = at.map_or_else(Timestamp::now, |reading| reading.point.at);
+    let mut warnings = answers.warnings;
+    let mut nodes: BTreeMap<String, Gathered> = BTreeMap::new();
+    let mut beyond = 0_usize;
+    let all = [(Part::Time, &answers.times), (Part::Load, &answers.loads), (Part::Value, &answers.values)];
+    for (part, readings) in all {
+        for reading in readings {
+            let Some(whose) = naming.whose(&reading.metric) else { continue };
+            if nodes.len() >= MOST_NODES && !nodes.contains_key(&whose.name) {
+                beyond += 1;
+                continue;
+            }
+            // A host's name alone is no node: it may be that of a container.
+            if is_only_a_name(reading) && !nodes.contains_key(&whose.name) {
+                continue;
+            }
+            let node = nodes.entry(whose.name.clone()).or_default();
+            match part {
+                Part::Value => node.take_value(reading),
+                Part::Time => node.take_time(reading),
+                Part::Load => node.take_load(reading, &whose),
+            }
+        }
+    }
+    if beyond > 0 {
+        warnings.push(format!("{beyond} series of nodes beyond the first {MOST_NODES} were left out"));
+    }
+    let nodes = nodes.into_iter().map(|(name, gathered)| gathered.judged(name, patience)).collect();
+    Snapshot { at, nodes, warnings }
+}
+
+fn is_only_a_name(reading: &Reading) -> bool {
+    reading.metric.name() == Some("node_uname_info")
+}
+
+#[derive(Clone, Copy)]
+enum Part {
+    Value,
+    Time,
+    Load,
+}
+
+impl Gathered {
+    fn take_value(&mut self, reading: &Reading) {
+        let (metric, value) = (&reading.metric, reading.point.finite());
+        let text = |label: &str| metric.label(label).filter(|text| *text != "unknown").map(str::to_string);
+        match metric.name().unwrap_or_default() {
+            "char_node_device_model" => {
+                // 0 says that the model is not known.
+                self.models.extend(text("char_node_device_model_name").filter(|_| value != Some(0.0)));
+                // Two agents on one node: ours has an identifier of its own.
+                let is_better = |uuid: Option<&str>| uuid.is_some_and(|uuid| uuid.starts_with("device-"));
+                if self.device.is_none() || is_better(metric.label("char_node_uuid")) {
+                    self.device = Some(metric.clone());
+                }
+            }
+            "char_node_cpu_total_cores" => {
+                self.cores = value.or(self.cores);
+                self.brand = text("char_node_brand").or(self.brand.take());
+                self.architecture = text("char_node_arch").or(self.architecture.take());
+            }
+            "node_uname_info" if self.architecture.is_none() => self.architecture = text("machine"),
+            "char_node_ram_total_bytes" | "node_memory_MemTotal_bytes" => self.memory = self.memory.or(value),
+            "node_memory_MemAvailable_bytes" | "metier_device_memory_available_bytes" => {
+                self.available = self.available.or(value);
+            }
+            name @ ("node_filesystem_size_bytes" | "metier_device_disk_size_bytes") => {
+                self.disks.entry(unnamed(metric, name)).or_default().0 = value;
+            }
+            name @ ("node_filesystem_avail_bytes" | "metier_device_disk_available_bytes") => {
+                self.disks.entry(unnamed(metric, name)).or_default().1 = value;
+            }
+            _ => {}
+        }
+    }
+
+    fn take_time(&mut self, reading: &Reading) {
+        let Some(taken) = reading.point.finite() else { return };
+        let kind = match reading.metric.label(KIND) {
+            Some("device") => "device",
+            Some("cpu" | "cpu-agent") => "cpu",
+            Some("disk" | "disk-agent") => "disk",
+            Some("memory" | "memory-agent") => "memory",
+            _ => return,
+        };
+        let age = (reading.point.at.as_millisecond() as f64 / 1000.0 - taken).max(0.0);
+        let freshest = self.ages.entry(kind).or_insert(age);
+        *freshest = freshest.min(age);
+    }
+
+    fn take_load(&mut self, reading: &Reading, whose: &Whose) {
+        let Some(value) = reading.point.finite() else { return };
+        match reading.metric.label(KIND) {
+            Some("cores") => self.counted_cores = Some(value),
+            Some("cpu" | "cpu-agent") => self.loads.push(Load {
+                value,
+                instance: reading.metric.label("instance").unwrap_or_default().to_string(),
+                by_address: whose.by_address,
+            }),
+            _ => {}
+        }
+    }
+
+    fn judged(self, name: String, patience: Patience) -> Node {
+        let mut missing = Vec::new();
+        let model = self.model(&mut missing, patience);
+        let cpu_busy = self.cpu_busy();
+        let cpu_busy = self.aged("cpu", cpu_busy, patience, &mut missing);
+        let disk_used = self.aged("disk", self.disk_used(), patience, &mut missing);
+        let available =
+            self.available.ok_or_else(|| "no series tells how much memory is available".to_string());
+        let memory_available = self.aged("memory", available, patience, &mut missing);
+        let label =
+            |name: &str| self.device.as_ref().and_then(|device| device.label(name)).map(str::to_string);
+        let whole = |value: f64| (value >= 1.0 && value <= f64::from(u32::MAX)).then_some(value as u32);
+        let bytes = |value: f64| (value >= 0.0).then_some(Bytes(value as u64));
+        Node {
+            name,
+            class: label("char_node_class"),
+            uuid: label("char_node_uuid"),
+            model,
+            brand: self.brand,
+            architecture: self.architecture,
+            cores: self.cores.or(self.counted_cores).and_then(whole),
+            memory: self.memory.and_then(bytes),
+            cpu_busy: cpu_busy.map(|aged| Aged { value: Ratio(aged.value), age: aged.age }),
+            disk_used: disk_used.map(|aged| Aged { value: Ratio(aged.value), age: aged.age }),
+            memory_available: memory_available
+                .map(|aged| Aged { value: Bytes(aged.value.max(0.0) as u64), age: aged.age }),
+            missing,
+        }
+    }
+
+    /// The device's model, unless nobody tells it, two differ, or it was told too long ago.
+    fn model(&self, missing: &mut Vec<Missing>, patience: Patience) -> Option<String> {
+        let age = self.ages.get("device").copied();
+        let mut models = self.models.iter();
+        let why = match (&self.device, models.next(), models.next()) {
+            (None, ..) => "no series char_node_device_model of this node".to_string(),
+            (Some(_), None, _) => "its device model is not known".to_string(),
+            (Some(_), Some(one), Some(other)) => format!("it says to be {one:?} and {other:?}"),
+            (Some(_), Some(model), None) => match age {
+                Some(age) if age > patience.device.as_secs_f64() => {
+                    too_old("char_node_device_model", age, patience.device)
+                }
+                _ => return Some(model.clone()),
+            },
+        };
+        missing.push(Missing { what: "device", why });
+        None
+    }
+
+    fn cpu_busy(&self) -> Result<f64, String> {
+        let instances: BTreeSet<&str> = self.loads.iter().map(|load| load.instance.as_str()).collect();
+        if instances.len() > 1 && self.loads.iter().any(|load| load.by_address) {
+            let named: Vec<&str> = instances.into_iter().take(4).collect();
+            return Err(format!("more than one target at its address tells a load: {}", named.join(", ")));
+        }
+        // Of two exporters on one node the higher load counts.
+        let highest = self.loads.iter().map(|load| load.value).max_by(f64::total_cmp);
+        highest.map(|load| load.clamp(0.0, 1.0)).ok_or_else(|| match self.ages.contains_key("cpu") {
+            true => "too few samples of node_cpu_seconds_total for a rate yet".to_string(),
+            false => "no series tells the load (node_cpu_seconds_total with mode=\"idle\")".to_string(),
+        })
+    }
+
+    /// Of several file systems at "/" (bind mounts, containers) the largest is the root's.
+    fn disk_used(&self) -> Result<f64, String> {
+        let whole = |(size, free): &(Option<f64>, Option<f64>)| Some(((*size)?, (*free)?));
+        let sized = self.disks.values().filter_map(whole).filter(|(size, free)| *size > 0.0 && *free >= 0.0);
+        let largest = sized.max_by(|one, other| one.0.total_cmp(&other.0));
+        largest
+            .map(|(size, free)| (1.0 - free / size).clamp(0.0, 1.0))
+            .ok_or_else(|| "no series tells size and free bytes of \"/\"".to_string())
+    }
+
+    fn aged(
+        &self,
+        what: &'static str,
+        value: Result<f64, String>,
+        patience: Patience,
+        missing: &mut Vec<Missing>,
+    ) -> Option<Aged<f64>> {
+        let why = match (value, self.ages.get(what)) {
+            (Ok(value), Some(age)) if *age <= patience.load.as_secs_f64() => {
+                return Some(Aged { value, age: Seconds(*age) });
+            }
+            (Ok(_), Some(age)) => too_old("it", *age, patience.load),
+            (Ok(_), None) => "nobody tells when it was taken".to_string(),
+            (Err(why), _) => why,
+        };
+        missing.push(Missing { what, why });
+        None
+    }
+}
+
+fn too_old(what: &str, age: f64, most: std::time::Duration) -> String {
+    format!("{what} was last told {age:.0} s ago, more than {} s", most.as_secs())
+}
+
+/// The labels of a file system, without the name of the series.
+fn unnamed(metric: &Metric, name: &str) -> Metric {
+    debug_assert_eq!(metric.name(), Some(name));
+    metric
+        .labels()
+        .filter(|(label, _)| *label != NAME)
+        .map(|(label, value)| (label.to_string(), value.to_string()))
+        .collect()
+}
