@@ -6,7 +6,7 @@ BIN=$LAB/tools/bin
 
 part_install() {
     need_packages /usr/bin/stress-ng=stress-ng /usr/bin/hyperfine=hyperfine /usr/bin/time=time \
-        /usr/bin/perf=linux-perf /usr/bin/python3=python3 \
+        /usr/bin/perf=linux-perf /usr/bin/python3=python3 /usr/bin/wrk=wrk \
         /var/lib/dpkg/info/python3-venv.list=python3-venv /var/lib/dpkg/info/busybox-static.list=busybox-static
     # psrecord is not in Debian. Its folder appears under its name only when complete.
     if [ ! -x "$LAB/tools/venv/bin/psrecord" ]; then

@@ -9,10 +9,11 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::api::doctor::Check;
+use crate::doors::soprano::Soprano;
 use crate::error::Error;
 
 /// What `open` may name: parts that answer without the token on an address that is not loopback.
-pub const DOORS: [&str; 2] = ["metrics", "page"];
+pub const DOORS: [&str; 3] = ["metrics", "page", "soprano"];
 
 /// What `/api/v1/doctor` asks. It may block; it is asked once at a time.
 pub type Doctor = Arc<dyn Fn() -> Vec<Check> + Send + Sync>;
@@ -62,6 +63,10 @@ pub struct Config {
     pub version: String,
     /// What this host lets us measure.
     pub doctor: Option<Doctor>,
+    /// Further addresses, by the name of the door that they are for; one that is taken is done without.
+    pub doors: Vec<(String, SocketAddr)>,
+    /// The SOPRANO profiler's doors.
+    pub soprano: Soprano,
     /// The bounds.
     pub limits: Limits,
 }
@@ -77,6 +82,8 @@ impl fmt::Debug for Config {
             .field("hosts", &self.hosts)
             .field("version", &self.version)
             .field("doctor", &self.doctor.is_some())
+            .field("doors", &self.doors)
+            .field("soprano", &self.soprano)
             .field("limits", &self.limits)
             .finish()
     }
@@ -93,6 +100,8 @@ impl Default for Config {
             hosts: Vec::new(),
             version: env!("CARGO_PKG_VERSION").to_string(),
             doctor: None,
+            doors: Vec::new(),
+            soprano: Soprano::default(),
             limits: Limits::default(),
         }
     }
@@ -101,7 +110,8 @@ impl Default for Config {
 impl Config {
     /// Whether only this machine can reach the server.
     pub fn is_loopback(&self) -> bool {
-        self.listen.ip().to_canonical().is_loopback()
+        let all = self.doors.iter().map(|(_, address)| address).chain([&self.listen]);
+        all.into_iter().all(|address| address.ip().to_canonical().is_loopback())
     }
 
     /// Whether that door answers without the token.
@@ -114,8 +124,11 @@ impl Config {
         if let Some(got) = self.open.iter().find(|name| !DOORS.contains(&name.as_str())) {
             return Err(Error::UnknownDoor { got: got.clone() });
         }
-        if !self.is_loopback() && self.token.is_none() {
-            return Err(Error::NoToken { address: self.listen });
+        let reachable = |address: &&SocketAddr| !address.ip().to_canonical().is_loopback();
+        let all = [&self.listen].into_iter().chain(self.doors.iter().map(|(_, address)| address));
+        match all.into_iter().find(reachable) {
+            Some(address) if self.token.is_none() => return Err(Error::NoToken { address: *address }),
+            _ => {}
         }
         Ok(())
     }
@@ -133,10 +146,14 @@ pub struct Limits {
     pub starts: u32,
     /// Largest request body.
     pub body_bytes: u64,
+    /// Largest upload of a graph.
+    pub upload_bytes: u64,
     /// From a connection's readiness to the end of a request's head; also how long a kept connection may idle.
     pub header_time: Duration,
     /// From a request's head to its response.
     pub request_time: Duration,
+    /// The same for the upload of a graph.
+    pub upload_time: Duration,
     /// How long a client may leave a response unread before the connection is dropped.
     pub write_time: Duration,
     /// How long requests under way may take after the server was told to stop.
@@ -155,8 +172,10 @@ impl Default for Limits {
             store_calls: 4,
             starts: 100,
             body_bytes: 1 << 20,
+            upload_bytes: 256 << 20,
             header_time: Duration::from_secs(10),
             request_time: Duration::from_secs(10),
+            upload_time: Duration::from_secs(60),
             write_time: Duration::from_secs(30),
             drain_time: Duration::from_secs(5),
             compress_from_bytes: 32 << 10,
@@ -164,6 +183,21 @@ impl Default for Limits {
         }
     }
 }
+
+impl Limits {
+    /// Largest body at a path.
+    pub fn body_of(&self, path: &str) -> u64 {
+        if path == UPLOAD { self.upload_bytes } else { self.body_bytes }
+    }
+
+    /// Longest time for a request to a path.
+    pub fn time_of(&self, path: &str) -> Duration {
+        if path == UPLOAD { self.upload_time } else { self.request_time }
+    }
+}
+
+/// Where graphs are uploaded.
+const UPLOAD: &str = "/upload";
 
 /// A token that callers must show. Only its digest is kept, and nothing prints it.
 #[derive(Clone)]

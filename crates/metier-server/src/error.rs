@@ -83,6 +83,12 @@ pub enum Error {
         /// What was given.
         got: String,
     },
+    /// A Prometheus that cannot be asked.
+    #[error("{reason}")]
+    Prometheus {
+        /// Why.
+        reason: String,
+    },
     /// The runtime could not be built.
     #[error("cannot start the server's threads: {source}; a limit on processes or open files may be reached")]
     Runtime {

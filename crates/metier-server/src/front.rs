@@ -97,16 +97,17 @@ pub async fn door(State(app): State<App>, request: Request, next: Next) -> Respo
 async fn enter(app: &App, request: Request, next: Next) -> Result<Response, Problem> {
     let limits = &app.config.limits;
     guard::check_host(&app.config, app.listen, request.uri(), request.headers())?;
-    guard::check_length(limits.body_bytes, request.headers())?;
+    let (most, time) = (limits.body_of(request.uri().path()), limits.time_of(request.uri().path()));
+    guard::check_length(most, request.headers())?;
     let is_trusted = guard::admit(&app.config, request.uri().path(), request.headers())?;
 
-    let most = usize::try_from(limits.body_bytes).unwrap_or(usize::MAX);
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
     let mut request = request.map(|body| Body::new(Limited::new(body, most)));
     if is_trusted {
         request.extensions_mut().insert(Trusted);
     }
-    tokio::time::timeout(limits.request_time, next.run(request)).await.map_err(|_| {
-        let seconds = limits.request_time.as_secs_f64();
+    tokio::time::timeout(time, next.run(request)).await.map_err(|_| {
+        let seconds = time.as_secs_f64();
         let detail =
             format!("this took longer than {seconds} s and was given up; ask for less, or try again");
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with(header::RETRY_AFTER, "2")

@@ -71,7 +71,9 @@ fn operation(route: &Route, good: Value, sent: Option<Value>, problem: &Value) -
     let good = match route.good {
         204 => json!({"description": "Done."}),
         202 => json!({"description": "It waits in the queue.", "content": good}),
-        201 => json!({"description": "It waits in the queue; `Location` says where.", "content": good}),
+        201 if door(route.path) == Door::Jenkins => {
+            json!({"description": "It waits in the queue; `Location` says where.", "content": good})
+        }
         _ => json!({"description": "What was asked for.", "content": good}),
     };
     responses.insert(route.good.to_string(), good);
@@ -124,7 +126,7 @@ fn reason(status: u16) -> &'static str {
         415 => "What was sent is of another media type.",
         422 => "It cannot be done; `errors` or `detail` say why.",
         429 => "Too many wait already, or come too fast; `Retry-After` says when to try again.",
-        _ => "The store does not answer now; `detail` says why.",
+        _ => "The store, or who else is asked, does not answer now; `detail` says why.",
     }
 }
 

@@ -8,7 +8,7 @@ mod route;
 mod router;
 
 use crate::api::{artefacts, compare, devices, doctor, processes, runs, series, sessions, trend};
-use crate::doors::jenkins;
+use crate::doors::{jenkins, soprano};
 use crate::parameter::{Form, Parameter};
 use crate::storage::Lane;
 use crate::{page, system};
@@ -318,6 +318,32 @@ pub const ROUTES: &[Route] = &[
         answer: json_of!(jenkins::Build),
         also: &[403, 404, 429, 503],
         work: Work::Blocking(Lane::Store, jenkins::stop),
+    },
+    Route {
+        verb: Verb::Ask,
+        path: "/api/profiling",
+        operation: "sopranoProfiling",
+        summary: "As the SOPRANO profiler: on which node a graph with such counts would be fastest, and all others.",
+        parameters: &[],
+        sent: Sent::Document(&["application/json"], |generator| generator.subschema_for::<soprano::Asked>()),
+        good: 200,
+        answer: json_of!(soprano::Profiling),
+        also: &[413, 415, 422, 503],
+        work: Work::Blocking(Lane::Compute, soprano::profiling),
+    },
+    Route {
+        verb: Verb::Post,
+        path: "/upload",
+        operation: "sopranoUpload",
+        summary: "As the SOPRANO extractor: on which node an uploaded graph would be fastest, and all others.",
+        parameters: &[],
+        sent: Sent::Document(&["multipart/form-data"], |generator| {
+            generator.subschema_for::<soprano::Upload>()
+        }),
+        good: 201,
+        answer: json_of!(soprano::Profiling),
+        also: &[403, 413, 415, 422, 429, 503],
+        work: Work::Blocking(Lane::Aside, soprano::upload),
     },
     Route {
         verb: Verb::Get,

@@ -21,6 +21,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::config::{Config, Limits};
+use crate::doors::soprano::{Desk, Kept};
 use crate::error::Error;
 use crate::front::{Line, Peer};
 use crate::metrics::Requests;
@@ -44,6 +45,8 @@ pub struct Server {
     pub storage: Storage,
     /// What was answered.
     pub requests: Requests,
+    /// What the SOPRANO profiler's doors have at hand.
+    pub soprano: Desk,
     /// How often runs may be asked for.
     pub starts: Rate,
     /// When it started.
@@ -60,8 +63,8 @@ pub fn run(config: Config, store: Store, on_ready: impl FnOnce(SocketAddr)) -> R
     let drain_time = config.limits.drain_time;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        // One more than store calls, for what goes aside of them.
-        .max_blocking_threads(config.limits.store_calls.max(1) + 1)
+        // More than store calls: for what goes aside of them, and for what only computes.
+        .max_blocking_threads(config.limits.store_calls.max(1) + 1 + crate::storage::processors())
         .thread_keep_alive(IDLE_THREAD)
         .thread_name("metier-store")
         .build()
@@ -101,7 +104,9 @@ pub async fn serve(
     let listener = listen(config.listen).await?;
     let listen = listener.local_addr().map_err(|source| Error::Listen { address: config.listen, source })?;
     let limits = config.limits.clone();
+    let further = further(&config.doors).await;
     let app = Arc::new(Server {
+        soprano: Desk::new(&config.soprano)?,
         storage: Storage::new(store, limits.store_calls),
         config,
         listen,
@@ -109,10 +114,37 @@ pub async fn serve(
         starts: Rate::new(f64::from(limits.starts), f64::from(limits.starts) / 5.0),
         started: SystemTime::now(),
     });
+    let kept = Kept::start(&app).await;
     let router = routes::router(app);
     on_ready(listen);
+    let (stop, stopping) = watch::channel(false);
+    let others = further.into_iter().map(|listener| {
+        let mut stopping = stopping.clone();
+        let until = async move { drop(stopping.wait_for(|stopping| *stopping).await) };
+        accept(listener, limits.clone(), router.clone(), until)
+    });
+    let others: JoinSet<()> = others.collect();
     accept(listener, limits, router, shutdown).await;
+    stop.send_replace(true);
+    others.join_all().await;
+    kept.end().await;
     Ok(())
+}
+
+/// Listens for doors that have an address of their own. One that is taken is done without: what it is for can be had at the main one.
+async fn further(doors: &[(String, SocketAddr)]) -> Vec<TcpListener> {
+    let mut listeners = Vec::new();
+    for (door, address) in doors {
+        match listen(*address).await {
+            Ok(listener) => {
+                let address = listener.local_addr().unwrap_or(*address);
+                tracing::info!(door, %address, "a door has an address of its own");
+                listeners.push(listener);
+            }
+            Err(error) => tracing::warn!(door, %error, "the door is at the main address only"),
+        }
+    }
+    listeners
 }
 
 /// Answers connections until `shutdown` is done; then those under way may finish.

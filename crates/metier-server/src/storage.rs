@@ -21,6 +21,7 @@ pub struct Storage {
     opened: RwLock<Opened>,
     calls: Arc<Semaphore>,
     aside: Arc<Semaphore>,
+    compute: Arc<Semaphore>,
 }
 
 /// Which gate blocking work goes through.
@@ -30,6 +31,8 @@ pub enum Lane {
     Store,
     /// What may take long and has nothing to do with the store, one at a time: it must not keep others from it.
     Aside,
+    /// What only computes, as many at a time as there are processors.
+    Compute,
 }
 
 struct Opened {
@@ -61,6 +64,7 @@ impl Storage {
             opened: RwLock::new(Opened::new(store)),
             calls: Arc::new(Semaphore::new(calls.max(1))),
             aside: Arc::new(Semaphore::new(1)),
+            compute: Arc::new(Semaphore::new(processors())),
         }
     }
 
@@ -103,6 +107,7 @@ impl Storage {
         let gate = match lane {
             Lane::Store => &self.calls,
             Lane::Aside => &self.aside,
+            Lane::Compute => &self.compute,
         };
         let Ok(turn) = gate.clone().acquire_owned().await else {
             return Err(unavailable("the server is stopping"));
@@ -136,6 +141,11 @@ impl Storage {
             Location::Postgres(_) => store.check().ok().map(|health| health.size_bytes),
         }
     }
+}
+
+/// How many processors there are, within reason.
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, |count| count.get().min(16))
 }
 
 /// A problem of the store that may pass.

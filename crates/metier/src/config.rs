@@ -46,7 +46,7 @@ const fn key(
 }
 
 /// Everything that can be set.
-pub const KEYS: [Key; 21] = [
+pub const KEYS: [Key; 27] = [
     key("store", "METIER_STORE", Some("--store"), None, "where runs are kept: a file, or postgres://…"),
     key("output", "METIER_OUTPUT", Some("--output"), Some("table"), "form of data: table, json, yaml or csv"),
     key("color", "METIER_COLOR", Some("--color"), Some("auto"), "colours: auto, always or never"),
@@ -65,6 +65,42 @@ pub const KEYS: [Key; 21] = [
     key("up.open", "METIER_UP_OPEN", Some("--open"), Some(""), "doors that need no token, by commas"),
     key("up.hosts", "METIER_UP_HOSTS", Some("--host"), Some(""), "further names that a proxy passes on"),
     key("up.jobs", "METIER_UP_JOBS", Some("--job"), Some(""), "jobs of the Jenkins-shaped door, by commas"),
+    key("up.doors", "METIER_UP_DOORS", Some("--door"), None, "doors with an address of their own, by commas"),
+    key(
+        "up.prometheus",
+        "METIER_UP_PROMETHEUS",
+        Some("--prometheus"),
+        None,
+        "Prometheus that knows the nodes; else PROMETHEUS_IP",
+    ),
+    key(
+        "up.prometheus_ca",
+        "METIER_UP_PROMETHEUS_CA",
+        Some("--prometheus-ca"),
+        None,
+        "file of the authority that alone vouches for it",
+    ),
+    key(
+        "up.prometheus_token_file",
+        "METIER_UP_PROMETHEUS_TOKEN_FILE",
+        Some("--prometheus-token-file"),
+        None,
+        "file that holds the token it wants",
+    ),
+    key(
+        "up.prometheus_insecure",
+        "METIER_UP_PROMETHEUS_INSECURE",
+        Some("--prometheus-insecure"),
+        Some("false"),
+        "believe whoever answers in its place",
+    ),
+    key(
+        "up.soprano_predictor",
+        "METIER_UP_SOPRANO_PREDICTOR",
+        Some("--soprano-predictor"),
+        None,
+        "predictor file of XGBoost for /api/profiling",
+    ),
     key("up.token_file", "METIER_UP_TOKEN_FILE", Some("--token-file"), None, "file that holds the token"),
     Key {
         secret: true,
@@ -175,14 +211,14 @@ impl Settings {
         for key in &KEYS {
             let flag =
                 typed.remove(key.name).map(|value| (value, Origin::Flag(key.flag.unwrap_or(key.name))));
-            let from_environment =
-                || variable(key.variable).map(|value| (value, Origin::Environment(key.variable)));
+            let environment =
+                || from_environment(key).map(|(value, name)| (value, Origin::Environment(name)));
             let from_file = || {
                 let (value, line) = written.remove(key.name)?;
                 let path = path.clone()?;
                 Some((beside(key, value, &path), Origin::File(path, line)))
             };
-            let setting = match flag.or_else(from_environment).or_else(from_file) {
+            let setting = match flag.or_else(environment).or_else(from_file) {
                 Some((value, origin)) => Setting { value: Some(value), origin },
                 None => Setting { value: default_of(key), origin: Origin::Default },
             };
@@ -296,6 +332,11 @@ impl Settings {
                 Err(_) if value.contains("://") => "(hidden: not a valid URL)".to_string(),
                 Err(_) => value.to_string(),
             },
+            // A password may stand in an address.
+            (_, "up.prometheus") => match value.parse::<metier_prom::query::Endpoint>() {
+                Ok(endpoint) => endpoint.to_string(),
+                Err(_) => "(hidden: not an address)".to_string(),
+            },
             _ => value.to_string(),
         })
     }
@@ -305,6 +346,7 @@ impl Settings {
         self.format()?;
         self.color()?;
         self.flag("quiet")?;
+        self.flag("up.prometheus_insecure")?;
         self.address("up.listen")?;
         self.address("agent.listen")?;
         for name in ["run.interval", "run.timeout", "run.grace", "run.linger"] {
@@ -312,6 +354,14 @@ impl Settings {
         }
         Ok(())
     }
+}
+
+/// What the environment says of a key, and in which variable.
+fn from_environment(key: &Key) -> Option<(String, &'static str)> {
+    let of = |name: &'static str| variable(name).map(|value| (value, name));
+    // What the SOPRANO profiler's own images are told with.
+    let seeds = || if key.name == "up.prometheus" { of("PROMETHEUS_IP") } else { None };
+    of(key.variable).or_else(seeds)
 }
 
 /// An environment variable that is set and not empty.
@@ -355,8 +405,16 @@ fn default_of(key: &Key) -> Option<String> {
 
 /// Paths in a file are meant from where the file is, not from where one happens to stand; `~/` is home.
 fn beside(key: &Key, value: String, file: &Path) -> String {
-    let is_path =
-        matches!(key.name, "store" | "up.token_file" | "agent.token_file") && !value.contains("://");
+    let is_path = !value.contains("://")
+        && matches!(
+            key.name,
+            "store"
+                | "up.token_file"
+                | "up.prometheus_ca"
+                | "up.prometheus_token_file"
+                | "up.soprano_predictor"
+                | "agent.token_file"
+        );
     if !is_path {
         return value;
     }

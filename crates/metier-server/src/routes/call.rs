@@ -5,6 +5,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
+use crate::front::Line;
 use crate::parameter::Arguments;
 use crate::problem::Problem;
 
@@ -19,6 +20,8 @@ pub struct Call {
     pub is_trusted: bool,
     /// Who asks, where the route starts or ends runs and they are known.
     pub user: Option<String>,
+    /// Both ends of the connection.
+    pub line: Option<Line>,
     /// What was sent.
     pub body: Bytes,
 }

@@ -37,6 +37,8 @@ pub enum Verb {
     Get,
     /// POST: it starts or ends runs.
     Post,
+    /// POST: it asks with a document, and changes nothing.
+    Ask,
     /// DELETE: it ends runs.
     Delete,
 }
@@ -46,7 +48,7 @@ impl Verb {
     pub const fn word(self) -> &'static str {
         match self {
             Self::Get => "get",
-            Self::Post => "post",
+            Self::Post | Self::Ask => "post",
             Self::Delete => "delete",
         }
     }
@@ -56,7 +58,7 @@ impl Verb {
         match self {
             // HEAD comes with it.
             Self::Get => MethodFilter::GET,
-            Self::Post => MethodFilter::POST,
+            Self::Post | Self::Ask => MethodFilter::POST,
             Self::Delete => MethodFilter::DELETE,
         }
     }

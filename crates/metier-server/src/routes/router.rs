@@ -63,15 +63,17 @@ async fn handled(
     let is_compressed = compress::is_wanted(limits, request.extensions().get::<Peer>(), request.headers());
     let compress_from = if is_compressed { limits.compress_from_bytes } else { usize::MAX };
     // Here and not earlier: whatever is in the table and does not only read passes this line.
-    let user = if route.verb == Verb::Get { None } else { starter(&app, &request)?.user };
+    let only_reads = matches!(route.verb, Verb::Get | Verb::Ask);
+    let user = if only_reads { None } else { starter(&app, &request)?.user };
+    let line = request.extensions().get::<Line>().copied();
     let arguments =
         Arguments::read(route.parameters, path.iter(), request.uri().query().unwrap_or_default())?;
     let (parts, body) = request.into_parts();
     let body = match route.verb {
         Verb::Get => Bytes::new(),
-        _ => whole(body, limits.body_bytes).await?,
+        _ => whole(body, limits.body_of(route.path)).await?,
     };
-    let call = Call { arguments, headers: parts.headers, is_trusted, user, body };
+    let call = Call { arguments, headers: parts.headers, is_trusted, user, line, body };
     match route.work {
         Work::Quick(handler) => handler(&app, &call),
         Work::Blocking(lane, handler) => {
@@ -116,7 +118,7 @@ async fn whole(body: Body, most: u64) -> Result<Bytes, Problem> {
 /// What an address can be asked with, as `Allow` says it.
 fn allowed(path: &str) -> &'static str {
     let has = |verb: Verb| ROUTES.iter().any(|route| route.path == path && route.verb == verb);
-    match (has(Verb::Get), has(Verb::Post), has(Verb::Delete)) {
+    match (has(Verb::Get), has(Verb::Post) || has(Verb::Ask), has(Verb::Delete)) {
         (_, false, false) => "GET, HEAD",
         (true, true, false) => "GET, HEAD, POST",
         (true, false, true) => "GET, HEAD, DELETE",

@@ -1,5 +1,6 @@
 //! `metier up`: the page and the API, until INT or TERM.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -7,12 +8,14 @@ use std::thread::JoinHandle;
 use anyhow::Context as _;
 use clap::Args;
 use metier_measure::Roots;
-use metier_server::{Check, Config, Secret};
+use metier_prom::query::{self, Credentials, Endpoint};
+use metier_server::{Check, Config, Secret, Soprano};
 use metier_store::Store;
+use metier_work::choose::Columns;
 use metier_work::queue::{Stop, Until};
 
 use super::Room;
-use crate::config::{Typed, data_folder};
+use crate::config::{Origin, Typed, data_folder};
 use crate::exit::{Code, usage};
 
 const EXAMPLES: &str = "Examples:
@@ -31,7 +34,7 @@ pub struct Up {
     /// File that holds the token; needed on any address but loopback
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Door that needs no token on an address that is not loopback: metrics, page
+    /// Door that needs no token on an address that is not loopback: metrics, page, soprano
     #[arg(long, value_name = "DOOR")]
     open: Vec<String>,
     /// Further name that the Host header may have, for a proxy that passes the outer name on
@@ -40,6 +43,24 @@ pub struct Up {
     /// Job that the Jenkins-shaped door knows, with the device that measures it; without any, all names are jobs
     #[arg(long, value_name = "NAME[=DEVICE]")]
     job: Vec<String>,
+    /// Door with an address of its own; without --listen, soprano is at 127.0.0.1:7002
+    #[arg(long, value_name = "NAME=ADDRESS:PORT")]
+    door: Vec<String>,
+    /// Prometheus that knows the nodes of the cluster, for /api/profiling and /upload [METIER_UP_PROMETHEUS, PROMETHEUS_IP]
+    #[arg(long, value_name = "URL")]
+    prometheus: Option<String>,
+    /// File of the certificate authority that alone vouches for that Prometheus
+    #[arg(long, value_name = "FILE")]
+    prometheus_ca: Option<PathBuf>,
+    /// File that holds the token that Prometheus wants
+    #[arg(long, value_name = "FILE")]
+    prometheus_token_file: Option<PathBuf>,
+    /// Believe whoever answers in the place of that Prometheus
+    #[arg(long)]
+    prometheus_insecure: bool,
+    /// Predictor file of XGBoost (JSON) that answers at /api/profiling instead of ours
+    #[arg(long, value_name = "FILE")]
+    soprano_predictor: Option<PathBuf>,
     /// Do not measure sessions that wait; `metier session work` does that elsewhere
     #[arg(long)]
     no_work: bool,
@@ -52,12 +73,19 @@ impl Up {
     /// What of it is a setting.
     pub fn typed(&self) -> Typed {
         let joined = |list: &Vec<String>| (!list.is_empty()).then(|| list.join(","));
+        let shown = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         vec![
             ("up.listen", self.listen.clone()),
-            ("up.token_file", self.token_file.as_ref().map(|path| path.display().to_string())),
+            ("up.token_file", shown(&self.token_file)),
             ("up.open", joined(&self.open)),
             ("up.hosts", joined(&self.host)),
             ("up.jobs", joined(&self.job)),
+            ("up.doors", joined(&self.door)),
+            ("up.prometheus", self.prometheus.clone()),
+            ("up.prometheus_ca", shown(&self.prometheus_ca)),
+            ("up.prometheus_token_file", shown(&self.prometheus_token_file)),
+            ("up.prometheus_insecure", self.prometheus_insecure.then(|| "true".to_string())),
+            ("up.soprano_predictor", shown(&self.soprano_predictor)),
         ]
     }
 
@@ -71,6 +99,8 @@ impl Up {
             open: settings.list("up.open"),
             hosts: settings.list("up.hosts"),
             jobs: jobs(room)?,
+            doors: doors(room)?,
+            soprano: soprano(room)?,
             version: env!("CARGO_PKG_VERSION").to_string(),
             doctor: None,
             ..Config::default()
@@ -175,6 +205,42 @@ fn start_token(room: &Room) -> Option<Secret> {
             None
         }
     }
+}
+
+/// Doors with an address of their own: those that were named; else, where nobody chose an address for the whole, the seed's own port.
+fn doors(room: &Room) -> anyhow::Result<Vec<(String, SocketAddr)>> {
+    const WANT: &str = "soprano=ADDRESS:PORT such as soprano=127.0.0.1:7002";
+    let settings = &room.settings;
+    let is_default = |name: &str| settings.get(name).is_none_or(|setting| setting.origin == Origin::Default);
+    if is_default("up.doors") && is_default("up.listen") {
+        return Ok(vec![("soprano".to_string(), SocketAddr::from((Ipv4Addr::LOCALHOST, 7002)))]);
+    }
+    let named = settings.list("up.doors");
+    let one = |text: &String| {
+        let (name, address) = text.split_once('=')?;
+        Some((name.to_string(), address.parse().ok()?)).filter(|_| name == "soprano")
+    };
+    named.iter().map(|text| one(text).ok_or_else(|| settings.wrong("up.doors", WANT))).collect()
+}
+
+/// What the SOPRANO profiler's doors are told.
+fn soprano(room: &Room) -> anyhow::Result<Soprano> {
+    let settings = &room.settings;
+    let prometheus = match settings.secret("up.prometheus") {
+        Some(address) => {
+            let mut endpoint: Endpoint =
+                address.parse().map_err(|error: query::Error| usage(error.to_string()))?;
+            endpoint.authority = settings.path("up.prometheus_ca");
+            endpoint.accept_any_certificate = settings.flag("up.prometheus_insecure")?;
+            if let Some(path) = settings.path("up.prometheus_token_file") {
+                endpoint.credentials = Credentials::Bearer(read_token(&path)?);
+            }
+            Some(endpoint)
+        }
+        None => None,
+    };
+    let predictor = settings.path("up.soprano_predictor").map(|path| Columns::open(&path)).transpose()?;
+    Ok(Soprano { prometheus, predictor: predictor.map(Arc::new), ..Soprano::default() })
 }
 
 /// The jobs of the Jenkins-shaped door.

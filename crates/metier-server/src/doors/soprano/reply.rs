@@ -1,0 +1,88 @@
+//! What `/api/profiling` answers: the original's fields, and all candidates beside them.
+
+use std::collections::BTreeMap;
+
+use metier_work::choose::Candidate;
+use metier_work::nodes::Latest;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+/// The answer. Fields are written in the order of their names, as the original's encoder did.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Profiling {
+    /// Every node, fastest first; those without a time behind them, each with its reason.
+    pub candidates: Vec<Candidate>,
+    /// Where an uploaded file was taken for; nothing is kept of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filepath: Option<String>,
+    /// Always the same.
+    pub message: &'static str,
+    /// What was sent.
+    pub model_characteristics: BTreeMap<String, Value>,
+    /// The fastest node.
+    pub profiling_prediction: Winner,
+    /// From when the nodes' figures are; absent where the request described its device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<Seen>,
+    /// Always `success`.
+    pub status: &'static str,
+}
+
+/// The fastest node, or the device that was described.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Winner {
+    /// A node of the cluster.
+    Node {
+        /// What sort of machine it says it is.
+        class: Option<String>,
+        /// Its model.
+        device_model: Option<String>,
+        /// The graph.
+        model: String,
+        /// What the cluster calls it.
+        node: Option<String>,
+        /// The identifier that it shows.
+        node_uuid: Option<String>,
+        /// Seconds.
+        predicted_execution_time: f64,
+    },
+    /// A device that was described.
+    Device {
+        /// The graph.
+        model: String,
+        /// Seconds.
+        predicted_execution_time: f64,
+    },
+}
+
+/// From when the figures are.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Seen {
+    /// Who told them.
+    pub source: String,
+    /// When they were asked for, by the source's clock.
+    pub at: metier_types::Timestamp,
+    /// How long ago that was.
+    pub age_seconds: f64,
+    /// What has gone wrong since: the figures are still within their age.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
+    /// What the source warned of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+impl Seen {
+    /// Of a snapshot.
+    pub fn of(latest: &Latest, source: String) -> Self {
+        Self {
+            source,
+            at: latest.snapshot.at,
+            age_seconds: (latest.age.as_secs_f64() * 1000.0).round() / 1000.0,
+            trouble: latest.trouble.clone(),
+            warnings: latest.snapshot.warnings.clone(),
+        }
+    }
+}

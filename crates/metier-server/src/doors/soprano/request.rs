@@ -1,0 +1,308 @@
+//! What is asked at `/api/profiling`, checked field by field; all faults are told at once.
+//!
+//! As the original takes it, with these differences: what is missing, negative or not a number is refused by name instead of being answered with a
+//! confident number. Numbers written as text ("5") are taken, since its clients send them; counts must be whole.
+
+use std::collections::BTreeMap;
+
+use axum::http::StatusCode;
+use metier_work::latency::Counts;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::problem::{FieldError, Problem};
+
+/// Longest name of a graph or device.
+const LONGEST_NAME: usize = 256;
+/// Most fields, and bytes of those that are not ours: they come back in the answer.
+const MOST_FIELDS: usize = 100;
+/// Largest count.
+const LARGEST: f64 = 1e30;
+
+/// The schema of what is asked, for the API's description; it is read by hand.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[allow(dead_code, reason = "describes what is sent")]
+pub struct Asked {
+    /// What the graph is called.
+    pub model: String,
+    /// Convolutions. Like all counts a whole number that is not negative; it may be written as text.
+    pub conv_layers: f64,
+    /// Pools.
+    pub pool_layers: f64,
+    /// Fully connected layers.
+    pub fc_layers: f64,
+    /// Output channels of all convolutions together.
+    pub filter_details: f64,
+    /// Weights.
+    pub total_parameters: f64,
+    /// Bytes of what the graph is given.
+    pub model_input_size: f64,
+    /// Bytes of what it gives.
+    pub model_output_size: f64,
+    /// Per cent of the processor in use; with it no Prometheus is asked.
+    #[serde(rename = "cpu_usage(percentage)")]
+    pub cpu_usage: Option<f64>,
+    /// Per cent of the disk in use.
+    #[serde(rename = "disk_usage(percentage)")]
+    pub disk_usage: Option<f64>,
+    /// The device, such as "Raspberry Pi 4B".
+    pub device_type: Option<String>,
+    /// Whether the graph is to be placed on the chosen node; needs the token.
+    pub apply: Option<bool>,
+}
+
+pub const CPU: &str = "cpu_usage(percentage)";
+pub const DISK: &str = "disk_usage(percentage)";
+pub const DEVICE: &str = "device_type";
+
+const NAME: &str = "a text of 1 to 256 characters";
+const COUNT: &str = "a whole number that is not negative";
+const PERCENT: &str = "a number from 0 to 100";
+
+/// What is asked, checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// What the graph is called.
+    pub model: String,
+    /// The counts.
+    pub counts: Counts,
+    /// The device, where the request describes it.
+    pub device: Option<Device>,
+    /// Whether it is to be placed.
+    pub apply: bool,
+    /// What was sent, as it comes back.
+    pub echo: BTreeMap<String, Value>,
+}
+
+/// A device as a request describes it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Device {
+    /// Its model.
+    pub model: String,
+    /// Per cent of the processor in use.
+    pub cpu_percent: f64,
+    /// Per cent of the disk in use.
+    pub disk_percent: f64,
+}
+
+/// The fields of an object, with the faults found so far.
+pub struct Fields {
+    fields: Map<String, Value>,
+    faults: Vec<FieldError>,
+}
+
+impl Fields {
+    /// Of a JSON object.
+    pub fn new(fields: Map<String, Value>) -> Self {
+        Self { fields, faults: Vec::new() }
+    }
+
+    /// Notes a fault.
+    pub fn fault(&mut self, fault: FieldError) {
+        self.faults.push(fault);
+    }
+
+    fn given(&mut self, name: &str, want: &str) -> Option<Value> {
+        match self.fields.get(name) {
+            None | Some(Value::Null) => {
+                self.faults.push(FieldError::absent(name, want));
+                None
+            }
+            Some(value) => Some(value.clone()),
+        }
+    }
+
+    /// A text.
+    pub fn text(&mut self, name: &str) -> String {
+        let Some(value) = self.given(name, NAME) else { return String::new() };
+        match value.as_str() {
+            Some(text) if (1..=LONGEST_NAME).contains(&text.chars().count()) => text.to_string(),
+            _ => {
+                self.faults.push(FieldError::new(name, &shown(&value), NAME));
+                String::new()
+            }
+        }
+    }
+
+    fn number(&mut self, name: &str, want: &str, is_right: impl Fn(f64) -> bool) -> f64 {
+        let Some(value) = self.given(name, want) else { return 0.0 };
+        let number = match &value {
+            Value::Number(number) => number.as_f64(),
+            Value::String(text) => text.trim().parse().ok(),
+            _ => None,
+        };
+        match number.filter(|number| number.is_finite() && is_right(*number)) {
+            Some(number) => number,
+            None => {
+                self.faults.push(FieldError::new(name, &shown(&value), want));
+                0.0
+            }
+        }
+    }
+
+    /// A count.
+    pub fn count(&mut self, name: &str) -> f64 {
+        self.number(name, COUNT, |count| (0.0..=LARGEST).contains(&count) && count.fract() == 0.0)
+    }
+
+    fn percent(&mut self, name: &str) -> f64 {
+        self.number(name, PERCENT, |percent| (0.0..=100.0).contains(&percent))
+    }
+
+    /// The faults, if there are any.
+    pub fn checked(self) -> Result<Map<String, Value>, Problem> {
+        match self.faults.is_empty() {
+            true => Ok(self.fields),
+            false => Err(Problem::fields(StatusCode::UNPROCESSABLE_ENTITY, self.faults)),
+        }
+    }
+}
+
+/// Reads a body.
+pub fn read(body: &[u8], knows_nodes: bool) -> Result<Request, Problem> {
+    let value: Value = serde_json::from_slice(body).map_err(|error| {
+        let got = format!("{error}");
+        Problem::fields(StatusCode::BAD_REQUEST, vec![FieldError::new("body", &got, "a JSON object")])
+    })?;
+    let Value::Object(fields) = value else {
+        let fault = FieldError::new("body", &shown(&value), "a JSON object");
+        return Err(Problem::fields(StatusCode::UNPROCESSABLE_ENTITY, vec![fault]));
+    };
+    let describes = [CPU, DISK, DEVICE].iter().any(|name| fields.contains_key(*name));
+    let mut fields = Fields::new(fields);
+    if fields.fields.len() > MOST_FIELDS {
+        let got = fields.fields.len().to_string();
+        fields.fault(FieldError::new("body", &got, format!("at most {MOST_FIELDS} fields")));
+    }
+    let model = fields.text("model");
+    let counts = Counts {
+        conv_layers: fields.count("conv_layers"),
+        pool_layers: fields.count("pool_layers"),
+        fc_layers: fields.count("fc_layers"),
+        filter_details: fields.count("filter_details"),
+        total_parameters: fields.count("total_parameters"),
+        model_input_size: fields.count("model_input_size"),
+        model_output_size: fields.count("model_output_size"),
+    };
+    let device = (describes || !knows_nodes).then(|| Device {
+        model: fields.text(DEVICE),
+        cpu_percent: fields.percent(CPU),
+        disk_percent: fields.percent(DISK),
+    });
+    let apply = match fields.fields.get("apply") {
+        None | Some(Value::Null) => false,
+        Some(Value::Bool(apply)) => *apply,
+        Some(other) => {
+            let fault = FieldError::new("apply", &shown(other), "true or false");
+            fields.fault(fault);
+            false
+        }
+    };
+    let fields = fields.checked().map_err(|mut problem| {
+        if !describes && !knows_nodes {
+            problem.detail.push_str(
+                "; this server knows no Prometheus (metier up --prometheus URL), so a request must describe its device",
+            );
+        }
+        problem
+    })?;
+    // The original takes `model_name` away; `apply` is ours.
+    let echo = fields.into_iter().filter(|(name, _)| name != "model_name" && name != "apply").collect();
+    Ok(Request { model, counts, device, apply, echo })
+}
+
+/// What was sent, as an error shows it.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Object(_) => "an object".to_string(),
+        Value::Array(_) => "a list".to_string(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn body() -> Value {
+        json!({
+            "model": "model", "conv_layers": 66_666_666, "pool_layers": 77_777_777, "fc_layers": 34_535_353_535_u64,
+            "filter_details": 66, "total_parameters": 10_000_000_000_000_000_000_u64,
+            "model_input_size": 345_343_543, "model_output_size": 123_421_435,
+        })
+    }
+
+    fn with(name: &str, value: Value) -> Result<Request, Problem> {
+        let mut body = body();
+        body[name] = value;
+        read(body.to_string().as_bytes(), true)
+    }
+
+    #[test]
+    fn the_seeds_own_request_is_taken_and_comes_back_as_it_was() {
+        let request = read(body().to_string().as_bytes(), true).unwrap();
+        assert_eq!(serde_json::to_value(&request.echo).unwrap(), body());
+        assert_eq!(request.counts.total_parameters, 1e19);
+        assert_eq!(request.device, None);
+        let echo = with("model_name", json!("x")).unwrap().echo;
+        assert!(!echo.contains_key("model_name"));
+        assert_eq!(with("colour", json!(["red"])).unwrap().echo["colour"], json!(["red"]));
+        let text = with("conv_layers", json!(" 5 ")).unwrap();
+        assert_eq!((text.counts.conv_layers, &text.echo["conv_layers"]), (5.0, &json!(" 5 ")));
+    }
+
+    #[test]
+    fn each_wrong_field_is_named_and_all_of_them_at_once() {
+        for (name, value) in [
+            ("conv_layers", json!(-1)),
+            ("conv_layers", json!(1.5)),
+            ("conv_layers", json!("abc")),
+            ("conv_layers", json!("NaN")),
+            ("conv_layers", json!("")),
+            ("conv_layers", json!(true)),
+            ("conv_layers", json!([1])),
+            ("conv_layers", json!(null)),
+            ("total_parameters", json!(1e300)),
+            ("model", json!("")),
+            ("model", json!(7)),
+            ("apply", json!("yes")),
+        ] {
+            let problem = with(name, value.clone()).unwrap_err();
+            assert_eq!((problem.status, problem.errors.len()), (422, 1), "{name} {value}: {problem:?}");
+            assert_eq!(problem.errors[0].field, name);
+        }
+        let problem = read(b"{}", true).unwrap_err();
+        let names: Vec<&str> = problem.errors.iter().map(|error| error.field.as_str()).collect();
+        assert_eq!((problem.status, names.len()), (422, 8), "{names:?}");
+        assert_eq!(read(b"[1]", true).unwrap_err().status, 422);
+        assert_eq!(read(b"{", true).unwrap_err().status, 400);
+        assert_eq!(read(b"", true).unwrap_err().status, 400);
+    }
+
+    #[test]
+    fn a_device_is_described_whole_or_not_at_all() {
+        let problem = with(CPU, json!(95)).unwrap_err();
+        let names: Vec<&str> = problem.errors.iter().map(|error| error.field.as_str()).collect();
+        assert_eq!(names, [DEVICE, DISK]);
+        let mut whole = body();
+        (whole[CPU], whole[DISK], whole[DEVICE]) = (json!(95), json!("75"), json!("Raspberry Pi 4B"));
+        let device = read(whole.to_string().as_bytes(), false).unwrap().device.unwrap();
+        assert_eq!((device.cpu_percent, device.disk_percent), (95.0, 75.0));
+        whole[CPU] = json!(101);
+        assert_eq!(read(whole.to_string().as_bytes(), false).unwrap_err().errors[0].field, CPU);
+        let problem = read(body().to_string().as_bytes(), false).unwrap_err();
+        assert_eq!(problem.errors.len(), 3);
+        assert!(problem.detail.contains("knows no Prometheus"), "{}", problem.detail);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_body_makes_it_panic(body in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+            let _ = read(&body, true);
+        }
+    }
+}

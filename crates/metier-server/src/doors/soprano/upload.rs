@@ -1,0 +1,140 @@
+//! `POST /upload`: an ONNX file, and how many bytes go in and out.
+//!
+//! The original counts layers and asks the profiler; here the graph itself is known, so the predictor for graphs answers. Where sizes are left open in the
+//! file and none were given (`shape`), the coarser one for counts does, and says so. The file is read in memory and not kept.
+
+use std::collections::BTreeMap;
+
+use axum::body::Bytes;
+use axum::http::{StatusCode, header};
+use metier_work::choose::Question;
+use metier_work::graph::{self, Read};
+use metier_work::latency::Counts;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::profiling::answered;
+use super::request::Fields;
+use crate::problem::{FieldError, Problem};
+use crate::routes::{Call, Reply};
+use crate::serve::App;
+
+/// Longest value of a field that is not the file.
+const FIELD_BYTES: u64 = 4096;
+/// Most parts of a body.
+const MOST_PARTS: usize = 32;
+
+/// The parts that are sent, for the API's description.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[allow(dead_code, reason = "describes what is sent")]
+pub struct Upload {
+    /// The graph; its name ends in `.onnx`.
+    pub file: String,
+    /// Bytes of what the graph is given.
+    pub model_input_size: u64,
+    /// Bytes of what it gives.
+    pub model_output_size: u64,
+    /// Sizes of inputs that the file leaves open: `x=1x3x224x224`, by commas.
+    pub shape: Option<String>,
+}
+
+/// What came.
+#[derive(Default)]
+struct Parts {
+    file: Option<(String, Bytes)>,
+    fields: BTreeMap<String, String>,
+}
+
+/// Says on which node an uploaded graph would be fastest.
+pub fn upload(app: &App, call: &Call) -> Result<Reply, Problem> {
+    let kind =
+        call.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let boundary = multer::parse_boundary(kind).map_err(|_| {
+        let fault = FieldError::new("Content-Type", kind, "multipart/form-data with a boundary");
+        Problem::fields(StatusCode::UNSUPPORTED_MEDIA_TYPE, vec![fault])
+    })?;
+    let mut parts = parts(call.body.clone(), boundary)?;
+    let (name, bytes) = parts.file.take().ok_or_else(|| {
+        Problem::fields(StatusCode::BAD_REQUEST, vec![FieldError::absent("file", "a part with an ONNX file")])
+    })?;
+    if name.is_empty() || !name.to_ascii_lowercase().ends_with(".onnx") {
+        let fault = FieldError::new("file", &name, "a file whose name ends in .onnx");
+        return Err(Problem::fields(StatusCode::BAD_REQUEST, vec![fault]));
+    }
+    let given: Map<String, Value> =
+        parts.fields.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    let mut fields = Fields::new(given);
+    let sizes = (fields.count("model_input_size"), fields.count("model_output_size"));
+    fields.checked()?;
+    let Read { analysis, counted } = graph::read(&bytes, parts.fields.get("shape").map(String::as_str))
+        .map_err(|error| {
+            let field = if error.is_shape() { "shape" } else { "file" };
+            let got = if error.is_shape() {
+                parts.fields.get("shape").cloned().unwrap_or_default()
+            } else {
+                name.clone()
+            };
+            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{field}: {error}"))
+                .because(vec![FieldError::new(field, &got, error.want())])
+        })?;
+    let counts = Counts::of(&counted, sizes.0, sizes.1);
+    let model = name.rsplit(['/', '\\']).next().unwrap_or(&name).to_string();
+    let model = model[..model.len() - ".onnx".len()].to_string();
+    let echo = BTreeMap::from([
+        ("model".to_string(), json!(model)),
+        ("conv_layers".to_string(), json!(counted.conv_layers)),
+        ("pool_layers".to_string(), json!(counted.pool_layers)),
+        ("fc_layers".to_string(), json!(counted.fc_layers)),
+        ("filter_details".to_string(), json!(counted.filter_details)),
+        ("total_parameters".to_string(), json!(counted.total_parameters)),
+        ("model_input_size".to_string(), whole(sizes.0)),
+        ("model_output_size".to_string(), whole(sizes.1)),
+    ]);
+    let question = Question { counts, graph: Some(&analysis) };
+    let mut answer = answered(app, model, None, &question, echo)?;
+    answer.message = "File uploaded and profiled successfully";
+    answer.filepath = Some(name);
+    Ok(Reply::json(&answer)?.status(StatusCode::CREATED))
+}
+
+fn whole(size: f64) -> Value {
+    if size < 9e15 { json!(size as u64) } else { json!(size) }
+}
+
+/// Takes the body apart. It is whole already, so nothing is waited for.
+fn parts(body: Bytes, boundary: String) -> Result<Parts, Problem> {
+    let whole = futures_util::stream::once(async move { Ok::<_, std::convert::Infallible>(body) });
+    let mut multipart = multer::Multipart::new(whole, boundary);
+    let wrong = |error: multer::Error| {
+        let fault = FieldError::new("body", &error.to_string(), "parts of multipart/form-data");
+        Problem::fields(StatusCode::BAD_REQUEST, vec![fault])
+    };
+    let take = async {
+        let mut parts = Parts::default();
+        for _ in 0..MOST_PARTS {
+            let Some(field) = multipart.next_field().await.map_err(wrong)? else { return Ok(parts) };
+            let name = field.name().unwrap_or_default().to_string();
+            let file_name = field.file_name().map(str::to_string);
+            let bytes = field.bytes().await.map_err(wrong)?;
+            if name == "file" {
+                parts.file = Some((file_name.unwrap_or_default(), bytes));
+            } else if bytes.len() as u64 > FIELD_BYTES {
+                let fault = FieldError::new(
+                    name,
+                    &format!("{} bytes", bytes.len()),
+                    format!("at most {FIELD_BYTES} bytes"),
+                );
+                return Err(Problem::fields(StatusCode::BAD_REQUEST, vec![fault]));
+            } else {
+                parts.fields.insert(name, String::from_utf8_lossy(&bytes).into_owned());
+            }
+        }
+        let fault = FieldError::new("body", "more", format!("at most {MOST_PARTS} parts"));
+        Err(Problem::fields(StatusCode::BAD_REQUEST, vec![fault]))
+    };
+    futures_util::future::FutureExt::now_or_never(take).unwrap_or_else(|| {
+        let fault = FieldError::new("body", "one that was cut", "parts of multipart/form-data");
+        Err(Problem::fields(StatusCode::BAD_REQUEST, vec![fault]))
+    })
+}
