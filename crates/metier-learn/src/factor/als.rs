@@ -1,0 +1,88 @@
+//! Alternating least squares: with all platforms' numbers fixed each workload's are a small ridge problem, and the other way round.
+
+use super::{Run, Runs, Settings, join};
+use crate::Error;
+use crate::algebra::{Cholesky, Matrix};
+use crate::random::Random;
+
+/// Effects are hardly drawn towards 0: they are not what may be overfitted.
+const EFFECT_RIDGE: f64 = 0.01;
+
+pub struct Solved {
+    pub level: f64,
+    pub noise: f64,
+    pub workloads: Matrix,
+    pub platforms: Matrix,
+}
+
+pub fn solve(runs: &Runs, settings: &Settings) -> Result<Solved, Error> {
+    let level = runs.runs.iter().map(|run| run.log_seconds).sum::<f64>() / runs.runs.len() as f64;
+    let width = settings.rank + 1;
+    let mut random = Random::new(settings.seed);
+    let mut workloads = Matrix::zeros(runs.workloads.rows(), width);
+    let mut platforms = Matrix::zeros(runs.platforms.rows(), width);
+    for matrix in [&mut workloads, &mut platforms] {
+        for row in 0..matrix.rows() {
+            for column in 1..width {
+                // Small and different: equal columns would stay equal.
+                *matrix.at_mut(row, column) = 0.2 * ((random.next() >> 11) as f64 / (1u64 << 53) as f64 - 0.5);
+            }
+        }
+    }
+    let by_workload = lists(runs.workloads.rows(), &runs.runs, |run| (run.workload, run.platform));
+    let by_platform = lists(runs.platforms.rows(), &runs.runs, |run| (run.platform, run.workload));
+    for _ in 0..settings.rounds {
+        side(&mut workloads, &platforms, &by_workload, level, settings.ridge)?;
+        side(&mut platforms, &workloads, &by_platform, level, settings.ridge)?;
+    }
+    let squares = |run: &Run| {
+        (run.log_seconds - join(level, workloads.row(run.workload), platforms.row(run.platform))).powi(2)
+    };
+    // What a row and a column of numbers have absorbed does not count as noise twice.
+    let free = (runs.runs.len() as f64 - (width * (runs.workloads.rows() + runs.platforms.rows())) as f64)
+        .max(runs.runs.len() as f64 * 0.2);
+    let noise = (runs.runs.iter().map(squares).sum::<f64>() / free).max(1e-8);
+    Ok(Solved { level, noise, workloads, platforms })
+}
+
+/// For each of one kind, its partners and times.
+fn lists(count: usize, runs: &[Run], of: impl Fn(&Run) -> (usize, usize)) -> Vec<Vec<(usize, f64)>> {
+    let mut out = vec![Vec::new(); count];
+    for run in runs {
+        let (own, other) = of(run);
+        out[own].push((other, run.log_seconds));
+    }
+    out
+}
+
+fn side(
+    own: &mut Matrix,
+    others: &Matrix,
+    lists: &[Vec<(usize, f64)>],
+    level: f64,
+    ridge: f64,
+) -> Result<(), Error> {
+    let width = own.width();
+    let mut design = vec![1.0; width];
+    for (row, list) in lists.iter().enumerate() {
+        let mut normal = Matrix::zeros(width, width);
+        let mut right = vec![0.0; width];
+        for (other, log) in list {
+            let other = others.row(*other);
+            design[1..].copy_from_slice(&other[1..]);
+            normal.add_outer(&design, 1.0);
+            let left = log - level - other[0];
+            right.iter_mut().zip(&design).for_each(|(right, design)| *right += design * left);
+        }
+        for at in 0..width {
+            *normal.at_mut(at, at) += if at == 0 { EFFECT_RIDGE } else { ridge };
+        }
+        let Some(cholesky) = Cholesky::new(&normal) else {
+            return Err(Error::Table { why: "times so far apart that they cannot be solved for".to_string() });
+        };
+        for (at, value) in cholesky.solve(&right).into_iter().enumerate() {
+            *own.at_mut(row, at) = value;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! One workload or platform that the sum was not learned from: what its features say, then what its few runs say.
+//!
+//! The guess and its spread are a normal prior; each run is a look at it through the partner's factors. What comes out is the exact mean and
+//! covariance, so that a run on a platform that is like the asked one says more than any other.
+
+use crate::Error;
+use crate::algebra::{Matrix, dot};
+
+/// Effect and factors of a newcomer, and how sure they are.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Guess {
+    numbers: Vec<f64>,
+    spread: Matrix,
+    level: f64,
+    noise: f64,
+    runs: usize,
+}
+
+impl Guess {
+    pub(super) fn new<'a>(
+        prior: Vec<f64>,
+        spread: &Matrix,
+        level: f64,
+        noise: f64,
+        seen: impl Iterator<Item = (&'a [f64], f64)>,
+    ) -> Result<Self, Error> {
+        let mut guess = Self { numbers: prior, spread: spread.clone(), level, noise, runs: 0 };
+        seen.for_each(|(partner, log)| guess.learn(partner, log));
+        Ok(guess)
+    }
+
+    /// Adds one measured run beside a partner of these numbers (a Kalman step).
+    pub fn learn(&mut self, partner: &[f64], log: f64) {
+        let design = design(partner);
+        let (said, variance) = self.say(partner);
+        let reach: Vec<f64> = (0..design.len()).map(|row| dot(self.spread.row(row), &design)).collect();
+        for (number, reach) in self.numbers.iter_mut().zip(&reach) {
+            *number += reach * (log - said) / variance;
+        }
+        for row in 0..reach.len() {
+            for column in 0..reach.len() {
+                *self.spread.at_mut(row, column) -= reach[row] * reach[column] / variance;
+            }
+        }
+        self.runs += 1;
+    }
+
+    /// Mean and variance of the logarithm of the seconds beside a partner of these numbers.
+    pub fn say(&self, partner: &[f64]) -> (f64, f64) {
+        let design = design(partner);
+        let mean = self.level + partner[0] + dot(&design, &self.numbers);
+        let spread: f64 =
+            (0..design.len()).map(|row| design[row] * dot(self.spread.row(row), &design)).sum();
+        (mean, self.noise + spread.max(0.0))
+    }
+
+    /// How many runs corrected it.
+    pub fn runs(&self) -> usize {
+        self.runs
+    }
+
+    /// Its numbers: the effect, then the factors.
+    pub fn numbers(&self) -> &[f64] {
+        &self.numbers
+    }
+}
+
+fn design(partner: &[f64]) -> Vec<f64> {
+    std::iter::once(1.0).chain(partner[1..].iter().copied()).collect()
+}

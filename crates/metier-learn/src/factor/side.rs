@@ -1,0 +1,132 @@
+//! From what is known of a workload or platform to its effect and factors: kernel ridge, chosen by what it says of each one when that one is left out.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::algebra::{Cholesky, Matrix, dot};
+
+/// Shares of the median distance that a kernel may reach, and ridges; the best pair is taken for each number on its own.
+const REACHES: [f64; 4] = [0.5, 1.0, 2.0, 4.0];
+const RIDGES: [f64; 7] = [0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0];
+/// Share of the kernel that is linear, so that it goes on beyond what was seen.
+const LINEAR: f64 = 0.3;
+
+/// Predicts the numbers of one kind (workload or platform) from its features.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Side {
+    /// Mean and spread of each feature.
+    scales: Vec<(f64, f64)>,
+    /// The features that it was learned from, scaled.
+    known: Matrix,
+    /// For each number: mean, reach of the kernel, weight of each known row.
+    numbers: Vec<(f64, f64, Vec<f64>)>,
+    /// Covariance of what it gets wrong on one that it has not seen.
+    pub spread: Matrix,
+}
+
+fn kernel(a: &[f64], b: &[f64], reach: f64) -> f64 {
+    let distance: f64 = a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f64>() / a.len().max(1) as f64;
+    LINEAR * dot(a, b) / a.len().max(1) as f64 + (1.0 - LINEAR) * (-distance / (2.0 * reach * reach)).exp()
+}
+
+impl Side {
+    pub(super) fn fit(features: &Matrix, numbers: &Matrix) -> Result<Self, Error> {
+        let rows = features.rows();
+        let mut scales = Vec::with_capacity(features.width());
+        for column in 0..features.width() {
+            let mean = (0..rows).map(|row| features.at(row, column)).sum::<f64>() / rows as f64;
+            let square = (0..rows).map(|row| (features.at(row, column) - mean).powi(2)).sum::<f64>() / rows as f64;
+            // A feature that never changes says nothing, also when it does later.
+            scales.push((mean, if square > 1e-18 { square.sqrt() } else { f64::MAX }));
+        }
+        let mut known = Matrix::new(features.width());
+        for row in 0..rows {
+            known.push(&scaled(features.row(row), &scales))?;
+        }
+        let unit = typical_distance(&known);
+        let mut best: Vec<Option<Fit>> = vec![None; numbers.width()];
+        for reach in REACHES.map(|reach| reach * unit) {
+            let mut plain = Matrix::zeros(rows, rows);
+            for row in 0..rows {
+                for column in 0..=row {
+                    *plain.at_mut(row, column) = kernel(known.row(row), known.row(column), reach);
+                }
+            }
+            for ridge in RIDGES {
+                let mut matrix = plain.clone();
+                (0..rows).for_each(|at| *matrix.at_mut(at, at) += ridge);
+                let Some(cholesky) = Cholesky::new(&matrix) else { continue };
+                let inverse = cholesky.inverse();
+                for (number, best) in best.iter_mut().enumerate() {
+                    let mean = (0..rows).map(|row| numbers.at(row, number)).sum::<f64>() / rows as f64;
+                    let target: Vec<f64> = (0..rows).map(|row| numbers.at(row, number) - mean).collect();
+                    let weights: Vec<f64> = (0..rows).map(|row| dot(inverse.row(row), &target)).collect();
+                    // What is missed when a row is left out, without learning again (Wahba 1990).
+                    let missed: Vec<f64> =
+                        weights.iter().enumerate().map(|(row, weight)| weight / inverse.at(row, row)).collect();
+                    let loss = dot(&missed, &missed);
+                    if best.as_ref().is_none_or(|best| loss < best.loss) {
+                        *best = Some(Fit { loss, mean, reach, weights, missed });
+                    }
+                }
+            }
+        }
+        let fits: Option<Vec<Fit>> = best.into_iter().collect();
+        let Some(fits) = fits else {
+            return Err(Error::Table { why: "features that cannot be told apart".to_string() });
+        };
+        let mut spread = Matrix::zeros(fits.len(), fits.len());
+        for row in 0..rows {
+            let missed: Vec<f64> = fits.iter().map(|fit| fit.missed[row]).collect();
+            spread.add_outer(&missed, 1.0 / rows as f64);
+        }
+        for row in 0..fits.len() {
+            *spread.at_mut(row, row) += 1e-9;
+            for column in 0..row {
+                *spread.at_mut(column, row) = spread.at(row, column);
+            }
+        }
+        let numbers = fits.into_iter().map(|fit| (fit.mean, fit.reach, fit.weights)).collect();
+        Ok(Self { scales, known, numbers, spread })
+    }
+
+    /// The numbers of one that was not there.
+    pub(super) fn guess(&self, features: &[f64]) -> Result<Vec<f64>, Error> {
+        if features.len() != self.scales.len() || features.iter().any(|value| !value.is_finite()) {
+            let why = format!("{} features; want {} finite ones", features.len(), self.scales.len());
+            return Err(Error::Table { why });
+        }
+        let own = scaled(features, &self.scales);
+        let value = |(mean, reach, weights): &(f64, f64, Vec<f64>)| {
+            let near = |row: usize| kernel(&own, self.known.row(row), *reach);
+            mean + weights.iter().enumerate().map(|(row, weight)| weight * near(row)).sum::<f64>()
+        };
+        Ok(self.numbers.iter().map(value).collect())
+    }
+}
+
+#[derive(Clone)]
+struct Fit {
+    loss: f64,
+    mean: f64,
+    reach: f64,
+    weights: Vec<f64>,
+    missed: Vec<f64>,
+}
+
+fn scaled(row: &[f64], scales: &[(f64, f64)]) -> Vec<f64> {
+    row.iter().zip(scales).map(|(value, (mean, spread))| (value - mean) / spread).collect()
+}
+
+/// The median distance of pairs, by which reaches are told.
+fn typical_distance(known: &Matrix) -> f64 {
+    let mut all = Vec::new();
+    for row in 0..known.rows() {
+        for other in 0..row {
+            let square: f64 = known.row(row).iter().zip(known.row(other)).map(|(a, b)| (a - b) * (a - b)).sum();
+            all.push((square / known.width().max(1) as f64).sqrt());
+        }
+    }
+    all.sort_by(f64::total_cmp);
+    crate::score::quantile(&all, 0.5).filter(|middle| *middle > 1e-9).unwrap_or(1.0)
+}
