@@ -2,6 +2,7 @@
 //!
 //! `choice FOLDER` reads `solo.csv`, `workloads.csv` and `platforms.csv` there and prints JSON. Which workloads, devices and rows are held out
 //! is settled by hashes of their names before anything is fitted.
+#![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::collections::BTreeMap;
 
@@ -48,7 +49,8 @@ fn program(name: &str) -> String {
         .iter()
         .find_map(|size| name.strip_prefix(size).map(|rest| format!("polybench/{rest}")))
         .unwrap_or_else(|| name.to_string());
-    let cut = ["_s", "_m", "_l", "_small", "_medium", "_large"].iter().find_map(|size| name.strip_suffix(size));
+    let cut =
+        ["_s", "_m", "_l", "_small", "_medium", "_large"].iter().find_map(|size| name.strip_suffix(size));
     cut.unwrap_or(&name).to_string()
 }
 
@@ -84,8 +86,14 @@ fn read(folder: &str, by_program: bool) -> Result<World, Failure> {
     for line in open("solo.csv")?.lines().skip(1) {
         let cells: Vec<&str> = line.split(',').collect();
         let [workload, platform, seconds] = cells[..] else { return Err(format!("solo.csv: {line}").into()) };
-        let (Some(workload), Some(platform)) = (of_workload.get(workload), of_platform.get(platform)) else { continue };
-        runs.push(Run { workload: *workload, platform: *platform, log_seconds: seconds.parse::<f64>()?.ln() });
+        let (Some(workload), Some(platform)) = (of_workload.get(workload), of_platform.get(platform)) else {
+            continue;
+        };
+        runs.push(Run {
+            workload: *workload,
+            platform: *platform,
+            log_seconds: seconds.parse::<f64>()?.ln(),
+        });
     }
     let group = |name: &String| group_of(&if by_program { program(name) } else { name.clone() });
     let groups = workload_names.iter().map(group).collect();
@@ -108,12 +116,17 @@ impl Outcomes {
 
     fn summary(&self) -> Value {
         let line = |(way, list): (&String, &Vec<(u64, f64)>)| {
-            let hit = |list: &[f64]| list.iter().filter(|regret| **regret <= 1.0).count() as f64 / list.len() as f64;
+            let hit = |list: &[f64]| {
+                list.iter().filter(|regret| **regret <= 1.0).count() as f64 / list.len() as f64
+            };
             let mean = |list: &[f64]| list.iter().sum::<f64>() / list.len() as f64;
-            (way.clone(), json!({
-                "draws": list.len(),
-                "hit": bootstrap(list, hit), "regret_mean": bootstrap(list, mean), "regret_p90": bootstrap(list, |list| upper(list, 0.9)),
-            }))
+            (
+                way.clone(),
+                json!({
+                    "draws": list.len(),
+                    "hit": bootstrap(list, hit), "regret_mean": bootstrap(list, mean), "regret_p90": bootstrap(list, |list| upper(list, 0.9)),
+                }),
+            )
         };
         self.0.iter().map(line).collect::<serde_json::Map<_, _>>().into()
     }
@@ -157,7 +170,8 @@ struct Passports {
 fn passports(world: &World, train: &Runs, settings: &Settings) -> Result<Passports, Failure> {
     let count = world.platform_names.len();
     let device = |name: &str| group_of(name.split(':').nth(1).unwrap_or(name));
-    let mut out = Passports { effect: vec![0.0; count], whole: vec![(0, Vec::new()); count], sums: Vec::new() };
+    let mut out =
+        Passports { effect: vec![0.0; count], whole: vec![(0, Vec::new()); count], sums: Vec::new() };
     for number in 0..FOLDS {
         let (test, keep): (Vec<usize>, Vec<usize>) =
             (0..count).partition(|at| fold(device(&world.platform_names[*at])) == number);
@@ -189,33 +203,57 @@ fn choose(world: &World, settings: &Settings) -> Result<Value, Failure> {
         let passports = passports(world, &train, settings)?;
         for workload in test {
             let (group, features) = (runs.groups[workload], runs.workloads.row(workload));
-            let mut own: Vec<(usize, f64)> =
-                runs.runs.iter().filter(|run| run.workload == workload).map(|run| (run.platform, run.log_seconds)).collect();
-            let unseen = passports.sums.iter().map(|sum| sum.new_workload(features, &[])).collect::<Result<Vec<_>, _>>()?;
+            let mut own: Vec<(usize, f64)> = runs
+                .runs
+                .iter()
+                .filter(|run| run.workload == workload)
+                .map(|run| (run.platform, run.log_seconds))
+                .collect();
+            let unseen = passports
+                .sums
+                .iter()
+                .map(|sum| sum.new_workload(features, &[]))
+                .collect::<Result<Vec<_>, _>>()?;
             let prior = ours.factored.new_workload(features, &[])?;
             for draw in 0..DRAWS {
                 chance.front(&mut own, 5 + MOST_RUNS);
                 let times: Vec<f64> = own[..5].iter().map(|(_, log)| *log).collect();
                 let mut pick = |way: &str, chosen: usize| outcomes.add(way, group, &times, chosen);
                 pick("random", chance.below(5));
-                pick("best on average", least(own[..5].iter().map(|(platform, _)| average.platforms.row(*platform)[0])));
-                pick("passport only", least(own[..5].iter().map(|(platform, _)| passports.effect[*platform])));
-                pick("passport and features, device unseen", least(own[..5].iter().map(|(platform, _)| {
-                    let (sum, numbers) = &passports.whole[*platform];
-                    unseen[*sum].say(numbers).0
-                })));
+                pick(
+                    "best on average",
+                    least(own[..5].iter().map(|(platform, _)| average.platforms.row(*platform)[0])),
+                );
+                pick(
+                    "passport only",
+                    least(own[..5].iter().map(|(platform, _)| passports.effect[*platform])),
+                );
+                pick(
+                    "passport and features, device unseen",
+                    least(own[..5].iter().map(|(platform, _)| {
+                        let (sum, numbers) = &passports.whole[*platform];
+                        unseen[*sum].say(numbers).0
+                    })),
+                );
                 let mut guess = prior.clone();
                 for count in 0..=MOST_RUNS {
                     if let Some((platform, log)) = count.checked_sub(1).map(|last| own[5 + last]) {
                         guess.learn(ours.factored.platforms.row(platform), log);
                     }
                     let said = |platform: usize| ours.say(&guess, ours.factored.platforms.row(platform), 0.9);
-                    pick(&format!("ours, {count} runs"), least(own[..5].iter().map(|(platform, _)| said(*platform).seconds)));
+                    pick(
+                        &format!("ours, {count} runs"),
+                        least(own[..5].iter().map(|(platform, _)| said(*platform).seconds)),
+                    );
                     if draw < 20 {
                         for (platform, log) in &own[..5] {
                             let (said, seconds) = (said(*platform), log.exp());
-                            errors.entry(count).or_default().push((group, (said.seconds - seconds).abs() / seconds));
-                            let inside = said.low.is_some_and(|low| low <= seconds) && said.high.is_some_and(|high| seconds <= high);
+                            errors
+                                .entry(count)
+                                .or_default()
+                                .push((group, (said.seconds - seconds).abs() / seconds));
+                            let inside = said.low.is_some_and(|low| low <= seconds)
+                                && said.high.is_some_and(|high| seconds <= high);
                             covered.entry(count).or_default().push((group, f64::from(u8::from(inside))));
                         }
                     }
@@ -240,15 +278,23 @@ fn new_devices(world: &World, settings: &Settings) -> Result<Value, Failure> {
             (0..world.platform_names.len()).partition(|at| fold(device(*at)) == number);
         let sum = Factored::fit(&world.runs.only_platforms(&keep), settings)?;
         for platform in test {
-            let mut own: Vec<(usize, f64)> =
-                world.runs.runs.iter().filter(|run| run.platform == platform).map(|run| (run.workload, run.log_seconds)).collect();
+            let mut own: Vec<(usize, f64)> = world
+                .runs
+                .runs
+                .iter()
+                .filter(|run| run.platform == platform)
+                .map(|run| (run.workload, run.log_seconds))
+                .collect();
             let length = own.len();
             chance.front(&mut own, length);
             for count in [0, 1, 3, 5, 10, 20] {
                 let guess = sum.new_platform(world.runs.platforms.row(platform), &own[..count])?;
                 for (workload, log) in &own[20..] {
                     let said = guess.say(sum.workloads.row(*workload)).0;
-                    errors.entry(count).or_default().push((device(platform), ((said - log).exp() - 1.0).abs()));
+                    errors
+                        .entry(count)
+                        .or_default()
+                        .push((device(platform), ((said - log).exp() - 1.0).abs()));
                 }
             }
         }
@@ -260,7 +306,10 @@ fn new_devices(world: &World, settings: &Settings) -> Result<Value, Failure> {
 /// Held-out rows of known workloads and platforms.
 fn rows(world: &World, share: f64, settings: Option<Settings>) -> Result<Value, Failure> {
     let is_train = |run: &Run| {
-        let hash = mix(group_of(&format!("{}@{}", world.workload_names[run.workload], world.platform_names[run.platform])));
+        let hash = mix(group_of(&format!(
+            "{}@{}",
+            world.workload_names[run.workload], world.platform_names[run.platform]
+        )));
         ((hash >> 11) as f64 / (1u64 << 53) as f64) < share
     };
     let (train, test): (Vec<Run>, Vec<Run>) = world.runs.runs.iter().copied().partition(is_train);
@@ -268,9 +317,13 @@ fn rows(world: &World, share: f64, settings: Option<Settings>) -> Result<Value, 
     let is_tuned = settings.is_none();
     let settings = settings.map_or_else(|| Settings::tuned(&train, 1), Ok)?;
     let sum = Factored::fit(&train, &settings)?;
-    let errors = test.iter().map(|run| ((sum.predict(run.workload, run.platform) - run.log_seconds).exp() - 1.0).abs());
+    let errors = test
+        .iter()
+        .map(|run| ((sum.predict(run.workload, run.platform) - run.log_seconds).exp() - 1.0).abs());
     let mape = errors.sum::<f64>() / test.len() as f64;
-    Ok(json!({"share": share, "rank": settings.rank, "ridge": settings.ridge, "tuned": is_tuned, "mape": mape}))
+    Ok(
+        json!({"share": share, "rank": settings.rank, "ridge": settings.ridge, "tuned": is_tuned, "mape": mape}),
+    )
 }
 
 fn main() -> Result<(), Failure> {

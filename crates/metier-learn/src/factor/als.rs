@@ -25,7 +25,8 @@ pub fn solve(runs: &Runs, settings: &Settings) -> Result<Solved, Error> {
         for row in 0..matrix.rows() {
             for column in 1..width {
                 // Small and different: equal columns would stay equal.
-                *matrix.at_mut(row, column) = 0.2 * ((random.next() >> 11) as f64 / (1u64 << 53) as f64 - 0.5);
+                *matrix.at_mut(row, column) =
+                    0.2 * ((random.next() >> 11) as f64 / (1u64 << 53) as f64 - 0.5);
             }
         }
     }
@@ -78,7 +79,9 @@ fn side(
             *normal.at_mut(at, at) += if at == 0 { EFFECT_RIDGE } else { ridge };
         }
         let Some(cholesky) = Cholesky::new(&normal) else {
-            return Err(Error::Table { why: "times so far apart that they cannot be solved for".to_string() });
+            return Err(Error::Table {
+                why: "times so far apart that they cannot be solved for".to_string(),
+            });
         };
         for (at, value) in cholesky.solve(&right).into_iter().enumerate() {
             *own.at_mut(row, at) = value;

@@ -37,9 +37,9 @@ impl Guess {
         for (number, reach) in self.numbers.iter_mut().zip(&reach) {
             *number += reach * (log - said) / variance;
         }
-        for row in 0..reach.len() {
-            for column in 0..reach.len() {
-                *self.spread.at_mut(row, column) -= reach[row] * reach[column] / variance;
+        for (row, one) in reach.iter().enumerate() {
+            for (column, other) in reach.iter().enumerate() {
+                *self.spread.at_mut(row, column) -= one * other / variance;
             }
         }
         self.runs += 1;
@@ -49,8 +49,7 @@ impl Guess {
     pub fn say(&self, partner: &[f64]) -> (f64, f64) {
         let design = design(partner);
         let mean = self.level + partner[0] + dot(&design, &self.numbers);
-        let spread: f64 =
-            (0..design.len()).map(|row| design[row] * dot(self.spread.row(row), &design)).sum();
+        let spread: f64 = (0..design.len()).map(|row| design[row] * dot(self.spread.row(row), &design)).sum();
         (mean, self.noise + spread.max(0.0))
     }
 

@@ -59,7 +59,12 @@ impl Runs {
         }
         for (what, got) in [("workloads", workloads), ("platforms", platforms), ("runs", self.runs.len())] {
             if got < 3 {
-                return Err(Error::TooLittle { what, got, want: 3, purpose: "tell workloads from platforms" });
+                return Err(Error::TooLittle {
+                    what,
+                    got,
+                    want: 3,
+                    purpose: "tell workloads from platforms",
+                });
             }
         }
         Ok(())

@@ -35,7 +35,8 @@ impl Side {
         let mut scales = Vec::with_capacity(features.width());
         for column in 0..features.width() {
             let mean = (0..rows).map(|row| features.at(row, column)).sum::<f64>() / rows as f64;
-            let square = (0..rows).map(|row| (features.at(row, column) - mean).powi(2)).sum::<f64>() / rows as f64;
+            let square =
+                (0..rows).map(|row| (features.at(row, column) - mean).powi(2)).sum::<f64>() / rows as f64;
             // A feature that never changes says nothing, also when it does later.
             scales.push((mean, if square > 1e-18 { square.sqrt() } else { f64::MAX }));
         }
@@ -62,8 +63,11 @@ impl Side {
                     let target: Vec<f64> = (0..rows).map(|row| numbers.at(row, number) - mean).collect();
                     let weights: Vec<f64> = (0..rows).map(|row| dot(inverse.row(row), &target)).collect();
                     // What is missed when a row is left out, without learning again (Wahba 1990).
-                    let missed: Vec<f64> =
-                        weights.iter().enumerate().map(|(row, weight)| weight / inverse.at(row, row)).collect();
+                    let missed: Vec<f64> = weights
+                        .iter()
+                        .enumerate()
+                        .map(|(row, weight)| weight / inverse.at(row, row))
+                        .collect();
                     let loss = dot(&missed, &missed);
                     if best.as_ref().is_none_or(|best| loss < best.loss) {
                         *best = Some(Fit { loss, mean, reach, weights, missed });
@@ -123,7 +127,8 @@ fn typical_distance(known: &Matrix) -> f64 {
     let mut all = Vec::new();
     for row in 0..known.rows() {
         for other in 0..row {
-            let square: f64 = known.row(row).iter().zip(known.row(other)).map(|(a, b)| (a - b) * (a - b)).sum();
+            let square: f64 =
+                known.row(row).iter().zip(known.row(other)).map(|(a, b)| (a - b) * (a - b)).sum();
             all.push((square / known.width().max(1) as f64).sqrt());
         }
     }

@@ -85,7 +85,8 @@ fn missed(truth: &Truth, known: usize, count: usize) -> f64 {
 fn features_alone_beat_the_mean_and_runs_beat_features() {
     let truth = truth(80, 30, 0.6, 0.02);
     let mean: f64 = truth.all.iter().flatten().sum::<f64>() / (80.0 * 30.0);
-    let spread = (truth.all.iter().flatten().map(|log| (log - mean).powi(2)).sum::<f64>() / (80.0 * 30.0)).sqrt();
+    let spread =
+        (truth.all.iter().flatten().map(|log| (log - mean).powi(2)).sum::<f64>() / (80.0 * 30.0)).sqrt();
     let (none, one, five) = (missed(&truth, 60, 0), missed(&truth, 60, 1), missed(&truth, 60, 5));
     assert!(none < 0.4 * spread, "{none} of {spread}");
     assert!(one < none && five < 0.5 * one, "{none} {one} {five}");
@@ -94,14 +95,16 @@ fn features_alone_beat_the_mean_and_runs_beat_features() {
 #[test]
 fn a_new_platform_is_told_by_its_passport_and_a_few_runs() {
     let truth = truth(60, 50, 0.6, 0.02);
-    let fitted = Factored::fit(&truth.runs.only_platforms(&(0..45).collect::<Vec<_>>()), &settings()).unwrap();
+    let fitted =
+        Factored::fit(&truth.runs.only_platforms(&(0..45).collect::<Vec<_>>()), &settings()).unwrap();
     for count in [0, 8] {
         let mut worst = 0f64;
         for platform in 45..50 {
             let measured: Vec<(usize, f64)> = (0..count).map(|w| (w, truth.all[w][platform])).collect();
             let guess = fitted.new_platform(truth.runs.platforms.row(platform), &measured).unwrap();
             for workload in count..60 {
-                worst = worst.max((guess.say(fitted.workloads.row(workload)).0 - truth.all[workload][platform]).abs());
+                worst = worst
+                    .max((guess.say(fitted.workloads.row(workload)).0 - truth.all[workload][platform]).abs());
             }
         }
         assert!(worst < if count == 0 { 1.5 } else { 0.2 }, "{count}: {worst}");

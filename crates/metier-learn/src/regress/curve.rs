@@ -1,0 +1,80 @@
+//! Fits a curve with a few numbers to points: Levenberg–Marquardt (Marquardt 1963), with derivatives by differences.
+
+use crate::Error;
+use crate::algebra::{Cholesky, Matrix, dot};
+
+/// Most evaluations of the curve over all points.
+const MOST: usize = 30_000;
+
+/// The numbers with the least squares that is reached from a start; an error where the start has no value.
+pub fn fit(
+    s: &[f64],
+    y: &[f64],
+    start: &[f64],
+    curve: impl Fn(&[f64], f64) -> f64,
+) -> Result<(Vec<f64>, f64), Error> {
+    if s.len() != y.len() || s.len() < start.len() {
+        let want = start.len();
+        return Err(Error::TooLittle {
+            what: "points",
+            got: s.len().min(y.len()),
+            want,
+            purpose: "fit a curve",
+        });
+    }
+    let left =
+        |weights: &[f64]| -> Vec<f64> { s.iter().zip(y).map(|(s, y)| y - curve(weights, *s)).collect() };
+    let mut weights = start.to_vec();
+    let mut error = left(&weights);
+    let mut loss = dot(&error, &error);
+    if !loss.is_finite() {
+        return Err(Error::Table { why: format!("the curve has no value at its start {start:?}") });
+    }
+    let (mut damping, mut calls) = (1e-3, 1);
+    while calls < MOST {
+        let slopes: Vec<Vec<f64>> = (0..weights.len())
+            .map(|at| {
+                let mut moved = weights.clone();
+                let step = 1e-7 * weights[at].abs().max(1e-4);
+                moved[at] += step;
+                left(&moved).iter().zip(&error).map(|(new, old)| (old - new) / step).collect()
+            })
+            .collect();
+        calls += weights.len();
+        let size = weights.len();
+        let mut normal = Matrix::zeros(size, size);
+        for (a, one) in slopes.iter().enumerate() {
+            for (b, other) in slopes.iter().enumerate().take(a + 1) {
+                *normal.at_mut(a, b) = dot(one, other);
+            }
+        }
+        let right: Vec<f64> = slopes.iter().map(|slope| dot(slope, &error)).collect();
+        let mut is_better = false;
+        while damping < 1e12 {
+            let mut damped = normal.clone();
+            for at in 0..size {
+                *damped.at_mut(at, at) += damping * normal.at(at, at).max(1e-12);
+            }
+            let step = Cholesky::new(&damped).map(|cholesky| cholesky.solve(&right));
+            let tried =
+                step.map(|step| weights.iter().zip(step).map(|(old, step)| old + step).collect::<Vec<f64>>());
+            if let Some(tried) = tried {
+                let new = left(&tried);
+                let new_loss = dot(&new, &new);
+                calls += 1;
+                // NaN is not less: where the curve has no value, the step is too long.
+                if new_loss < loss {
+                    is_better = loss - new_loss > 1e-12 * loss;
+                    (weights, error, loss) = (tried, new, new_loss);
+                    damping = (damping / 10.0).max(1e-12);
+                    break;
+                }
+            }
+            damping *= 10.0;
+        }
+        if !is_better {
+            break;
+        }
+    }
+    Ok((weights, loss))
+}

@@ -1,0 +1,255 @@
+//! Boosted trees of limited depth over exact splits, for squared errors: as scikit-learn grows them, or as XGBoost does, in whose format they can be written.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::check;
+use crate::Error;
+use crate::algebra::Matrix;
+
+/// How to grow.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// How many trees.
+    pub trees: usize,
+    /// Questions from the root to a leaf, at most.
+    pub depth: usize,
+    /// What each tree counts.
+    pub rate: f64,
+    /// How much leaves are drawn towards 0.
+    pub ridge: f64,
+    /// Least gain of a split.
+    pub gain: f64,
+    /// Features, thresholds and leaves in single precision, as XGBoost keeps them.
+    pub single: bool,
+}
+
+impl Settings {
+    /// scikit-learn's gradient boosting, unasked.
+    pub const SCIKIT: Self = Self { trees: 100, depth: 3, rate: 0.1, ridge: 0.0, gain: 0.0, single: false };
+    /// XGBoost's booster, unasked, at rate 0.1.
+    pub const XGBOOST: Self = Self { trees: 100, depth: 6, rate: 0.1, ridge: 1.0, gain: 1e-6, single: true };
+}
+
+/// One place of a tree: a question where it has children, a leaf where not.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+struct Place {
+    feature: u32,
+    /// Below this (XGBoost) or up to this (scikit-learn) the way is left; a leaf's value.
+    value: f64,
+    /// The first of two children that follow each other; 0 for a leaf.
+    children: u32,
+    parent: u32,
+    gain: f64,
+    weight: f64,
+    rows: u32,
+}
+
+/// A start and trees that are added to it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Exact {
+    width: usize,
+    start: f64,
+    single: bool,
+    trees: Vec<Vec<Place>>,
+}
+
+fn single(value: f64, is_single: bool) -> f64 {
+    if is_single { f64::from(value as f32) } else { value }
+}
+
+impl Exact {
+    /// Learns; continues from an earlier one of the same width, where there is one.
+    pub fn fit(x: &Matrix, y: &[f64], settings: Settings, from: Option<&Self>) -> Result<Self, Error> {
+        check(x, y, 2)?;
+        if settings.depth == 0 || settings.depth > 24 {
+            let got = settings.depth.to_string();
+            return Err(Error::Setting { field: "depth", got, want: "1 to 24" });
+        }
+        if let Some(from) = from.filter(|from| from.width != x.width() || from.single != settings.single) {
+            let why = format!(
+                "an earlier predictor of {} features; want {} of the same kind",
+                from.width,
+                x.width()
+            );
+            return Err(Error::Table { why });
+        }
+        let start = single(y.iter().sum::<f64>() / y.len() as f64, settings.single);
+        let mut out = from.cloned().unwrap_or(Self {
+            width: x.width(),
+            start,
+            single: settings.single,
+            trees: Vec::new(),
+        });
+        let columns: Vec<Vec<f64>> = (0..x.width())
+            .map(|column| (0..y.len()).map(|row| single(x.at(row, column), settings.single)).collect())
+            .collect();
+        let mut said: Vec<f64> = (0..y.len()).map(|row| out.predict(x.row(row))).collect();
+        for _ in 0..settings.trees {
+            let left: Vec<f64> = y.iter().zip(&said).map(|(y, said)| y - said).collect();
+            let tree = Grower { columns: &columns, left: &left, settings }.tree();
+            for (row, said) in said.iter_mut().enumerate() {
+                *said = single(*said + leaf(&tree, x.row(row), settings.single), settings.single);
+            }
+            out.trees.push(tree);
+        }
+        Ok(out)
+    }
+
+    /// What it says for a row.
+    pub fn predict(&self, row: &[f64]) -> f64 {
+        let add = |sum: f64, tree: &Vec<Place>| single(sum + leaf(tree, row, self.single), self.single);
+        self.trees.iter().fold(self.start, add)
+    }
+
+    /// How many trees there are.
+    pub fn trees(&self) -> usize {
+        self.trees.len()
+    }
+
+    /// The file that XGBoost 2 and later reads.
+    pub fn to_xgboost(&self) -> Value {
+        let trees: Vec<Value> =
+            self.trees.iter().enumerate().map(|(id, tree)| tree_json(id, tree, self.width)).collect();
+        let count = trees.len();
+        json!({
+            "learner": {
+                "attributes": {}, "feature_names": [], "feature_types": [],
+                "gradient_booster": {
+                    "model": {
+                        "gbtree_model_param": {"num_parallel_tree": "1", "num_trees": count.to_string()},
+                        "iteration_indptr": (0..=count).collect::<Vec<_>>(),
+                        "tree_info": vec![0; count], "trees": trees,
+                    },
+                    "name": "gbtree",
+                },
+                "learner_model_param": {
+                    "base_score": format!("{:E}", self.start as f32), "boost_from_average": "1",
+                    "num_class": "0", "num_feature": self.width.to_string(), "num_target": "1",
+                },
+                "objective": {"name": "reg:squarederror", "reg_loss_param": {"scale_pos_weight": "1"}},
+            },
+            "version": [2, 1, 0],
+        })
+    }
+}
+
+fn tree_json(id: usize, tree: &[Place], width: usize) -> Value {
+    let count = tree.len();
+    let child =
+        |place: &Place, other: i64| if place.children == 0 { -1 } else { i64::from(place.children) + other };
+    let parent =
+        |(at, place): (usize, &Place)| if at == 0 { i64::from(i32::MAX) } else { i64::from(place.parent) };
+    json!({
+        "base_weights": tree.iter().map(|place| place.weight as f32).collect::<Vec<_>>(),
+        "categories": [], "categories_nodes": [], "categories_segments": [], "categories_sizes": [],
+        "default_left": vec![0; count], "id": id,
+        "left_children": tree.iter().map(|place| child(place, 0)).collect::<Vec<_>>(),
+        "loss_changes": tree.iter().map(|place| place.gain as f32).collect::<Vec<_>>(),
+        "parents": tree.iter().enumerate().map(parent).collect::<Vec<_>>(),
+        "right_children": tree.iter().map(|place| child(place, 1)).collect::<Vec<_>>(),
+        "split_conditions": tree.iter().map(|place| place.value as f32).collect::<Vec<_>>(),
+        "split_indices": tree.iter().map(|place| place.feature).collect::<Vec<_>>(),
+        "split_type": vec![0; count],
+        "sum_hessian": tree.iter().map(|place| place.rows as f32).collect::<Vec<_>>(),
+        "tree_param": {"num_deleted": "0", "num_feature": width.to_string(), "num_nodes": count.to_string(), "size_leaf_vector": "1"},
+    })
+}
+
+fn leaf(tree: &[Place], row: &[f64], is_single: bool) -> f64 {
+    let mut at = 0usize;
+    for _ in 0..=tree.len() {
+        let Some(place) = tree.get(at) else { return 0.0 };
+        if place.children == 0 {
+            return place.value;
+        }
+        let value = single(row.get(place.feature as usize).copied().unwrap_or(f64::NAN), is_single);
+        let is_left = if is_single { value < place.value } else { value <= place.value };
+        at = place.children as usize + usize::from(!is_left);
+    }
+    0.0
+}
+
+struct Grower<'a> {
+    columns: &'a [Vec<f64>],
+    left: &'a [f64],
+    settings: Settings,
+}
+
+struct Split {
+    gain: f64,
+    feature: usize,
+    value: f64,
+}
+
+impl Grower<'_> {
+    fn tree(&self) -> Vec<Place> {
+        let empty = Place { feature: 0, value: 0.0, children: 0, parent: 0, gain: 0.0, weight: 0.0, rows: 0 };
+        let mut places = vec![empty];
+        let mut open: Vec<(usize, usize, Vec<u32>)> = vec![(0, 0, (0..self.left.len() as u32).collect())];
+        let mut next = 0;
+        while next < open.len() {
+            let (place, depth, rows) = (open[next].0, open[next].1, std::mem::take(&mut open[next].2));
+            next += 1;
+            let sum: f64 = rows.iter().map(|row| self.left[*row as usize]).sum();
+            let weight = sum / (rows.len() as f64 + self.settings.ridge);
+            places[place].rows = rows.len() as u32;
+            places[place].weight = weight;
+            places[place].value = single(weight * self.settings.rate, self.settings.single);
+            let split = if depth < self.settings.depth { self.best(&rows, sum) } else { None };
+            let Some(split) = split else { continue };
+            let column = &self.columns[split.feature];
+            let is_left = |row: &u32| {
+                let value = column[*row as usize];
+                if self.settings.single { value < split.value } else { value <= split.value }
+            };
+            let (lefts, rights): (Vec<u32>, Vec<u32>) = rows.iter().copied().partition(is_left);
+            let children = places.len();
+            places.extend([Place { parent: place as u32, ..empty }; 2]);
+            let own = &mut places[place];
+            (own.feature, own.value, own.children, own.gain) =
+                (split.feature as u32, split.value, children as u32, split.gain);
+            open.push((children, depth + 1, lefts));
+            open.push((children + 1, depth + 1, rights));
+        }
+        places
+    }
+
+    fn best(&self, rows: &[u32], sum: f64) -> Option<Split> {
+        let ridge = self.settings.ridge;
+        let worth = |sum: f64, count: f64| sum * sum / (count + ridge);
+        let whole = worth(sum, rows.len() as f64);
+        let mut best: Option<Split> = None;
+        let mut sorted: Vec<(f64, f64)> = Vec::with_capacity(rows.len());
+        for (feature, column) in self.columns.iter().enumerate() {
+            sorted.clear();
+            sorted.extend(rows.iter().map(|row| (column[*row as usize], self.left[*row as usize])));
+            sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let mut left = 0.0;
+            for at in 1..sorted.len() {
+                left += sorted[at - 1].1;
+                let (low, high) = (sorted[at - 1].0, sorted[at].0);
+                if low == high {
+                    continue;
+                }
+                let gain = worth(left, at as f64) + worth(sum - left, (sorted.len() - at) as f64) - whole;
+                if gain > self.settings.gain.max(1e-12 * whole)
+                    && best.as_ref().is_none_or(|best| gain > best.gain)
+                {
+                    best = Some(Split { gain, feature, value: self.between(low, high) });
+                }
+            }
+        }
+        best
+    }
+
+    /// A threshold that parts two values; in single precision the right one itself, where nothing lies between.
+    fn between(&self, low: f64, high: f64) -> f64 {
+        let middle = single(low + (high - low) / 2.0, self.settings.single);
+        match self.settings.single {
+            true if middle <= low => high,
+            false if middle >= high => low,
+            _ => middle,
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The mean of the nearest rows.
+
+use super::{check, too_many};
+use crate::Error;
+use crate::algebra::Matrix;
+
+/// Rows that are remembered.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Neighbours {
+    rows: Matrix,
+    targets: Vec<f64>,
+    count: usize,
+}
+
+impl Neighbours {
+    /// Remembers all rows; so many of them are asked.
+    pub fn fit(x: &Matrix, y: &[f64], count: usize) -> Result<Self, Error> {
+        check(x, y, count.max(1))?;
+        too_many(y.len())?;
+        Ok(Self { rows: x.clone(), targets: y.to_vec(), count: count.max(1) })
+    }
+
+    /// The mean target of the nearest rows by Euclidean distance; the first of equals.
+    pub fn predict(&self, row: &[f64]) -> f64 {
+        let mut near: Vec<(f64, f64)> = Vec::with_capacity(self.count + 1);
+        for (at, target) in self.targets.iter().enumerate().take(self.rows.rows()) {
+            let distance: f64 = self.rows.row(at).iter().zip(row).map(|(a, b)| (a - b) * (a - b)).sum();
+            if near.len() == self.count && near.last().is_some_and(|last| distance >= last.0) {
+                continue;
+            }
+            let place = near.partition_point(|other| other.0 <= distance);
+            near.insert(place, (distance, *target));
+            near.truncate(self.count);
+        }
+        near.iter().map(|(_, target)| target).sum::<f64>() / near.len().max(1) as f64
+    }
+}
