@@ -1,0 +1,129 @@
+//! Rows that a predictor has not seen: its error on them, and how far its intervals must reach.
+
+use metier_learn::conformal::{Calibration, Unseen};
+use metier_learn::score::Score;
+use serde::{Deserialize, Serialize};
+
+use super::{Learn, Learned, Part, Task};
+use crate::Error;
+use crate::vocabulary::Component;
+
+/// In how many parts rows are held out.
+pub const PARTS: usize = 5;
+/// The coverage that intervals promise.
+pub const COVERAGE: f64 = 0.9;
+/// Blocks for each part.
+const BLOCKS: usize = 2;
+
+/// How rows are held out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Validation {
+    /// Every fifth row: loads that were seen, at other moments.
+    Rows,
+    /// Whole stretches of time: loads that may not have been seen.
+    Blocks,
+}
+
+impl Validation {
+    /// The part of each of so many rows.
+    pub fn parts(self, rows: usize) -> Vec<usize> {
+        let part = |row: usize| match self {
+            Self::Rows => row % PARTS,
+            Self::Blocks => (row * PARTS * BLOCKS / rows.max(1)) % PARTS,
+        };
+        (0..rows).map(part).collect()
+    }
+}
+
+/// Errors of one component on rows that were held out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HeldOut {
+    /// Which component.
+    pub component: Component,
+    /// How the rows were held out.
+    pub validation: Validation,
+    /// Rows.
+    pub rows: usize,
+    /// Mean of the absolute errors, in watts.
+    pub mae: f64,
+    /// Mean of the relative errors on rows above the floor; `None` where there is none.
+    pub mape: Option<f64>,
+    /// Rows above the floor.
+    pub rows_above_floor: usize,
+    /// Share of the rows inside an interval that the other parts' errors made; `None` where there is none.
+    pub coverage: Option<f64>,
+    /// Mean width of the intervals, in watts.
+    pub width: Option<f64>,
+}
+
+impl HeldOut {
+    /// By which the worst comes first.
+    pub(super) fn badness(&self) -> f64 {
+        self.mape.unwrap_or(0.0)
+    }
+}
+
+/// What each row was said to be by a formula that had not seen it: watts and the size of an error.
+fn unseen(task: &Task<'_>, learn: fn(&Task<'_>) -> Result<Learned, Error>) -> Result<Vec<(f64, f64)>, Error> {
+    let parts = task.validation.parts(task.y.len());
+    let mut said = vec![(0.0, 1.0); task.y.len()];
+    for part in 0..PARTS {
+        let keep: Vec<usize> = (0..parts.len()).filter(|row| parts[*row] != part).collect();
+        let (x, y) = (task.x.select(&keep), keep.iter().map(|row| task.y[*row]).collect::<Vec<f64>>());
+        // What was learned before may have seen the rows that are held out now.
+        let learned = learn(&Task { x: &x, y: &y, from: None, ..*task })?;
+        for row in (0..parts.len()).filter(|row| parts[*row] == part) {
+            said[row] = learned.say(task.x.row(row));
+        }
+    }
+    Ok(said)
+}
+
+/// Learns one component from all rows, with the error that held-out rows show.
+pub(super) fn part(task: &Task<'_>, component: Component, learn: Learn) -> Result<Part, Error> {
+    let (learned, said) = match learn {
+        Learn::Plain(learn) => (learn(task)?, unseen(task, learn)?),
+        Learn::Judged(learn) => learn(task)?,
+    };
+    let rows: Vec<Unseen> = said
+        .iter()
+        .zip(task.y)
+        .enumerate()
+        .map(|(row, ((watts, scale), y))| Unseen {
+            measured: *y,
+            predicted: if watts.is_finite() { watts.max(0.0) } else { 0.0 },
+            scale: scale.max(1e-9),
+            group: row as u64,
+        })
+        .collect();
+    let parts = task.validation.parts(rows.len());
+    let (mut covered, mut width, mut asked) = (0usize, 0.0, 0usize);
+    for part in 0..PARTS {
+        let others: Vec<Unseen> =
+            rows.iter().zip(&parts).filter(|(_, own)| **own != part).map(|(row, _)| *row).collect();
+        let Some(reach) = Calibration::new(&others)?.reach(COVERAGE) else { continue };
+        for (row, _) in rows.iter().zip(&parts).filter(|(_, own)| **own == part) {
+            covered += usize::from((row.measured - row.predicted).abs() <= reach * row.scale);
+            width += 2.0 * reach * row.scale;
+            asked += 1;
+        }
+    }
+    let predicted: Vec<f64> = rows.iter().map(|row| row.predicted).collect();
+    let Some(score) = Score::of(task.y, &predicted, task.floor) else {
+        return Err(Error::table("no rows to learn from"));
+    };
+    let share = |sum: f64| (asked > 0).then(|| sum / asked as f64);
+    let held_out = HeldOut {
+        component,
+        validation: task.validation,
+        rows: score.rows,
+        mae: score.mae,
+        mape: score.mape,
+        rows_above_floor: score.rows_above_floor,
+        coverage: share(covered as f64),
+        width: share(width),
+    };
+    let reach = Calibration::new(&rows)?.reach(COVERAGE);
+    Ok(Part { learned, reach, held_out })
+}

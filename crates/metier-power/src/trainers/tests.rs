@@ -1,0 +1,126 @@
+use super::*;
+use crate::formula::Kind as FormulaKind;
+
+/// A machine whose power is known: rises with instructions, with misses, and with a bend.
+fn frame(rows: usize) -> Frame {
+    let mut frame = Frame::new((0..rows).map(|row| row as f64 * 3.0).collect(), None).unwrap();
+    let chance = |row: usize, salt: usize| ((row * 7919 + salt * 104_729) % 1009) as f64 / 1009.0;
+    let misses: Vec<f64> = (0..rows).map(|row| 1e6 * chance(row, 1)).collect();
+    let instructions: Vec<f64> = (0..rows).map(|row| 1e9 * chance(row, 2)).collect();
+    let package = (0..rows)
+        .map(|row| 40.0 + 60.0 * (instructions[row] / 1e9).sqrt() + 10.0 * misses[row] / 1e6 + chance(row, 3))
+        .collect();
+    let dram = (0..rows).map(|row| 5.0 + 8.0 * misses[row] / 1e6 + 0.2 * chance(row, 4)).collect();
+    frame.set("cache_miss", misses).unwrap();
+    frame.set("cpu_instructions", instructions).unwrap();
+    frame.set("package_power", package).unwrap();
+    frame.set("core_power", vec![0.0; rows]).unwrap();
+    frame.set("dram_power", dram).unwrap();
+    frame
+}
+
+fn settings(trainer: Trainer) -> Settings {
+    let components = [Component::Package, Component::Core, Component::Dram];
+    Settings::new(trainer, &["cache_miss", "cpu_instructions"], &components)
+}
+
+#[test]
+fn every_trainer_learns_and_its_file_says_the_same() {
+    let frame = frame(100);
+    for (trainer, _) in LIST.iter().filter(|(trainer, _)| *trainer != Trainer::Auto) {
+        let trained = train(&frame, &settings(*trainer), None).unwrap();
+        assert_eq!(trained.held_out.len(), 3, "{trainer:?}");
+        assert!(trained.held_out.windows(2).all(|pair| pair[0].badness() >= pair[1].badness()));
+        let read = Predictor::read(&trained.bytes()).unwrap();
+        let row = [4e5, 6e8];
+        let said = read.predict(&row).unwrap();
+        assert_eq!(said, trained.predictor.predict(&row).unwrap());
+        for (component, watts) in said {
+            assert!(
+                watts.low <= watts.value && watts.value <= watts.high && watts.low >= 0.0,
+                "{component:?}"
+            );
+            assert!(watts.in_range);
+        }
+        assert!(!read.predict(&[9e6, 6e8]).unwrap()[0].1.in_range);
+    }
+}
+
+#[test]
+fn weights_for_kepler_give_the_same_watts() {
+    let frame = frame(100);
+    for trainer in [
+        Trainer::Sgd,
+        Trainer::Linear,
+        Trainer::Logarithmic,
+        Trainer::Exponential,
+        Trainer::Logistic,
+        Trainer::Xgboost,
+    ] {
+        let trained = train(&frame, &settings(trainer), None).unwrap();
+        let formulas = trained.predictor.weights().unwrap().formulas(trainer.name()).unwrap();
+        let row = [4e5, 6e8];
+        for (component, watts) in trained.predictor.predict(&row).unwrap() {
+            let (_, formula) = formulas.iter().find(|(own, _)| *own == component).unwrap();
+            assert_eq!(matches!(formula.kind, FormulaKind::XGBoost(_)), trainer == Trainer::Xgboost);
+            let said = formula.watts(&row).unwrap();
+            assert!(
+                (said - watts.value).abs() < 1e-9 * watts.value.max(1.0),
+                "{trainer:?} {component:?}: {said} {watts:?}"
+            );
+        }
+    }
+    assert!(train(&frame, &settings(Trainer::KNeighbors), None).unwrap().predictor.weights().is_none());
+}
+
+#[test]
+fn ours_is_close_to_the_noise_and_its_intervals_hold() {
+    let mut wanted = settings(Trainer::Auto);
+    wanted.validation = Validation::Rows;
+    let all = frame(240);
+    let (train_rows, test_rows): (Vec<usize>, Vec<usize>) = (0..240).partition(|row| row % 4 != 0);
+    let trained = train(&all.select(&train_rows), &wanted, None).unwrap();
+    let (mut missed, mut covered, mut asked) = (0.0, 0.0, 0.0);
+    for row in test_rows {
+        let features = [all.need("cache_miss").unwrap()[row], all.need("cpu_instructions").unwrap()[row]];
+        let said = trained.predictor.predict(&features).unwrap();
+        let (component, watts) = said[0];
+        assert_eq!(component, Component::Package);
+        let truth = all.need("package_power").unwrap()[row];
+        missed += (watts.value - truth).abs() / truth;
+        covered += f64::from(u8::from(watts.low <= truth && truth <= watts.high));
+        asked += 1.0;
+        assert_eq!(said[1].1.value, 0.0, "a component without power has none");
+    }
+    assert!(missed / asked < 0.03, "{}", missed / asked);
+    assert!(covered / asked > 0.8, "{}", covered / asked);
+    assert_eq!(Predictor::read(&trained.bytes()).unwrap(), trained.predictor);
+}
+
+#[test]
+fn xgboost_goes_on_from_what_is_there() {
+    let frame = frame(100);
+    let first = train(&frame, &settings(Trainer::Xgboost), None).unwrap();
+    let second = train(&frame, &settings(Trainer::Xgboost), Some(&first.predictor)).unwrap();
+    let trees = |trained: &Trained| match &trained.predictor.components[&Component::Package].learned {
+        Learned::Trees(trees) => trees.trees(),
+        _ => 0,
+    };
+    assert_eq!((trees(&first), trees(&second)), (100, 200));
+    let other = Settings { features: vec!["cache_miss".to_string()], ..settings(Trainer::Xgboost) };
+    assert_eq!(trees(&train(&frame, &other, Some(&first.predictor)).unwrap()), 100);
+}
+
+#[test]
+fn what_cannot_be_learned_from_is_named() {
+    let small = frame(10);
+    let error = train(&small, &settings(Trainer::Linear), None).unwrap_err().to_string();
+    assert!(error.contains("10 rows"), "{error}");
+    let wanted = Settings { features: vec!["cpu_cycles".to_string()], ..settings(Trainer::Linear) };
+    let error = train(&frame(50), &wanted, None).unwrap_err().to_string();
+    assert!(error.contains("cpu_cycles"), "{error}");
+    let trained = train(&frame(50), &settings(Trainer::Linear), None).unwrap();
+    assert!(trained.predictor.predict(&[1.0]).is_err());
+    assert!(trained.predictor.predict(&[1.0, f64::NAN]).is_err());
+    assert!(Predictor::read(b"{}").is_err());
+}
