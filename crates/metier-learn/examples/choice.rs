@@ -25,7 +25,7 @@ struct Chance(u64);
 impl Chance {
     fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        (u128::from(mix(self.0)) * end as u128 >> 64) as usize
+        ((u128::from(mix(self.0)) * end as u128) >> 64) as usize
     }
 
     /// Moves so many, chosen by chance, to the front.

@@ -48,7 +48,7 @@ impl Matrix {
 
     /// How many rows there are.
     pub fn rows(&self) -> usize {
-        if self.width == 0 { 0 } else { self.values.len() / self.width }
+        self.values.len().checked_div(self.width).unwrap_or(0)
     }
 
     /// One row.

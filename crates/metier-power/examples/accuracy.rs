@@ -31,7 +31,7 @@ fn main() -> Result<(), Failure> {
     features.sort_unstable();
     let rows = frame.len();
     let is_test = |row: &usize| match split.as_str() {
-        "rows" => row % 5 == 0,
+        "rows" => row.is_multiple_of(5),
         _ => [2, 5, 8].contains(&(row * 10 / rows)),
     };
     let (test, train_rows): (Vec<usize>, Vec<usize>) = (0..rows).partition(is_test);

@@ -120,7 +120,7 @@ impl Settings {
     /// The rank and ridge that say best what a tenth of the runs took, held out by hash.
     pub fn tuned(runs: &Runs, seed: u64) -> Result<Self, Error> {
         let is_held = |run: &Run| {
-            let pair = random::mix((run.workload as u64) << 32 | run.platform as u64);
+            let pair = random::mix(((run.workload as u64) << 32) | run.platform as u64);
             crate::validate::is_held_out(pair, 0.1, seed)
         };
         let (held, train): (Vec<Run>, Vec<Run>) = runs.runs.iter().copied().partition(is_held);
