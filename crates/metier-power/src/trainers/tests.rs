@@ -78,7 +78,8 @@ fn ours_is_close_to_the_noise_and_its_intervals_hold() {
     let mut wanted = settings(Trainer::Auto);
     wanted.validation = Validation::Rows;
     let all = frame(240);
-    let (train_rows, test_rows): (Vec<usize>, Vec<usize>) = (0..240).partition(|row| !row.is_multiple_of(4));
+    let (train_rows, test_rows): (Vec<usize>, Vec<usize>) =
+        (0..240usize).partition(|row| !row.is_multiple_of(4));
     let trained = train(&all.select(&train_rows), &wanted, None).unwrap();
     let (mut missed, mut covered, mut asked) = (0.0, 0.0, 0.0);
     for row in test_rows {
