@@ -1,6 +1,7 @@
 //! What a run is asked to be: what runs, in which circumstances, and how it is measured. Checked as a whole
 //! before anything starts.
 
+mod awaited;
 mod target;
 
 use std::path::PathBuf;
@@ -10,6 +11,8 @@ use metier_types::{BatchId, Bytes, Company, DatasetUse, RunId, WorkloadId};
 
 use crate::Error;
 use crate::app::Ways;
+pub use awaited::Awaited;
+pub(crate) use awaited::Eye;
 pub use target::{Command, ContainerSpec, PodSpec, Pull, Target};
 
 /// Shortest and longest time between samples.

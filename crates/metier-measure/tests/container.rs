@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use metier_measure::spec::{ContainerSpec, Mount, Pull};
+use metier_measure::spec::{Awaited, ContainerSpec, Mount, Pull};
 use metier_measure::{
     NoRecorder, Options, Recorder, Roots, Session, Spec, StoreRecorder, Target, device, leftovers,
 };
@@ -348,6 +348,19 @@ fn the_streams_of_a_container_are_ours() {
     assert!(text.contains("said hello\n") && text.contains("\nlast\n"), "{} bytes", text.len());
     assert_eq!(text.matches('x').count() / 3_000_000, 1);
     assert!(String::from_utf8_lossy(&output.stderr).contains("err\n"));
+}
+
+#[test]
+fn what_a_container_is_awaited_to_print_is_seen_when_it_is_printed() {
+    let Some(engine) = engine() else { return };
+    for (text, is_printed) in [("now ready", true), ("never said", false)] {
+        let script = "echo now; echo is now ready >&2; sleep 0.2; echo done";
+        let mut spec = container(&engine, "busybox:local", &["sh", "-c", script]);
+        let awaited = Awaited::new(text);
+        change(&mut spec, |container| container.awaits = Some(awaited.clone()));
+        let run = run(&spec);
+        assert_eq!((run.exit.unwrap().code, awaited.seen_ns().is_some()), (Some(0), is_printed), "{text}");
+    }
 }
 
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {

@@ -4,9 +4,9 @@
 use std::path::PathBuf;
 
 use metier_measure::runner::About;
-use metier_measure::spec::{Mount, Target};
+use metier_measure::spec::{Awaited, Mount, Target};
 use metier_measure::{Error, Finished, Keep, Observer, Recorder, Session, Spec};
-use metier_types::{DatasetUse, Extra, PageCache, Run, RunId, Warning};
+use metier_types::{Bytes, DatasetUse, Extra, PageCache, Run, RunId, Warning};
 
 use crate::company::{Company, Means, Member, Membership, Probe, name_of};
 use crate::dataset::{self, Cache, Obtained, Progress, Watch};
@@ -21,6 +21,8 @@ pub const DATASET_WORD: &str = "{dataset}";
 pub struct Ways<'a> {
     /// Where fetched datasets are kept; `None` where there is no such place.
     pub cache: Option<PathBuf>,
+    /// Most that fetched datasets may take; those that were not used for longest go.
+    pub cache_limit: Option<Bytes>,
     /// Who shows how far fetching has come.
     pub progress: &'a dyn Progress,
     /// How company is started.
@@ -64,6 +66,12 @@ impl<'a> Surroundings<'a> {
                     }),
                 };
                 let obtained = dataset::obtain(wanted, &cache, &watch).map_err(obstacle)?;
+                if let Some(limit) = ways.cache_limit.filter(|_| !obtained.was_cached) {
+                    let removed = cache().map_err(obstacle)?.trim(limit);
+                    if removed.bytes.get() > 0 {
+                        ways.progress.note(&removed.to_string());
+                    }
+                }
                 Some((wanted, obtained))
             }
             None => None,
@@ -116,13 +124,24 @@ impl<'a> Surroundings<'a> {
         let memberships = self.company.as_ref().map(Company::membership).into_iter().chain(&self.membership);
         let mut members: Vec<Member<'_>> =
             memberships.map(|membership| Member::new(membership, name.clone())).collect();
-        let ready = self.checked.ready.as_ref().filter(|ready| !matches!(ready.sign, Sign::Output(_)));
+        let ready = self.checked.ready.as_ref();
+        let awaited = ready.and_then(|ready| await_output(&mut spec, &ready.sign));
         // Somebody's company tells when it is ready; the run itself only notes it.
-        let mut probe = ready.map(|ready| Probe::new(ready, self.membership.as_ref(), name.clone()));
+        let mut probe = ready.map(|ready| Probe::new(ready, awaited, self.membership.as_ref(), name.clone()));
         let mut observers: Vec<&mut dyn Observer> = vec![&mut notes];
         observers.extend(probe.iter_mut().map(|probe| probe as &mut dyn Observer));
         observers.extend(members.iter_mut().map(|member| member as &mut dyn Observer));
         crate::start(session, &spec, recorder, &mut observers)
+    }
+}
+
+/// Has a container's output, which goes through us, looked through for the sign.
+fn await_output(spec: &mut Spec, sign: &Sign) -> Option<Awaited> {
+    match (&mut spec.target, sign) {
+        (Target::Container(container), Sign::Output(text)) => {
+            Some(container.awaits.insert(Awaited::new(text)).clone())
+        }
+        _ => None,
     }
 }
 

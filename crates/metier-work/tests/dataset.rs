@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use metier_measure::digest;
-use metier_types::{Digest, PageCache};
+use metier_types::{Bytes, Digest, PageCache};
 use metier_work::dataset::{self, Cache, Error, Obtained, Progress, Silent, Watch};
 use metier_work::runfile::{Source, Wanted};
 
@@ -153,6 +153,69 @@ fn what_was_fetched_is_verified_kept_by_digest_and_not_fetched_again() {
     for name in names {
         assert!(!std::fs::read_to_string(&name).unwrap().contains("hunter"), "{}", name.display());
     }
+}
+
+#[test]
+fn a_limit_removes_what_was_not_used_for_longest_and_never_what_is_held() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Cache::open(&folder.path().join("cache")).unwrap();
+    let contents: Vec<Vec<u8>> = (1..=4).map(|n| bytes(100_000 + n)).collect();
+    let asked: Vec<Wanted> = contents
+        .iter()
+        .map(|content| {
+            // The server's thread lives as long as the test.
+            let server = Server::start(content, None);
+            wanted(&server.address("set"), Some(digest::of_bytes(content)))
+        })
+        .collect();
+    let fetched: Vec<Obtained> = asked.iter().map(|wanted| get(folder.path(), wanted).unwrap()).collect();
+    let paths: Vec<_> = fetched.iter().map(|one| one.path.clone()).collect();
+    let there = || paths.iter().map(|path| path.exists()).collect::<Vec<_>>();
+    assert_eq!(cache.trim(Bytes(1)).datasets, 0, "all of them are held");
+    assert_eq!(cache.trim(Bytes(1)).beyond, Bytes(400_009));
+
+    // The first is held on; of the others the second was used last.
+    let mut fetched = fetched.into_iter();
+    let held = fetched.next().unwrap();
+    drop(fetched);
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    for (at, path) in paths.iter().enumerate() {
+        let json = path.parent().unwrap().with_extension("json");
+        let used = long_ago + std::time::Duration::from_secs([0, 9, 5, 7][at]);
+        std::fs::File::options().write(true).open(json).unwrap().set_modified(used).unwrap();
+    }
+    let removed = cache.trim(Bytes(250_000));
+    assert_eq!((removed.datasets, removed.bytes), (2, Bytes(200_007)), "{removed}");
+    assert_eq!(there(), [true, true, false, false]);
+    assert_eq!(cache.trim(Bytes(250_000)).datasets, 0, "the rest is within the limit");
+
+    // Being used makes it young; what was removed is fetched again.
+    drop(held);
+    assert!(get(folder.path(), &asked[0]).unwrap().was_cached);
+    assert!(!get(folder.path(), &asked[2]).unwrap().was_cached);
+    assert_eq!(cache.trim(Bytes(250_000)).datasets, 1);
+    assert_eq!(there(), [true, false, true, false]);
+    assert_eq!(cache.trim(Bytes(0)).beyond, Bytes(0));
+    assert_eq!(there(), [false; 4]);
+}
+
+#[test]
+fn a_fetch_that_was_broken_off_counts_and_one_under_way_stays() {
+    let content = bytes(50_000);
+    let server = Server::start(&content, None);
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Cache::open(&folder.path().join("cache")).unwrap();
+    get(folder.path(), &wanted(&server.address("set"), Some(digest::of_bytes(&content)))).unwrap();
+    let part = folder.path().join("cache").join(format!("part-{}", "a".repeat(64)));
+    std::fs::create_dir(&part).unwrap();
+    std::fs::write(part.join("data"), bytes(70_000)).unwrap();
+    let lock = std::fs::File::create(part.with_extension("lock")).unwrap();
+    lock.lock().unwrap();
+    assert_eq!(cache.trim(Bytes(0)).beyond, Bytes(70_000));
+    assert!(part.exists(), "somebody fetches it");
+    drop(lock);
+    assert_eq!(cache.trim(Bytes(0)).beyond, Bytes(0));
+    assert!(!part.exists());
 }
 
 #[test]

@@ -34,7 +34,7 @@ interval: 250ms
 listen: {socket: true, pywaggle: true, lines: true, scrape: ["http://127.0.0.1:8000/metrics"]}
 stacks: 49
 container: {engine: /run/x.sock, entrypoint: [/bin/app], network: host, runtime: nvidia, user: "1000:1000", devices: [/dev/null],
-  capabilities: [SYS_NICE], privileged: true, shared_memory: 64Mi, labels: {a: b}, pull: never}
+  capabilities: [SYS_NICE], privileged: true, stdin: true, shared_memory: 64Mi, labels: {a: b}, pull: never}
 tags: [nightly, edge]
 "#;
 
@@ -54,6 +54,7 @@ fn every_field_arrives() {
         Some(["tau_exec".to_string(), "/bin/app".to_string()].as_slice())
     );
     assert_eq!((container.network.as_deref(), container.pull), (Some("host"), Pull::Never));
+    assert!(container.stdin && container.privileged);
     assert_eq!(container.shared_memory, Some(Bytes(64 << 20)));
     assert_eq!(
         spec.limits,
@@ -71,6 +72,25 @@ fn every_field_arrives() {
         matches!(&checked.needs[0].ready.as_ref().unwrap().sign, Sign::Output(text) if text == "Ready to accept")
     );
     assert_eq!(checked.with.len(), 1);
+}
+
+#[test]
+fn only_a_container_is_given_standard_input() {
+    for (what, want) in
+        [("command: [cat]", "a command has our standard input"), ("pod: busybox", "only for an image")]
+    {
+        let faults = read(&format!("{what}\ncontainer: {{stdin: true}}\n")).unwrap_err().to_string();
+        assert!(faults.contains("container.stdin") && faults.contains(want), "{faults}");
+    }
+}
+
+#[test]
+fn what_it_prints_shows_that_a_container_is_ready_and_never_a_command() {
+    let ready = "ready: {output: now ready}";
+    let checked = read(&format!("image: busybox\n{ready}\n")).unwrap();
+    assert!(matches!(&checked.ready.unwrap().sign, Sign::Output(text) if text == "now ready"));
+    let faults = read(&format!("command: [server]\n{ready}\n")).unwrap_err().to_string();
+    assert!(faults.contains("ready.output") && faults.contains("unread"), "{faults}");
 }
 
 #[test]

@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use metier_store::Location;
+use metier_types::Bytes;
+use metier_work::runfile::quantity;
 
 use crate::exit::usage;
 use crate::output::{Format, When, words};
@@ -46,7 +48,7 @@ const fn key(
 }
 
 /// Everything that can be set.
-pub const KEYS: [Key; 27] = [
+pub const KEYS: [Key; 28] = [
     key("store", "METIER_STORE", Some("--store"), None, "where runs are kept: a file, or postgres://…"),
     key("output", "METIER_OUTPUT", Some("--output"), Some("table"), "form of data: table, json, yaml or csv"),
     key("color", "METIER_COLOR", Some("--color"), Some("auto"), "colours: auto, always or never"),
@@ -60,6 +62,13 @@ pub const KEYS: [Key; 27] = [
         Some("--linger"),
         Some("10s"),
         "how long processes left behind may go on",
+    ),
+    key(
+        "run.dataset_cache_limit",
+        "METIER_RUN_DATASET_CACHE_LIMIT",
+        Some("--dataset-cache-limit"),
+        None,
+        "most that fetched datasets may take, such as 50Gi",
     ),
     key("up.listen", "METIER_UP_LISTEN", Some("--listen"), Some("127.0.0.1:7001"), "address of page and API"),
     key("up.open", "METIER_UP_OPEN", Some("--open"), Some(""), "doors that need no token, by commas"),
@@ -283,6 +292,12 @@ impl Settings {
         self.text(name).map(read).transpose()
     }
 
+    /// A size.
+    pub fn size(&self, name: &str) -> anyhow::Result<Option<Bytes>> {
+        let read = |text| quantity::size(text).map(Bytes).ok_or_else(|| self.wrong(name, quantity::SIZE));
+        self.text(name).map(read).transpose()
+    }
+
     /// An address to listen on.
     pub fn address(&self, name: &str) -> anyhow::Result<SocketAddr> {
         let text = self.text(name).unwrap_or_default();
@@ -352,6 +367,7 @@ impl Settings {
         for name in ["run.interval", "run.timeout", "run.grace", "run.linger"] {
             self.duration(name)?;
         }
+        self.size("run.dataset_cache_limit")?;
         Ok(())
     }
 }

@@ -331,6 +331,7 @@ fn bad_flags_of_run_name_flag_value_and_what_would_be_right() {
         (vec!["--grace=-1s"], vec!["--grace", "-1s"]),
         (vec!["--grace", "5h"], vec!["--grace", "1h"]),
         (vec!["--linger", "soon"], vec!["--linger", "soon", "250ms"]),
+        (vec!["--dataset-cache-limit", "much"], vec!["--dataset-cache-limit", "much", "1.5Gi"]),
         (vec!["--interval", "1us"], vec!["--interval", "1ms to 10s"]),
         (vec!["--interval", "11s"], vec!["--interval", "1ms to 10s"]),
         (vec!["--repeat", "0"], vec!["--repeat", "'0'"]),

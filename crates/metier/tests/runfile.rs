@@ -182,6 +182,7 @@ const SAME: &[(&str, &[&str])] = &[
     ("ready: {port: '8080', within: 5s}", &["--ready", "port:8080", "--ready-within", "5s"]),
     ("ready: {http: 'http://h/'}", &["--ready", "http://h/"]),
     ("ready: {file: /x}", &["--ready", "file:/x"]),
+    ("image: i\nready: {output: 'now: up'}", &["--image", "i", "--ready", "output:now: up"]),
     ("needs: [{command: [a, 'b c']}]", &["--needs", "a 'b c'"]),
     ("with: [{command: [a]}, {command: [b]}]", &["--with", "a", "--with", "b"]),
     ("input: /tmp", &["--input", "/tmp"]),
@@ -218,7 +219,7 @@ const SAME: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "image: i\ncontainer: {engine: /e, entrypoint: [a, -b], network: none, runtime: r, user: u, devices: [/dev/null], capabilities: [C], privileged: true, shared_memory: 1Mi, labels: {l: m}, pull: always}",
+        "image: i\ncontainer: {engine: /e, entrypoint: [a, -b], network: none, runtime: r, user: u, devices: [/dev/null], capabilities: [C], privileged: true, stdin: true, shared_memory: 1Mi, labels: {l: m}, pull: always}",
         &[
             "--image",
             "i",
@@ -239,6 +240,7 @@ const SAME: &[(&str, &[&str])] = &[
             "--capability",
             "C",
             "--privileged",
+            "--stdin",
             "--shared-memory",
             "1Mi",
             "--label",

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use metier_types::Bytes;
 
+use super::Awaited;
+
 /// A program with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
@@ -66,6 +68,8 @@ pub struct ContainerSpec {
     pub labels: BTreeMap<String, String>,
     /// Whether it reads our standard input.
     pub stdin: bool,
+    /// What it is awaited to print.
+    pub awaits: Option<Awaited>,
     /// When the image is fetched.
     pub pull: Pull,
     /// Start without the gate, at the price of the engine's own start-up being in the figures.

@@ -1,4 +1,5 @@
-//! Looks whether a run is ready, from a thread of its own: something listens, something answers, or a file is there.
+//! Looks whether a run is ready, from a thread of its own: something listens, something answers, a file is there, or a
+//! container has printed a text.
 //!
 //! All of it as this machine sees it. The time until then becomes the phase `start-up` of the record; the figures still
 //! cover the whole run.
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use metier_measure::cgroup::Group;
 use metier_measure::observer::Started;
+use metier_measure::spec::Awaited;
 use metier_measure::wake::monotonic_ns;
 use metier_measure::{Keep, Observer};
 use metier_types::{Missing, Run, RunId};
@@ -29,6 +31,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Looks on at a run until it is ready.
 pub struct Probe<'a> {
     readiness: &'a Readiness,
+    awaited: Option<Awaited>,
     membership: Option<&'a Membership>,
     name: String,
     from_ns: u64,
@@ -38,10 +41,16 @@ pub struct Probe<'a> {
 }
 
 impl<'a> Probe<'a> {
-    /// For a run that people call so; others of its company are told.
-    pub fn new(readiness: &'a Readiness, membership: Option<&'a Membership>, name: String) -> Self {
+    /// For a run that people call so; others of its company are told. What it has to print is seen by whoever reads it.
+    pub fn new(
+        readiness: &'a Readiness,
+        awaited: Option<Awaited>,
+        membership: Option<&'a Membership>,
+        name: String,
+    ) -> Self {
         Self {
             readiness,
+            awaited,
             membership,
             name,
             from_ns: 0,
@@ -76,15 +85,16 @@ impl Observer for Probe<'_> {
     fn started(&mut self, started: Started<'_>) {
         self.from_ns = started.started_ns;
         let (sign, within) = (self.readiness.sign.clone(), self.readiness.within);
+        let awaited = self.awaited.clone();
         let (ready_ns, is_over, tell) = (self.ready_ns.clone(), self.is_over.clone(), self.tell(started.run));
         let (wake, woken) = mpsc::channel::<()>();
         let began = Instant::now();
         let work = move || {
             while !is_over.load(Ordering::Relaxed) && began.elapsed() < within {
-                if shows(&sign) {
-                    let now = monotonic_ns();
-                    ready_ns.store(now, Ordering::Relaxed);
-                    tell(now);
+                let seen = awaited.as_ref().and_then(Awaited::seen_ns);
+                if let Some(at) = seen.or_else(|| shows(&sign).then(monotonic_ns)) {
+                    ready_ns.store(at, Ordering::Relaxed);
+                    tell(at);
                     return;
                 }
                 // The end of the run wakes it up.
@@ -103,6 +113,12 @@ impl Observer for Probe<'_> {
     }
 
     fn finish(&mut self, run: &mut Run, _: &mut Keep<'_>) {
+        // It may have ended between two looks.
+        let seen = self.awaited.as_ref().and_then(Awaited::seen_ns);
+        let limit = self.from_ns.saturating_add(self.readiness.within.as_nanos() as u64);
+        if let Some(at) = seen.filter(|at| *at <= limit) {
+            self.ready_ns.store(at, Ordering::Relaxed);
+        }
         match self.ready_ns.load(Ordering::Relaxed) {
             0 => {
                 let within = crate::runfile::quantity::duration_text(self.readiness.within);
@@ -139,6 +155,7 @@ fn shows(sign: &Sign) -> bool {
         Sign::Port(host, port) => connect(host, *port).is_some(),
         Sign::File(path) => PathBuf::from(path).exists(),
         Sign::Http(address) => answers(address).is_some_and(|status| status < 400),
+        // Whoever reads the output sees it.
         Sign::Output(_) => false,
     }
 }

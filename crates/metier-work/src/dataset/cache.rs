@@ -9,13 +9,15 @@
 //! ```
 //!
 //! Entries appear by renaming, so a reader never sees a half one, and two who fetch the same thing meet at the lock. The
-//! folder is private (0700), files are read-only (0400). Nothing is ever removed from it by us: it is the user's to empty.
+//! folder is private (0700), files are read-only (0400). Who works on an entry holds a shared lock on its `.json`, whose
+//! time says when it was last used. Nothing is removed unless there is a limit ([`Cache::trim`]), and then not what is held.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use metier_measure::digest;
 use metier_types::{Bytes, Digest};
@@ -31,14 +33,21 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// Where fetched datasets are kept.
 #[derive(Debug, Clone)]
 pub struct Cache {
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
+}
+
+/// A lock on an entry of the cache; the kernel gives it back when the last holder is gone, however that happens.
+#[derive(Debug, Clone)]
+pub struct Hold {
+    #[allow(dead_code, reason = "kept for its drop")]
+    lock: Arc<File>,
 }
 
 /// What is said of an entry.
 #[derive(Debug, Serialize, Deserialize)]
-struct Entry {
+pub(super) struct Entry {
     name: String,
-    size_bytes: Bytes,
+    pub size_bytes: Bytes,
     source: String,
 }
 
@@ -72,15 +81,20 @@ impl Cache {
         self.folder.join(name)
     }
 
-    /// A dataset that is here already.
-    pub(super) fn find(&self, digest: &Digest) -> Option<(PathBuf, Bytes)> {
+    /// A dataset that is here already, and stays as long as it is held.
+    pub(super) fn find(&self, digest: &Digest) -> Option<(PathBuf, Bytes, Hold)> {
         let hex = hex(digest);
-        let entry: Entry = serde_json::from_slice(&fs::read(self.path(format!("{hex}.json"))).ok()?).ok()?;
+        let mut lock = File::open(self.path(format!("{hex}.json"))).ok()?;
+        // Waits only while somebody removes it; then it is not there.
+        lock.lock_shared().ok()?;
+        let entry: Entry = entry_in(&mut lock)?;
         let path = self.path(hex).join(&entry.name);
         let meta = fs::metadata(&path).ok()?;
         // What somebody changed in spite of its rights is not the dataset any more.
         let is_whole = meta.is_dir() || meta.len() == entry.size_bytes.0;
-        is_whole.then_some((path, entry.size_bytes))
+        // Used now. Where that cannot be noted it only looks older than it is.
+        let _ = lock.set_modified(SystemTime::now());
+        is_whole.then_some((path, entry.size_bytes, Hold { lock: Arc::new(lock) }))
     }
 
     pub(super) fn known(&self, source: &str) -> Option<Known> {
@@ -138,7 +152,7 @@ impl Cache {
             Ok(()) => {}
             // A killed predecessor, or somebody who fetched the same from elsewhere just now.
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                if let Some((path, _)) = self.find(digest) {
+                if let Some((path, _, _)) = self.find(digest) {
                     return Ok(path);
                 }
             }
@@ -154,6 +168,13 @@ impl Cache {
         write_whole(&json, &entry).map_err(at("writing", &json, &watch.source))?;
         Ok(path)
     }
+}
+
+/// What an entry's file says.
+pub(super) fn entry_in(file: &mut File) -> Option<Entry> {
+    let mut text = Vec::new();
+    file.take(1 << 16).read_to_end(&mut text).ok()?;
+    serde_json::from_slice(&text).ok()
 }
 
 impl Part {

@@ -13,6 +13,7 @@ mod http;
 mod obtain;
 mod pages;
 mod s3;
+mod trim;
 
 use std::cell::Cell;
 use std::future::Future;
@@ -23,9 +24,10 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use metier_types::{Bytes, Digest, PageCache, Seconds};
 
-pub use cache::Cache;
+pub use cache::{Cache, Hold};
 pub use error::Error;
 pub use obtain::obtain;
+pub use trim::Removed;
 
 use crate::runfile::{Source, without_secrets};
 
@@ -47,6 +49,8 @@ pub struct Obtained {
     pub was_cached: bool,
     /// How long fetching it took.
     pub fetched_in: Option<Seconds>,
+    /// Keeps it in the cache for as long as somebody works on it; a path is nobody's to remove.
+    pub hold: Option<Hold>,
 }
 
 /// Whoever shows how far fetching has come.

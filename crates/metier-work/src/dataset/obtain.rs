@@ -69,19 +69,29 @@ pub fn obtain(
             }
             let size = size_of(&fetched, &watch.source)?;
             let path = cache.take(&digest, &fetched, &name, size, watch)?;
+            let hold = cache.find(&digest).map(|(_, _, hold)| hold);
             if !validator.is_empty() {
                 cache.remember(&source, &Known { digest, validator });
             }
             part.clear();
             let fetched_in = Some(Seconds(started.elapsed().as_secs_f64()));
-            Ok(Obtained { path, source: watch.source.clone(), digest, size, was_cached: false, fetched_in })
+            Ok(Obtained {
+                path,
+                source: watch.source.clone(),
+                digest,
+                size,
+                was_cached: false,
+                fetched_in,
+                hold,
+            })
         }
     }
 }
 
 fn found(cache: &Cache, digest: Digest, watch: &Watch<'_>) -> Option<Obtained> {
-    let (path, size) = cache.find(&digest)?;
-    Some(Obtained { path, source: watch.source.clone(), digest, size, was_cached: true, fetched_in: None })
+    let (path, size, hold) = cache.find(&digest)?;
+    let (source, hold) = (watch.source.clone(), Some(hold));
+    Some(Obtained { path, source, digest, size, was_cached: true, fetched_in: None, hold })
 }
 
 /// A path is used where it lies.
@@ -92,7 +102,8 @@ fn lies_here(path: &Path, wanted: &Wanted, watch: &Watch<'_>) -> Result<Obtained
     if let Some(want) = wanted.digest.filter(|want| *want != digest) {
         return Err(Error::Mismatch { source_name: watch.source.clone(), want, got: digest });
     }
-    Ok(Obtained { path, source: watch.source.clone(), digest, size, was_cached: true, fetched_in: None })
+    let source = watch.source.clone();
+    Ok(Obtained { path, source, digest, size, was_cached: true, fetched_in: None, hold: None })
 }
 
 /// What tells sources apart; with everything that decides what one gets, and never written down.

@@ -126,7 +126,10 @@ impl Check {
         self.patterns(&file.artefacts, &at("artefacts"));
         let dataset =
             file.dataset.as_ref().and_then(|dataset| self.dataset(dataset, &at("dataset"), is_here));
-        let ready = file.ready.as_ref().and_then(|ready| self.ready(ready, &at("ready"), path.is_empty()));
+        let ready = file
+            .ready
+            .as_ref()
+            .and_then(|ready| self.ready(ready, &at("ready"), path.is_empty() && kind != Kind::Container));
         for (name, count, least) in [("repeats", file.repeats, 1), ("warmup", file.warmup, 0)] {
             if let Some(count) = count.filter(|count| !(least..=100_000).contains(count)) {
                 self.wrong(at(name), &count.to_string(), &format!("{least} to 100000"));

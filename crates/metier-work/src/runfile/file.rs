@@ -271,6 +271,9 @@ pub struct Container {
     /// Whether it may do everything that this machine may.
     #[serde(default, skip_serializing_if = "no")]
     pub privileged: bool,
+    /// Whether it reads our standard input.
+    #[serde(default, skip_serializing_if = "no")]
+    pub stdin: bool,
     /// Size of its `/dev/shm`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_memory: Option<String>,
@@ -408,6 +411,7 @@ impl RunFile {
                     devices: container.texts("devices", "paths such as [/dev/video0]"),
                     capabilities: container.texts("capabilities", "names such as [SYS_NICE]"),
                     privileged: container.flag("privileged").unwrap_or_default(),
+                    stdin: container.flag("stdin").unwrap_or_default(),
                     shared_memory: container.text("shared_memory", super::quantity::SIZE),
                     labels: container.table("labels", "names and their texts"),
                     pull: container.text("pull", "missing, always or never"),

@@ -103,6 +103,7 @@ impl Run {
             ("run.grace", self.surroundings.grace.clone()),
             ("run.linger", self.surroundings.linger.clone()),
             ("run.interval", self.measuring.interval.clone()),
+            ("run.dataset_cache_limit", self.datasets.dataset_cache_limit.clone()),
         ]
     }
 
@@ -198,6 +199,8 @@ impl Run {
         spec.grace = setting("run.grace", file.grace.is_some())?.unwrap_or(spec.grace);
         spec.linger = setting("run.linger", file.linger.is_some())?.unwrap_or(spec.linger);
         spec.interval = setting("run.interval", file.interval.is_some())?.unwrap_or(spec.interval);
+        // Told before anything is fetched.
+        room.settings.size("run.dataset_cache_limit")?;
         spec.check().map_err(|error| flagged(room, error))?;
         file.timeout = spec.timeout.map(quantity::duration_text);
         file.grace = Some(quantity::duration_text(spec.grace));
@@ -260,6 +263,7 @@ impl Run {
         };
         let ways = Ways {
             cache: self.datasets.dataset_cache.clone().or_else(dataset_folder),
+            cache_limit: room.settings.size("run.dataset_cache_limit")?,
             progress: &fetching,
             means: Means {
                 launch: &launch,

@@ -24,6 +24,7 @@ use super::engine::{Engine, text};
 use super::image::{self, Image};
 use super::settings::Plan;
 use super::{streams, sweep};
+use crate::spec::Awaited;
 use crate::wake;
 
 /// How long the rest of the output may take to arrive after the end.
@@ -199,7 +200,7 @@ async fn make(
     let attached = engine.patient().attach_container(&id, Some(streams)).await;
     let attached = attached.map_err(|error| refused("attach to", &error))?;
     let (done, carried) = oneshot::channel();
-    tokio::spawn(carry(attached, plan.container.stdin, done));
+    tokio::spawn(carry(attached, plan.container.stdin, plan.container.awaits.clone(), done));
     let started = engine.docker.start_container(&id, None::<StartContainerOptions>).await;
     started.map_err(|error| refused("start", &error))?;
     let state = engine.docker.inspect_container(&id, None::<InspectContainerOptions>).await;
@@ -213,6 +214,7 @@ async fn make(
 async fn carry(
     mut attached: bollard::container::AttachContainerResults,
     with_input: bool,
+    awaits: Option<Awaited>,
     done: oneshot::Sender<()>,
 ) {
     let over = wake::bell().ok().map(Arc::new);
@@ -228,7 +230,7 @@ async fn carry(
             let _ = input.shutdown().await;
         });
     }
-    let (sender, thread) = streams::writer();
+    let (sender, thread) = streams::writer(awaits.as_ref());
     while let Some(Ok(piece)) = attached.output.next().await {
         if sender.send(piece).await.is_err() {
             break;

@@ -10,16 +10,25 @@ use std::time::Duration;
 use bollard::container::LogOutput;
 use tokio::sync::mpsc;
 
+use crate::spec::{Awaited, Eye};
 use crate::wake;
 
 /// Pieces of output that may wait to be written.
 const WAITING: usize = 64;
 
-/// Writes what it is handed to our own streams, in order.
-pub(super) fn writer() -> (mpsc::Sender<LogOutput>, JoinHandle<()>) {
+/// Writes what it is handed to our own streams, in order, with an eye on what is awaited.
+pub(super) fn writer(awaits: Option<&Awaited>) -> (mpsc::Sender<LogOutput>, JoinHandle<()>) {
     let (sender, mut receiver) = mpsc::channel::<LogOutput>(WAITING);
+    let mut eyes = awaits.map(|awaited| [Eye::of(awaited), Eye::of(awaited)]);
     let thread = std::thread::spawn(move || {
         while let Some(piece) = receiver.blocking_recv() {
+            if let Some([output, errors]) = &mut eyes {
+                match &piece {
+                    LogOutput::StdErr { message } => errors.look(message),
+                    LogOutput::StdOut { message } | LogOutput::Console { message } => output.look(message),
+                    LogOutput::StdIn { .. } => {}
+                }
+            }
             // Nobody who reads it any more: the container goes on, as it would behind a closed pipe of ours.
             let _ = match piece {
                 LogOutput::StdErr { message } => write(&mut std::io::stderr(), &message),

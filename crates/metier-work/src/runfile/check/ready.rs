@@ -8,7 +8,7 @@ use super::super::quantity::{DURATION, duration};
 use super::Check;
 
 impl Check {
-    pub(super) fn ready(&mut self, ready: &Ready, path: &str, is_main: bool) -> Option<Readiness> {
+    pub(super) fn ready(&mut self, ready: &Ready, path: &str, is_unread: bool) -> Option<Readiness> {
         let port = self.read(
             format!("{path}.port"),
             ready.port.as_ref(),
@@ -39,8 +39,8 @@ impl Check {
             let got = format!("{count} of port, http, file and output");
             self.faults.push(Fault::new(path, got, "exactly one of them"));
         }
-        if is_main && ready.output.is_some() {
-            let want = "port, http or file: the output of the run itself goes where you sent it, unread";
+        if is_unread && ready.output.is_some() {
+            let want = "port, http or file: what a command prints goes where you sent it, unread";
             self.faults.push(Fault::new(format!("{path}.output"), "given", want));
         }
         let sign = port.or(http).or(file).or(output)?;

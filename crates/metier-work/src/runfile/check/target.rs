@@ -70,6 +70,8 @@ impl Check {
             ("container.devices", not_container && !c.devices.is_empty(), only_container),
             ("container.capabilities", not_container && !c.capabilities.is_empty(), only_container),
             ("container.privileged", not_container && c.privileged, only_container),
+            ("container.stdin", here && c.stdin, "left out: a command has our standard input"),
+            ("container.stdin", kind == Kind::Pod && c.stdin, only_container),
             ("container.shared_memory", not_container && c.shared_memory.is_some(), only_container),
             ("container.labels", not_container && !c.labels.is_empty(), only_container),
         ] {
@@ -105,7 +107,8 @@ impl Check {
                 Target::Command(Command { program, arguments: words.map(Into::into).collect() })
             }
             Kind::Container => Target::Container(ContainerSpec {
-                stdin: false,
+                stdin: c.stdin,
+                awaits: None,
                 image: file.image.clone().unwrap_or_default(),
                 entrypoint,
                 arguments: file.arguments.clone(),

@@ -51,6 +51,9 @@ pub struct Images {
     /// It may do everything that this machine may
     #[arg(long)]
     privileged: bool,
+    /// It reads our standard input
+    #[arg(long)]
+    stdin: bool,
     /// Size of its /dev/shm
     #[arg(long, value_name = "SIZE")]
     shared_memory: Option<String>,
@@ -108,7 +111,7 @@ pub struct Surroundings {
     /// A run to measure beside it: a run file or a command; may be given again
     #[arg(long, value_name = "FILE|COMMAND")]
     with: Vec<String>,
-    /// When it is ready: port:8080, http://…, file:PATH
+    /// When it is ready: port:8080, http://…, file:PATH, or of a container output:TEXT
     #[arg(long, value_name = "SIGN")]
     ready: Option<String>,
     /// How long getting ready may take [default 60s]
@@ -138,6 +141,9 @@ pub struct Datasets {
     /// Where fetched datasets are kept [default ~/.cache/metier/datasets]
     #[arg(long, value_name = "FOLDER")]
     pub dataset_cache: Option<PathBuf>,
+    /// Most that fetched datasets may take: 50Gi; those unused for longest go first [METIER_RUN_DATASET_CACHE_LIMIT; default none]
+    #[arg(long, value_name = "SIZE")]
+    pub dataset_cache_limit: Option<String>,
     /// Drop it from the page cache before the clock starts, or read it in: cold, warm
     #[arg(long, value_name = "STATE")]
     page_cache: Option<String>,
@@ -263,6 +269,8 @@ impl Images {
             "--privileged",
             self.privileged.then_some(true),
         );
+        let stdin = self.stdin.then_some(true);
+        replace(&mut container.stdin, origins, "container.stdin", "--stdin", stdin);
         replace(
             &mut container.shared_memory,
             origins,
@@ -394,7 +402,11 @@ fn sign_of(text: &str) -> anyhow::Result<Ready> {
         Some(("http" | "https", _)) => Ready { http: some(text), ..ready },
         Some(("file", path)) => Ready { file: some(path), ..ready },
         Some(("output", part)) => Ready { output: some(part), ..ready },
-        _ => return Err(usage(format!("--ready is {text:?}; want port:8080, http://…, or file:PATH"))),
+        _ => {
+            return Err(usage(format!(
+                "--ready is {text:?}; want port:8080, http://…, file:PATH or output:TEXT"
+            )));
+        }
     })
 }
 

@@ -1,0 +1,104 @@
+//! Keeps the cache within a limit: what was not used for longest goes first, and what somebody holds stays.
+//!
+//! Fetches that were broken off count too, and go like the rest; one under way is locked. Whoever finds an entry takes a
+//! shared lock before reading it, and who removes it an exclusive one, so nobody is given what is about to go.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use metier_types::Bytes;
+
+use super::Cache;
+use super::cache::entry_in;
+use super::folder::size_of;
+
+/// What had to go.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// How many datasets, and fetches that were broken off.
+    pub datasets: u64,
+    /// How large they were.
+    pub bytes: Bytes,
+    /// What is still too much, because it is in use.
+    pub beyond: Bytes,
+}
+
+impl fmt::Display for Removed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let noun = if self.datasets == 1 { "dataset" } else { "datasets" };
+        write!(f, "the cache was over its limit: {} {noun} ({}) removed", self.datasets, self.bytes)
+    }
+}
+
+/// Something that could go.
+struct Candidate {
+    used: SystemTime,
+    size: u64,
+    /// Who holds this lock needs it.
+    lock: PathBuf,
+    /// What goes, in this order.
+    paths: Vec<PathBuf>,
+}
+
+impl Cache {
+    /// Removes what was not used for longest until the rest is within the limit.
+    pub fn trim(&self, limit: Bytes) -> Removed {
+        let mut candidates = self.candidates();
+        candidates.sort_by_key(|candidate| candidate.used);
+        let mut size = candidates.iter().fold(0u64, |sum, candidate| sum.saturating_add(candidate.size));
+        let mut removed = Removed::default();
+        for candidate in candidates {
+            if size <= limit.get() {
+                break;
+            }
+            if remove(&candidate) {
+                size = size.saturating_sub(candidate.size);
+                removed.datasets += 1;
+                removed.bytes = Bytes(removed.bytes.get().saturating_add(candidate.size));
+            }
+        }
+        removed.beyond = Bytes(size.saturating_sub(limit.get()));
+        removed
+    }
+
+    fn candidates(&self) -> Vec<Candidate> {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        entries.filter_map(|entry| self.candidate(entry.file_name().to_str()?)).collect()
+    }
+
+    fn candidate(&self, name: &str) -> Option<Candidate> {
+        let is_digest = |text: &str| text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let path = self.folder.join(name);
+        let used = fs::symlink_metadata(&path).ok()?.modified().ok()?;
+        if let Some(hex) = name.strip_suffix(".json").filter(|hex| is_digest(hex)) {
+            let size = entry_in(&mut File::open(&path).ok()?)?.size_bytes.get();
+            // Without the first there is no entry, whatever is left of it.
+            let paths = vec![path.clone(), self.folder.join(hex)];
+            return Some(Candidate { used, size, lock: path, paths });
+        }
+        name.strip_prefix("part-").filter(|key| is_digest(key))?;
+        let lock = self.folder.join(format!("{name}.lock"));
+        let size = size_of(&path, name).map_or(0, Bytes::get);
+        Some(Candidate { used, size, lock, paths: vec![path] })
+    }
+}
+
+/// Removes it, unless somebody holds it or it cannot be removed.
+fn remove(candidate: &Candidate) -> bool {
+    let Ok(lock) = File::open(&candidate.lock) else { return false };
+    if lock.try_lock().is_err() {
+        return false;
+    }
+    candidate.paths.iter().all(|path| removed(path))
+}
+
+fn removed(path: &Path) -> bool {
+    let done = match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    done.is_ok() || !path.exists()
+}
