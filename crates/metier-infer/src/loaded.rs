@@ -1,11 +1,11 @@
 //! Engines, and graphs that are ready to run in one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::panic_text;
 use crate::timing::{Clock, Spent};
-use crate::{Error, OperatorTime, Tensor, rten};
+use crate::{Error, OperatorTime, Tensor, onnxruntime, rten};
 
 /// What runs graphs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +13,8 @@ use crate::{Error, OperatorTime, Tensor, rten};
 pub enum Engine {
     /// The one that is built in.
     Rten,
+    /// ONNX Runtime, by its shared library; [`crate::library::find`] finds it.
+    OnnxRuntime(PathBuf),
 }
 
 impl Engine {
@@ -20,6 +22,7 @@ impl Engine {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Rten => "rten",
+            Self::OnnxRuntime(_) => "onnxruntime",
         }
     }
 }
@@ -37,7 +40,13 @@ pub enum Source<'a> {
 #[derive(Debug)]
 pub struct Runtime {
     engine: Engine,
-    inner: rten::Pool,
+    inner: Opened,
+}
+
+#[derive(Debug)]
+enum Opened {
+    Rten(rten::Pool),
+    OnnxRuntime(onnxruntime::Opened),
 }
 
 /// Most threads that a runtime is given.
@@ -49,9 +58,14 @@ impl Runtime {
         if threads == 0 || threads > MOST_THREADS {
             return Err(Error::Plan { field: "threads", got: threads.to_string(), want: "1 to 1024" });
         }
-        match engine {
-            Engine::Rten => Ok(Self { engine: engine.clone(), inner: rten::Pool::new(threads) }),
-        }
+        let inner = match engine {
+            Engine::Rten => Opened::Rten(rten::Pool::new(threads)),
+            Engine::OnnxRuntime(library) => {
+                guarded(engine.name(), || onnxruntime::Opened::new(library, threads))
+                    .map(Opened::OnnxRuntime)?
+            }
+        };
+        Ok(Self { engine: engine.clone(), inner })
     }
 
     /// The engine.
@@ -62,15 +76,25 @@ impl Runtime {
     /// Loads a graph.
     pub fn load(&self, source: Source<'_>) -> Result<Loaded, Error> {
         let name = self.engine.name();
-        let loaded = guarded(name, || self.inner.load(source))?;
-        Ok(Loaded { engine: name, inner: loaded })
+        let inner = guarded(name, || match &self.inner {
+            Opened::Rten(pool) => pool.load(source).map(|graph| Graph::Rten(Box::new(graph))),
+            Opened::OnnxRuntime(opened) => {
+                opened.load(source).map(|graph| Graph::OnnxRuntime(Box::new(graph)))
+            }
+        })?;
+        Ok(Loaded { engine: name, inner })
     }
 }
 
 /// A graph in an engine.
 pub struct Loaded {
     engine: &'static str,
-    inner: rten::Graph,
+    inner: Graph,
+}
+
+enum Graph {
+    Rten(Box<rten::Graph>),
+    OnnxRuntime(Box<onnxruntime::Graph>),
 }
 
 impl Loaded {
@@ -81,30 +105,41 @@ impl Loaded {
 
     /// Gives it its inputs, for all runs that follow.
     pub fn give(&mut self, inputs: &[Tensor]) -> Result<(), Error> {
-        self.inner.give(inputs)
+        match &mut self.inner {
+            Graph::Rten(graph) => graph.give(inputs),
+            Graph::OnnxRuntime(graph) => graph.give(inputs),
+        }
     }
 
     /// One inference on the inputs that it was given: what it took.
     pub fn run_once(&mut self) -> Result<Spent, Error> {
         guarded(self.engine, || {
+            // What it gives is freed within the time, as it is in a program that serves.
             let clock = Clock::start();
-            let outputs = self.inner.run()?;
-            let spent = clock.stop();
-            drop(outputs);
-            Ok(spent)
+            match &mut self.inner {
+                Graph::Rten(graph) => drop(graph.run()?),
+                Graph::OnnxRuntime(graph) => graph.run()?,
+            }
+            Ok(clock.stop())
         })
     }
 
     /// One inference: what it gives.
     pub fn outputs(&mut self) -> Result<Vec<Tensor>, Error> {
-        guarded(self.engine, || self.inner.outputs())
+        guarded(self.engine, || match &mut self.inner {
+            Graph::Rten(graph) => graph.outputs(),
+            Graph::OnnxRuntime(graph) => graph.outputs(),
+        })
     }
 
     /// Inferences with a look at each operator, in the order in which they ran; the looking takes time itself.
     ///
     /// The built-in engine can only print what it sees: for so long, whatever this process prints to stdout is not printed.
     pub fn operators(&mut self, runs: usize) -> Result<Vec<OperatorTime>, Error> {
-        guarded(self.engine, || self.inner.operators(runs))
+        guarded(self.engine, || match &mut self.inner {
+            Graph::Rten(graph) => graph.operators(runs),
+            Graph::OnnxRuntime(graph) => graph.operators(runs),
+        })
     }
 }
 

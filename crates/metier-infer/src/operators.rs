@@ -1,7 +1,12 @@
-//! Time by operator, as an engine tells it.
+//! Time by operator, as an engine tells it, and which operators of the file that is.
+
+use std::collections::{HashMap, HashSet};
+
+use metier_onnx::Analysis;
+use serde::{Deserialize, Serialize};
 
 /// What one operator took in one inference.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OperatorTime {
     /// The engine's name for it, mostly that of an operator in the file.
     pub name: String,
@@ -19,7 +24,7 @@ pub struct OperatorTime {
 pub(crate) fn medians(looks: Vec<Vec<OperatorTime>>) -> Vec<OperatorTime> {
     let mut order: Vec<OperatorTime> = Vec::new();
     let mut times: Vec<Vec<f64>> = Vec::new();
-    let mut places = std::collections::HashMap::new();
+    let mut places = HashMap::new();
     for (number, look) in looks.into_iter().enumerate() {
         for one in look {
             // A loop runs the same operator many times: one line for it.
@@ -39,4 +44,69 @@ pub(crate) fn medians(looks: Vec<Vec<OperatorTime>>) -> Vec<OperatorTime> {
         one.seconds = sums.get(sums.len() / 2).copied().unwrap_or_default();
     }
     order
+}
+
+/// What an engine's operator stands for in the file.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Share {
+    /// Operators of the file, by their names, or by what they make where they have none.
+    pub operators: Vec<String>,
+    /// Their multiply-adds; `None` where one is not known.
+    pub multiply_adds: Option<u64>,
+}
+
+/// Says for each of an engine's operators which of the file it covers.
+///
+/// Engines join operators, and rename what they join. First each gets the operator that makes what it makes, or that has its name; then those before it
+/// that nobody else has, back to what it takes. Each operator of the file belongs to one at most.
+pub fn shares(told: &Analysis, times: &[OperatorTime]) -> Vec<Share> {
+    let (mut makers, mut names) = (HashMap::<&str, usize>::new(), HashMap::<&str, usize>::new());
+    for (place, one) in told.operators.iter().enumerate() {
+        makers.extend(one.outputs.iter().map(|value| (value.name.as_str(), place)));
+        names.entry(&one.name).or_insert(place);
+    }
+    let mut claimed: HashSet<usize> = HashSet::new();
+    let mut covered: Vec<Vec<usize>> = Vec::with_capacity(times.len());
+    for time in times {
+        // ONNX Runtime names a convolution in its own layout after the operator, or after what that makes.
+        let name = time.name.strip_suffix("_nchwc").unwrap_or(&time.name);
+        let mut mine: Vec<usize> =
+            time.outputs.iter().filter_map(|value| makers.get(value.as_str()).copied()).collect();
+        if mine.is_empty() && !name.is_empty() {
+            mine.extend(names.get(name).or_else(|| makers.get(name)));
+        }
+        mine.retain(|place| claimed.insert(*place));
+        covered.push(mine);
+    }
+    for (time, mine) in times.iter().zip(&mut covered) {
+        let ends: HashSet<&str> = time.inputs.iter().map(String::as_str).collect();
+        let mut next = 0;
+        while let Some(place) = mine.get(next).copied() {
+            next += 1;
+            for value in
+                told.operators[place].inputs.iter().filter(|value| !ends.contains(value.name.as_str()))
+            {
+                mine.extend(makers.get(value.name.as_str()).copied().filter(|place| claimed.insert(*place)));
+            }
+        }
+        mine.sort_unstable();
+    }
+    covered.iter().map(|mine| share(told, mine)).collect()
+}
+
+fn share(told: &Analysis, mine: &[usize]) -> Share {
+    let cost = |place: &usize| {
+        let one = &told.operators[*place];
+        one.multiply_adds.map(|cost| cost.saturating_mul(one.turns))
+    };
+    let multiply_adds = mine.iter().map(cost).try_fold(0u64, |sum, cost| Some(sum.saturating_add(cost?)));
+    let name = |place: &usize| {
+        let one = &told.operators[*place];
+        let made = one.outputs.first().map(|value| value.name.clone()).unwrap_or_default();
+        if one.name.is_empty() { made } else { one.name.clone() }
+    };
+    Share {
+        operators: mine.iter().map(name).collect(),
+        multiply_adds: multiply_adds.filter(|_| !mine.is_empty()),
+    }
 }

@@ -4,11 +4,12 @@ use std::time::Instant;
 
 use metier_types::Seconds;
 use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
 
 use crate::{Engine, Error, OperatorTime, Runtime, Source, Tensor};
 
 /// Time of one inference.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
     /// On the clock.
     pub wall: Seconds,

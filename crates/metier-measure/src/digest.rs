@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use metier_types::{Digest, WorkloadId};
+use metier_types::{Digest, GraphUse, WorkloadId};
 use sha2::{Digest as _, Sha256};
 
 use crate::{Command, Error};
@@ -112,6 +112,24 @@ pub fn of_image(image: Option<&Digest>, words: &[String]) -> WorkloadId {
     Digest::from_bytes(hash.finalize().into()).into()
 }
 
+/// The identity of a graph without a given name: a digest of its kind, its content and how it is computed. Where its
+/// file is does not count.
+pub fn of_graph(graph: &GraphUse) -> WorkloadId {
+    let mut hash = Sha256::new();
+    hash.update(b"graph\0");
+    hash.update(graph.digest.as_bytes());
+    hash.update((graph.runtime.len() as u64).to_le_bytes());
+    hash.update(&graph.runtime);
+    hash.update(graph.threads.to_le_bytes());
+    for (name, shape) in &graph.shapes {
+        hash.update((name.len() as u64).to_le_bytes());
+        hash.update(name);
+        hash.update((shape.len() as u64).to_le_bytes());
+        shape.iter().for_each(|size| hash.update(size.to_le_bytes()));
+    }
+    Digest::from_bytes(hash.finalize().into()).into()
+}
+
 /// The file that a name stands for, as `execvp` would find it.
 pub fn find_executable(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
@@ -157,6 +175,21 @@ mod tests {
             arguments: words.iter().map(Into::into).collect(),
         };
         assert_ne!(of_command(None, &command(&["ab", "c"])), of_command(None, &command(&["a", "bc"])));
+    }
+
+    #[test]
+    fn a_graph_is_the_same_wherever_its_file_is_and_another_in_another_shape() {
+        let graph = |file: &str, size: u64| GraphUse {
+            file: file.to_string(),
+            digest: of_bytes(b"graph"),
+            runtime: "rten".to_string(),
+            threads: 1,
+            shapes: [("x".to_string(), vec![size])].into(),
+            extra: Default::default(),
+        };
+        assert_eq!(of_graph(&graph("a", 1)), of_graph(&graph("b", 1)));
+        assert_ne!(of_graph(&graph("a", 1)), of_graph(&graph("a", 2)));
+        assert_ne!(of_graph(&graph("a", 1)), of_graph(&GraphUse { threads: 2, ..graph("a", 1) }));
     }
 
     #[test]

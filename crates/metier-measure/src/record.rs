@@ -199,6 +199,9 @@ pub(crate) fn ended_by_signal(status: i32) -> Option<i32> {
 fn command_name(spec: &Spec) -> String {
     let base =
         |program: &OsStr| Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned();
+    if let Some(stem) = spec.graph.as_ref().and_then(|graph| Path::new(&graph.file).file_stem()) {
+        return stem.to_string_lossy().into_owned();
+    }
     match &spec.target {
         Target::Command(command) => base(&command.program),
         // The last part of `registry/of/somebody/name:tag`.
@@ -209,9 +212,10 @@ fn command_name(spec: &Spec) -> String {
 }
 
 fn workload_id(spec: &Spec, executable: Option<&Digest>) -> metier_types::WorkloadId {
-    spec.name.clone().unwrap_or_else(|| match &spec.target {
-        Target::Command(command) => digest::of_command(executable, command),
-        target => digest::of_image(executable, &target.words()),
+    spec.name.clone().unwrap_or_else(|| match (&spec.graph, &spec.target) {
+        (Some(graph), _) => digest::of_graph(graph),
+        (None, Target::Command(command)) => digest::of_command(executable, command),
+        (None, target) => digest::of_image(executable, &target.words()),
     })
 }
 
@@ -242,6 +246,7 @@ fn context(session: &Session, spec: &Spec, method: Method, about: &About) -> Con
         company: spec.company.clone(),
         image: about.image.clone(),
         pod: about.pod.clone(),
+        graph: spec.graph.clone(),
         dataset: spec.dataset.clone(),
         phases: Vec::new(),
         limits: about.limits.clone(),

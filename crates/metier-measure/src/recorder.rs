@@ -121,14 +121,18 @@ impl Recorder for StoreRecorder {
             schema: Schema::new(),
             id: run.workload.id.clone(),
             name: run.workload.name.clone(),
-            kind: match run.context.image.is_some() {
-                true => WorkloadKind::Image,
-                false => WorkloadKind::Command,
+            kind: match (&run.context.graph, &run.context.image) {
+                (Some(_), _) => WorkloadKind::Graph,
+                (None, Some(_)) => WorkloadKind::Image,
+                (None, None) => WorkloadKind::Command,
             },
             command: run.context.command.clone(),
             digest: run
                 .context
-                .executable_digest
+                .graph
+                .as_ref()
+                .map(|graph| graph.digest)
+                .or(run.context.executable_digest)
                 .or_else(|| run.context.image.as_ref().and_then(|image| image.digest)),
             first_seen: run.started,
             extra: Extra::new(),

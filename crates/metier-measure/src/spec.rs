@@ -7,7 +7,7 @@ mod target;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use metier_types::{BatchId, Bytes, Company, DatasetUse, RunId, WorkloadId};
+use metier_types::{BatchId, Bytes, Company, DatasetUse, GraphUse, RunId, WorkloadId};
 
 use crate::Error;
 use crate::app::Ways;
@@ -108,6 +108,8 @@ pub struct Spec {
     pub dataset: Option<DatasetUse>,
     /// Where that is on this host; one of the mounts has it as its source.
     pub dataset_path: Option<PathBuf>,
+    /// The graph that the command computes: the workload is then the graph, and the command only what computes it.
+    pub graph: Option<GraphUse>,
     /// How to tell that it has started up.
     pub ready: Option<Ready>,
     /// Files that are kept with the run, as the run sees them: paths, in which `*`, `?` and `**` match.
@@ -157,6 +159,7 @@ impl Spec {
             company: Vec::new(),
             dataset: None,
             dataset_path: None,
+            graph: None,
             ready: None,
             artefacts: Vec::new(),
             listen: Ways::default(),

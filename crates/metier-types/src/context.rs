@@ -157,6 +157,25 @@ pub struct Phase {
     pub extra: Extra,
 }
 
+/// The graph that a run computed, and with what.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GraphUse {
+    /// Its file.
+    pub file: String,
+    /// Its content.
+    pub digest: Digest,
+    /// What computed it: `rten`, `onnxruntime`.
+    pub runtime: String,
+    /// Threads that it was given.
+    pub threads: u32,
+    /// Shapes of its inputs.
+    #[serde(default)]
+    pub shapes: BTreeMap<String, Vec<u64>>,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
 /// The circumstances of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Context {
@@ -205,6 +224,9 @@ pub struct Context {
     /// The pod, where it was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<PodRef>,
+    /// The graph, where it was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph: Option<GraphUse>,
     /// The dataset that it worked on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dataset: Option<DatasetUse>,

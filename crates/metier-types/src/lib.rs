@@ -27,7 +27,9 @@ pub mod session;
 pub mod workload;
 
 pub use application::{Intake, Stage, StageKind, StageSource};
-pub use context::{Company, Context, DatasetUse, ImageUse, Method, PageCache, Phase, PodRef, Role, Sampling};
+pub use context::{
+    Company, Context, DatasetUse, GraphUse, ImageUse, Method, PageCache, Phase, PodRef, Role, Sampling,
+};
 pub use device::{Cache, Cpu, Device, DeviceClass, DeviceRef};
 pub use host::{HostReading, HostState};
 pub use id::{BatchId, DeviceId, Digest, IdError, RunId, SessionId, WorkloadId};

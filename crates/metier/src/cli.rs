@@ -30,7 +30,7 @@ const EXAMPLES: &str = "Examples:
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Measure", &["run", "session", "device", "board", "doctor"]),
     ("Look", &["runs", "show", "compare", "report", "flame", "up"]),
-    ("Graphs", &["inspect", "split"]),
+    ("Graphs", &["inspect", "bench", "split"]),
     ("Keep", &["export", "import"]),
     ("Set up", &["agent", "token", "config", "completions", "man"]),
 ];
@@ -108,6 +108,8 @@ pub enum Command {
     Flame(command::flame::Flame),
     /// Say what an ONNX graph consists of and costs
     Inspect(command::inspect::Inspect),
+    /// Run an ONNX graph here, and time it
+    Bench(Box<command::bench::Bench>),
     /// Cut an ONNX graph into parts
     Split(command::split::Split),
     /// Write runs as an archive

@@ -106,7 +106,7 @@ impl Binding {
 }
 
 /// `NAME=…` flags; the last sign of equality separates, since names of inputs may hold one.
-fn pairs<T>(
+pub fn pairs<T>(
     flag: &str,
     given: &[String],
     want: &str,

@@ -1,6 +1,7 @@
 //! The commands, one file each, all of the same shape: the flags as a struct, and `run` that does it.
 
 pub mod agent;
+pub mod bench;
 pub mod board;
 pub mod compare;
 pub mod completions;
@@ -123,6 +124,7 @@ fn perform(cli: Cli) -> anyhow::Result<Code> {
         Command::Flame(flame) => flame.run(&room),
         Command::Export(export) => export.run(&room),
         Command::Import(import) => import.run(&room),
+        Command::Bench(bench) => bench.run(&room),
         Command::Inspect(inspect) => inspect.run(&room),
         Command::Report(report) => report.run(&room),
         Command::Runs(runs) => runs.run(&room),
@@ -141,6 +143,7 @@ fn perform(cli: Cli) -> anyhow::Result<Code> {
 fn settings_of(command: &Command) -> Typed {
     match command {
         Command::Run(run) => run.typed(),
+        Command::Bench(bench) => bench.typed(),
         Command::Session(session) => session.typed(),
         Command::Up(up) => up.typed(),
         Command::Agent(agent) => agent.typed(),

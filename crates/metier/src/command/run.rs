@@ -5,7 +5,8 @@
 
 mod effective;
 mod fetching;
-mod flags;
+pub mod flags;
+pub mod graph;
 mod progress;
 mod save;
 pub mod source;
@@ -21,7 +22,7 @@ use metier_measure::spec::Target;
 use metier_measure::{
     Error, NoRecorder, Options, Recorder, Roots, Session, Spec, StoreRecorder, device, leftovers,
 };
-use metier_types::{BatchId, Cause, Run as Record, RunId};
+use metier_types::{BatchId, Cause, GraphUse, Run as Record, RunId};
 use metier_work::company::log::{Log, Part};
 use metier_work::company::{Means, Membership};
 use metier_work::queue::Launch;
@@ -83,6 +84,9 @@ pub struct Run {
     /// Where relative paths of the run file are meant from, instead of where it is
     #[arg(long, hide = true, value_name = "FOLDER")]
     paths_from: Option<PathBuf>,
+    /// The graph that the command computes, where it does
+    #[arg(skip)]
+    graph: Option<GraphUse>,
     /// The command and its arguments
     #[arg(required_unless_present_any = ["file", "image", "pod"], trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -183,6 +187,7 @@ impl Run {
             command.arguments = all.collect();
         }
         self.settle(room, &mut checked)?;
+        checked.spec.graph = self.graph.clone();
         Ok(checked)
     }
 
@@ -211,6 +216,20 @@ impl Run {
 
     fn measure(&self, room: &Room) -> anyhow::Result<Code> {
         let checked = self.checked(room)?;
+        let batch = self.batch(room, &checked)?;
+        if !room.console.quiet {
+            let kept = !self.keeping.no_store && !batch.is_unkept;
+            let text = match batch.runs.as_slice() {
+                [run] if checked.repeats == 1 => summary::single(run, kept, room.console.paint_err),
+                runs => summary::batch(runs, &batch.warmups, checked.repeats, kept, room.console.paint_err)?,
+            };
+            room.console.say(&text);
+        }
+        Ok(batch.code())
+    }
+
+    /// Measures, keeps and saves, and says nothing of it.
+    fn batch(&self, room: &Room, checked: &Checked) -> anyhow::Result<Batch> {
         let repeats = checked.repeats;
         let save = self
             .keeping
@@ -231,20 +250,12 @@ impl Run {
                 Box::new(StoreRecorder::new(store, &device))
             }
         };
-        let batch = self.batch_of(room, &checked, &mut session, recorder.as_mut())?;
+        let batch = self.batch_of(room, checked, &mut session, recorder.as_mut())?;
         if let Some(save) = save {
             save::write(save, &batch.runs, repeats > 1)
                 .context("the command ran, but its record was not saved")?;
         }
-        if !room.console.quiet {
-            let kept = !self.keeping.no_store && !batch.is_unkept;
-            let text = match batch.runs.as_slice() {
-                [run] if repeats == 1 => summary::single(run, kept, room.console.paint_err),
-                runs => summary::batch(runs, &batch.warmups, repeats, kept, room.console.paint_err)?,
-            };
-            room.console.say(&text);
-        }
-        Ok(batch.code())
+        Ok(batch)
     }
 
     /// Gets ready what is around the runs, and measures them; what cannot be had is why they never started.

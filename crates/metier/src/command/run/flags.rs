@@ -12,7 +12,7 @@ use metier_work::runfile::{
 use crate::exit::usage;
 
 /// What a container or a pod is made of.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Clone, Args)]
 #[command(next_help_heading = "Containers and pods")]
 pub struct Images {
     /// Run a container of this image; words after `--` are its arguments
@@ -78,15 +78,15 @@ pub struct Images {
 }
 
 /// What it gets, and what it may use.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Clone, Args)]
 #[command(next_help_heading = "Surroundings and limits")]
 pub struct Surroundings {
     /// A variable; NAME alone passes ours on; may be given again
     #[arg(long, value_name = "NAME[=VALUE]")]
-    env: Vec<String>,
+    pub env: Vec<String>,
     /// Folder to run in
     #[arg(long, value_name = "FOLDER")]
-    workdir: Option<String>,
+    pub workdir: Option<String>,
     /// Longest time it may take: 250ms, 1.5s, 2m, 1h [METIER_RUN_TIMEOUT; default none]
     #[arg(long, value_name = "TIME")]
     pub timeout: Option<String>,
@@ -120,12 +120,12 @@ pub struct Surroundings {
 }
 
 /// What it works on.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Clone, Args)]
 #[command(next_help_heading = "Dataset")]
 pub struct Datasets {
     /// What it works on, fetched before the clock starts: a path, https://… or s3://bucket/key
     #[arg(long, value_name = "SOURCE")]
-    dataset: Option<String>,
+    pub dataset: Option<String>,
     /// The digest that it must have
     #[arg(long, value_name = "sha256:…")]
     dataset_digest: Option<String>,
@@ -146,19 +146,19 @@ pub struct Datasets {
     pub dataset_cache_limit: Option<String>,
     /// Drop it from the page cache before the clock starts, or read it in: cold, warm
     #[arg(long, value_name = "STATE")]
-    page_cache: Option<String>,
+    pub page_cache: Option<String>,
     /// File or folder that it works on; its content's digest is recorded
     #[arg(long, value_name = "PATH")]
     input: Option<String>,
 }
 
 /// How it is measured.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Clone, Args)]
 #[command(next_help_heading = "Measuring")]
 pub struct Measuring {
     /// Measure so many times
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    repeat: Option<u32>,
+    pub repeat: Option<u32>,
     /// Run so many times before, without counting those
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100_000))]
     warmup: Option<u32>,
@@ -170,7 +170,7 @@ pub struct Measuring {
     pub interval: Option<String>,
     /// Listen to what it says of itself: socket, socket=PATH, pywaggle, lines; may be given again
     #[arg(long, value_name = "HOW", value_delimiter = ',')]
-    listen: Vec<String>,
+    pub listen: Vec<String>,
     /// Read its own metrics page; may be given again
     #[arg(long, value_name = "URL")]
     scrape: Vec<String>,
@@ -179,14 +179,14 @@ pub struct Measuring {
     stacks: Option<u32>,
     /// Files to keep with the run: a path with * and ?; may be given again
     #[arg(long, value_name = "PATTERN")]
-    artefact: Vec<String>,
+    pub artefact: Vec<String>,
     /// A probe that measures from inside, from a YAML file of wrap, mounts, environment and artefacts; may be given again
     #[arg(long, value_name = "FILE")]
     probe: Vec<PathBuf>,
 }
 
 /// How it is kept and found.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Clone, Args)]
 #[command(next_help_heading = "Keeping")]
 pub struct Keeping {
     /// Name of the workload; runs of one name belong together

@@ -1,0 +1,204 @@
+//! A plan as a file, for a process of its own, and what came of it as another.
+//!
+//! `metier bench` runs graphs in a child: a graph that brings its engine down then takes nothing else with it, and the child is measured
+//! as a run. The child tells of each inference by the line protocol (`load`, `first`, `warmup`, `inference`, in seconds).
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use metier_onnx::{Bindings, Dim, Graph, Limits, ValueInfo};
+use metier_types::Seconds;
+use serde::{Deserialize, Serialize};
+
+use crate::inputs::{self, Making};
+use crate::{Engine, Error, OperatorTime, Plan, Source, Spent, Step, Tensor, npy, time};
+
+/// The file that a child writes into its folder.
+pub const RESULT: &str = "inference.json";
+/// Inferences whose time is written one by one.
+const LISTED: usize = 100_000;
+
+/// What a child is asked to do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    /// The graph's file.
+    pub graph: PathBuf,
+    /// The library of ONNX Runtime; without one the built-in engine is used.
+    pub onnxruntime: Option<PathBuf>,
+    /// Threads.
+    pub threads: usize,
+    /// Shapes of inputs.
+    pub shapes: BTreeMap<String, Vec<u64>>,
+    /// Sizes of named dimensions.
+    pub dims: BTreeMap<String, u64>,
+    /// What numbers are drawn from.
+    pub seed: u64,
+    /// Zeros instead.
+    pub zeros: bool,
+    /// Numbers for inputs.
+    pub numbers: BTreeMap<String, Vec<f64>>,
+    /// NumPy files for inputs.
+    pub files: BTreeMap<String, PathBuf>,
+    /// Inferences that are not counted.
+    pub warmup: usize,
+    /// Inferences that are, at least.
+    pub repeats: usize,
+    /// For how long at least.
+    pub least_seconds: Seconds,
+    /// Inferences with a look at operators.
+    pub looks: usize,
+    /// Where outputs are written, as `output-N.npy`.
+    pub outputs: Option<PathBuf>,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// `metier.inference/1`.
+    pub schema: String,
+    /// Why it failed, where it did; the rest is then what was done before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Loading the graph.
+    pub load: Option<Spent>,
+    /// The first inference.
+    pub first: Option<Spent>,
+    /// Inferences that count; of very many the first 100,000.
+    pub runs: Vec<Spent>,
+    /// How many there were.
+    pub inferences: u64,
+    /// Time by operator.
+    pub operators: Vec<OperatorTime>,
+    /// Names of outputs; their elements are in `output-N.npy`, where wanted.
+    pub outputs: Vec<String>,
+}
+
+impl Job {
+    /// The engine.
+    pub fn engine(&self) -> Engine {
+        self.onnxruntime.clone().map_or(Engine::Rten, Engine::OnnxRuntime)
+    }
+
+    /// The graph as it will be run, its inputs, and what was assumed for them.
+    pub fn inputs(&self) -> Result<(metier_onnx::Analysis, Vec<Tensor>, Vec<String>), Error> {
+        let bytes =
+            std::fs::read(&self.graph).map_err(|source| Error::Read { path: self.graph.clone(), source })?;
+        let limits = Limits::default();
+        let model = metier_onnx::read(&bytes, &limits)?;
+        let bindings = self.bindings(&model.graph);
+        let told = metier_onnx::analyse(&model, &bindings, &limits)?;
+        let tensors = self.files.iter().map(|(name, path)| Ok((name.clone(), npy::read(name, path)?)));
+        let making = Making {
+            seed: self.seed,
+            zeros: self.zeros,
+            numbers: self.numbers.clone(),
+            tensors: tensors.collect::<Result<_, Error>>()?,
+        };
+        let (made, notes) = inputs::make(&told, &making)?;
+        Ok((told, made, notes))
+    }
+
+    /// Numbers count for the analysis where there is one for each element of the input.
+    fn bindings(&self, graph: &Graph) -> Bindings {
+        let elements = |input: &ValueInfo| match self.shapes.get(&input.name) {
+            Some(shape) => Some(shape.iter().product::<u64>()),
+            None => input.shape.as_ref()?.iter().try_fold(1u64, |count, dim| match dim {
+                Dim::Known(size) => count.checked_mul(*size),
+                _ => None,
+            }),
+        };
+        let whole = |input: &ValueInfo| {
+            let numbers = self.numbers.get(&input.name)?;
+            (elements(input) == Some(numbers.len() as u64))
+                .then(|| numbers.iter().map(|number| *number as i64).collect())
+        };
+        let values = graph.inputs.iter().filter_map(|input| Some((input.name.clone(), whole(input)?)));
+        Bindings { shapes: self.shapes.clone(), dims: self.dims.clone(), values: values.collect() }
+    }
+
+    /// Does it; `lines` hears of each inference, and the result is written into `folder`.
+    pub fn perform(&self, folder: &Path, lines: &mut dyn Write) -> Result<(), Error> {
+        let mut outcome = Outcome {
+            schema: "metier.inference/1".to_string(),
+            error: None,
+            load: None,
+            first: None,
+            runs: Vec::new(),
+            inferences: 0,
+            operators: Vec::new(),
+            outputs: Vec::new(),
+        };
+        let done = self.timed(&mut outcome, lines);
+        outcome.error = done.as_ref().err().map(ToString::to_string);
+        let file = folder.join(RESULT);
+        let text = serde_json::to_vec(&outcome).map_err(|error| Error::Operators(error.to_string()))?;
+        std::fs::write(&file, text).map_err(|source| Error::Write { path: file, source })?;
+        done
+    }
+
+    fn timed(&self, outcome: &mut Outcome, lines: &mut dyn Write) -> Result<(), Error> {
+        let (_, inputs, _) = self.inputs()?;
+        let plan = Plan {
+            engine: self.engine(),
+            threads: self.threads,
+            inputs,
+            warmup: self.warmup,
+            repeats: self.repeats,
+            least: self.least_seconds,
+            looks: self.looks,
+            outputs: self.outputs.is_some(),
+        };
+        let mut tell = |step: &Step| {
+            let (name, spent) = match step {
+                Step::Load(spent) => {
+                    outcome.load = Some(*spent);
+                    ("load", spent)
+                }
+                Step::First(spent) => {
+                    outcome.first = Some(*spent);
+                    ("first", spent)
+                }
+                Step::Warmup(spent) => ("warmup", spent),
+                Step::Inference(spent) => {
+                    outcome.inferences += 1;
+                    if outcome.runs.len() < LISTED {
+                        outcome.runs.push(*spent);
+                    }
+                    ("inference", spent)
+                }
+            };
+            // Nobody listening is no reason to stop.
+            let _ = lines.write_all(format!("{name} {:.9} s\n", spent.wall.get()).as_bytes());
+        };
+        let timing = time(Source::File(&self.graph), &plan, &mut tell)?;
+        outcome.operators = timing.operators;
+        if let Some(folder) = &self.outputs {
+            for (number, output) in timing.outputs.iter().enumerate() {
+                let path = output_file(folder, number);
+                std::fs::write(&path, npy::bytes(output)).map_err(|source| Error::Write { path, source })?;
+            }
+        }
+        outcome.outputs = timing.outputs.into_iter().map(|output| output.name).collect();
+        Ok(())
+    }
+}
+
+/// Where output number so many is.
+pub fn output_file(folder: &Path, number: usize) -> PathBuf {
+    folder.join(format!("output-{number}.npy"))
+}
+
+impl Outcome {
+    /// Reads what a child wrote into its folder; `None` where it did not come to that.
+    pub fn read(folder: &Path) -> Option<Self> {
+        serde_json::from_slice(&std::fs::read(folder.join(RESULT)).ok()?).ok()
+    }
+
+    /// The outputs that it wrote.
+    pub fn outputs(&self, folder: &Path) -> Result<Vec<Tensor>, Error> {
+        let named = self.outputs.iter().enumerate();
+        named.map(|(number, name)| npy::read(name, &output_file(folder, number))).collect()
+    }
+}

@@ -1,0 +1,214 @@
+//! ONNX Runtime, by its shared library.
+//!
+//! A process can have one such library and one environment of it, so that is kept for the process. Operators are timed in a session of their own, which writes
+//! a profile; the graph as it was optimised is written beside it, since the profile names no values.
+
+mod profile;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use ort::environment::Environment;
+use ort::logging::LogLevel;
+use ort::session::{Session, SessionInputValue};
+use ort::value::{DynValue, Tensor as OrtTensor, TensorElementType, ValueType};
+
+use crate::operators::{OperatorTime, medians};
+use crate::{Error, Source, Tensor, Values};
+
+const NAME: &str = "onnxruntime";
+
+/// The library of this process and its environment.
+static OPEN: Mutex<Option<(PathBuf, Environment)>> = Mutex::new(None);
+
+/// The library with a number of threads.
+pub(crate) struct Opened {
+    environment: Environment,
+    threads: usize,
+}
+
+impl std::fmt::Debug for Opened {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Opened").field("threads", &self.threads).finish_non_exhaustive()
+    }
+}
+
+impl Opened {
+    pub(crate) fn new(library: &Path, threads: usize) -> Result<Self, Error> {
+        let failed = |why: String| Error::Library { path: library.to_path_buf(), why };
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((other, environment)) = open.as_ref() {
+            return match other == library {
+                true => Ok(Self { environment: environment.clone(), threads }),
+                false => Err(failed(format!("this process has opened {} before", other.display()))),
+            };
+        }
+        let builder = ort::init_from(library).map_err(|error| failed(error.to_string()))?;
+        let environment = builder.with_telemetry(false).build().map_err(|error| failed(error.to_string()))?;
+        *open = Some((library.to_path_buf(), environment.clone()));
+        Ok(Self { environment, threads })
+    }
+
+    pub(crate) fn load(&self, source: Source<'_>) -> Result<Graph, Error> {
+        let kept = match source {
+            Source::File(path) => Kept::File(path.to_path_buf()),
+            Source::Bytes(bytes) => Kept::Bytes(bytes.to_vec()),
+        };
+        let session = self.session(&kept, None)?;
+        let opened = Self { environment: self.environment.clone(), threads: self.threads };
+        Ok(Graph { opened, session, kept, given: Vec::new() })
+    }
+
+    fn session(&self, kept: &Kept, profile: Option<&Path>) -> Result<Session, Error> {
+        let mut builder = Session::builder(&self.environment).map_err(loading)?;
+        builder = builder.with_intra_threads(self.threads).map_err(loading)?;
+        builder = builder.with_inter_threads(1).map_err(loading)?;
+        builder = builder.with_log_level(LogLevel::Fatal).map_err(loading)?;
+        if let Some(folder) = profile {
+            builder = builder.with_profiling(folder.join("profile")).map_err(loading)?;
+            builder = builder.with_optimized_model_path(folder.join(profile::GRAPH)).map_err(loading)?;
+        }
+        match kept {
+            Kept::File(path) => builder.commit_from_file(path).map_err(loading),
+            Kept::Bytes(bytes) => builder.commit_from_memory(bytes).map_err(loading),
+        }
+    }
+}
+
+/// Where the graph came from, for another session of it.
+enum Kept {
+    File(PathBuf),
+    Bytes(Vec<u8>),
+}
+
+fn loading<R>(error: ort::Error<R>) -> Error {
+    Error::Load { engine: NAME, why: error.to_string() }
+}
+
+fn running(error: ort::Error) -> Error {
+    Error::Run { engine: NAME, why: error.to_string() }
+}
+
+/// A graph and its inputs.
+pub(crate) struct Graph {
+    opened: Opened,
+    session: Session,
+    kept: Kept,
+    given: Vec<(String, DynValue)>,
+}
+
+impl Graph {
+    pub(crate) fn give(&mut self, inputs: &[Tensor]) -> Result<(), Error> {
+        let known: Vec<&str> = self.session.inputs().iter().map(|input| input.name()).collect();
+        for input in inputs {
+            if !known.contains(&input.name.as_str()) {
+                let want = format!("one of {}", known.join(", "));
+                return Err(Error::Input { name: input.name.clone(), got: "given".to_string(), want });
+            }
+        }
+        self.given = inputs
+            .iter()
+            .map(|input| Ok((input.name.clone(), value(input)?)))
+            .collect::<Result<_, Error>>()?;
+        Ok(())
+    }
+
+    /// Runs a session on the inputs; `with` sees what it gives before that is freed.
+    fn run_in<T>(
+        session: &mut Session,
+        given: &[(String, DynValue)],
+        with: impl FnOnce(&ort::session::SessionOutputs<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let inputs: Vec<(&str, SessionInputValue<'_>)> =
+            given.iter().map(|(name, value)| (name.as_str(), value.into())).collect();
+        let outputs = session.run(inputs).map_err(running)?;
+        with(&outputs)
+    }
+
+    pub(crate) fn run(&mut self) -> Result<(), Error> {
+        Self::run_in(&mut self.session, &self.given, |_| Ok(()))
+    }
+
+    pub(crate) fn outputs(&mut self) -> Result<Vec<Tensor>, Error> {
+        Self::run_in(&mut self.session, &self.given, |outputs| {
+            outputs.iter().map(|(name, value)| tensor(name, &value)).collect()
+        })
+    }
+
+    pub(crate) fn operators(&mut self, runs: usize) -> Result<Vec<OperatorTime>, Error> {
+        let folder = profile::Folder::new()?;
+        let mut session = self.opened.session(&self.kept, Some(folder.path()))?;
+        // The first is for warming up.
+        for _ in 0..=runs {
+            Self::run_in(&mut session, &self.given, |_| Ok(()))?;
+        }
+        let file = session.end_profiling().map_err(running)?;
+        let mut looks = folder.read(Path::new(&file))?;
+        if looks.len() > 1 {
+            looks.remove(0);
+        }
+        Ok(medians(looks))
+    }
+}
+
+/// An input as the engine takes it.
+fn value(input: &Tensor) -> Result<DynValue, Error> {
+    let misfit = |got: String, want: String| Error::Input { name: input.name.clone(), got, want };
+    let count: usize = input.shape.iter().product();
+    if count != input.values.len() {
+        let got = format!("{} elements", input.values.len());
+        return Err(misfit(got, format!("{count}, as its shape says")));
+    }
+    let shape: Vec<i64> = input.shape.iter().map(|size| *size as i64).collect();
+    macro_rules! of {
+        ($list:expr) => {
+            OrtTensor::from_array((shape, $list.clone())).map(|tensor| tensor.into_dyn())
+        };
+    }
+    let made = match &input.values {
+        Values::Float(list) => of!(list),
+        Values::Double(list) => of!(list),
+        Values::Int8(list) => of!(list),
+        Values::Int16(list) => of!(list),
+        Values::Int32(list) => of!(list),
+        Values::Int64(list) => of!(list),
+        Values::Uint8(list) => of!(list),
+        Values::Uint16(list) => of!(list),
+        Values::Uint32(list) => of!(list),
+        Values::Uint64(list) => of!(list),
+        Values::Bool(list) => of!(list),
+    };
+    made.map_err(|error| misfit(error.to_string(), "a tensor".to_string()))
+}
+
+/// An output as we keep it.
+fn tensor(name: &str, value: &DynValue) -> Result<Tensor, Error> {
+    let ValueType::Tensor { ty, .. } = value.dtype() else {
+        let why = format!("output {name:?} is a {}, not a tensor", value.dtype());
+        return Err(Error::Run { engine: NAME, why });
+    };
+    macro_rules! of {
+        ($variant:ident, $type:ty) => {{
+            let (shape, list) = value.try_extract_tensor::<$type>().map_err(running)?;
+            (shape.iter().map(|size| (*size).max(0) as usize).collect(), Values::$variant(list.to_vec()))
+        }};
+    }
+    let (shape, values) = match ty {
+        TensorElementType::Float32 => of!(Float, f32),
+        TensorElementType::Float64 => of!(Double, f64),
+        TensorElementType::Int8 => of!(Int8, i8),
+        TensorElementType::Int16 => of!(Int16, i16),
+        TensorElementType::Int32 => of!(Int32, i32),
+        TensorElementType::Int64 => of!(Int64, i64),
+        TensorElementType::Uint8 => of!(Uint8, u8),
+        TensorElementType::Uint16 => of!(Uint16, u16),
+        TensorElementType::Uint32 => of!(Uint32, u32),
+        TensorElementType::Uint64 => of!(Uint64, u64),
+        TensorElementType::Bool => of!(Bool, bool),
+        other => {
+            let why = format!("output {name:?} is of type {other}, which is not kept");
+            return Err(Error::Run { engine: NAME, why });
+        }
+    };
+    Ok(Tensor { name: name.to_string(), shape, values })
+}

@@ -1,0 +1,130 @@
+//! ONNX Runtime's profile: a list of events, in which an operator's time is a `Node` event that ends in `_kernel_time` and an
+//! inference ends with `model_run`.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::Deserialize;
+
+use crate::{Error, OperatorTime};
+
+/// The graph as it was optimised, in the folder.
+pub(super) const GRAPH: &str = "optimised.onnx";
+/// Most bytes of a profile that are read.
+const MOST: u64 = 512 << 20;
+
+/// A folder for a profile, which goes away with this.
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    pub(super) fn new() -> Result<Self, Error> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("metier-profile-{}-{number}", std::process::id()));
+        std::fs::create_dir(&path)
+            .map_err(|error| Error::Operators(format!("cannot make {}: {error}", path.display())))?;
+        Ok(Self(path))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The operators of each inference, in their order.
+    pub(super) fn read(&self, file: &Path) -> Result<Vec<Vec<OperatorTime>>, Error> {
+        let failed = |why: String| Error::Operators(format!("{}: {why}", file.display()));
+        let content = File::open(file).map_err(|error| failed(error.to_string()))?;
+        let events: Vec<Event> = serde_json::from_reader(BufReader::new(content).take(MOST))
+            .map_err(|error| failed(error.to_string()))?;
+        Ok(looks(&events, &self.values()))
+    }
+
+    /// What the operators of the optimised graph take and make, by their names; nothing where that graph cannot be read.
+    fn values(&self) -> HashMap<String, (Vec<String>, Vec<String>)> {
+        let bytes = std::fs::read(self.0.join(GRAPH)).unwrap_or_default();
+        let Ok(model) = metier_onnx::read(&bytes, &metier_onnx::Limits::default()) else {
+            return HashMap::new();
+        };
+        let named = model.graph.nodes.into_iter().filter(|node| !node.name.is_empty());
+        named.map(|node| (node.name, (node.inputs, node.outputs))).collect()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What stays is in the folder for temporary files.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[derive(Deserialize)]
+struct Event {
+    #[serde(default)]
+    cat: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    dur: f64,
+    #[serde(default)]
+    args: Arguments,
+}
+
+#[derive(Deserialize, Default)]
+struct Arguments {
+    #[serde(default)]
+    op_name: String,
+}
+
+fn looks(events: &[Event], values: &HashMap<String, (Vec<String>, Vec<String>)>) -> Vec<Vec<OperatorTime>> {
+    let mut all = Vec::new();
+    let mut look = Vec::new();
+    for event in events {
+        if event.cat == "Session" && event.name == "model_run" {
+            all.push(std::mem::take(&mut look));
+        } else if event.cat == "Node"
+            && let Some(name) = event.name.strip_suffix("_kernel_time")
+            && !matches!(event.args.op_name.as_str(), "If" | "Loop" | "Scan")
+        {
+            let (inputs, outputs) = values.get(name).cloned().unwrap_or_default();
+            let kind = event.args.op_name.clone();
+            look.push(OperatorTime {
+                name: name.to_string(),
+                kind,
+                inputs,
+                outputs,
+                seconds: event.dur / 1e6,
+            });
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROFILE: &str = r#"[
+        {"cat":"Session","name":"model_loading_array","dur":900,"args":{}},
+        {"cat":"Node","name":"a_kernel_time","dur":12,"args":{"op_name":"Conv","node_index":"0"}},
+        {"cat":"Node","name":"branch_kernel_time","dur":40,"args":{"op_name":"If"}},
+        {"cat":"Node","name":"a_fence_before","dur":1,"args":{"op_name":"Conv"}},
+        {"cat":"Session","name":"model_run","dur":60},
+        {"cat":"Node","name":"a_kernel_time","dur":10,"args":{"op_name":"Conv"}},
+        {"cat":"Session","name":"model_run","dur":50}]"#;
+
+    #[test]
+    fn a_profile_is_read_inference_by_inference() {
+        let events: Vec<Event> = serde_json::from_str(PROFILE).unwrap();
+        let values = [("a".to_string(), (vec!["x".to_string()], vec!["y".to_string()]))].into();
+        let all = looks(&events, &values);
+        assert_eq!(all.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1]);
+        assert_eq!((all[0][0].kind.as_str(), all[0][0].seconds), ("Conv", 12e-6));
+        assert_eq!(
+            (all[1][0].inputs.clone(), all[1][0].outputs.clone()),
+            (vec!["x".into()], vec!["y".to_string()])
+        );
+    }
+}

@@ -1,0 +1,336 @@
+//! `metier bench`: runs an ONNX graph here, in a child process that is measured like any run, and says what an inference takes.
+//!
+//! The child is this program again with a job in a file (`--job`). It tells of each inference by the line protocol, so that the run's
+//! record has stages, and leaves `inference.json`, which is kept with the run.
+
+mod told;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use metier_infer::job::{Job, Outcome, RESULT};
+use metier_infer::{Error, differences, inputs, library};
+use metier_onnx::{Analysis, Limits};
+use metier_types::{Digest, GraphUse, Run as Record, Seconds};
+
+use super::Room;
+use super::inspect::{Binding, pairs};
+use super::run::{flags, graph};
+use crate::console::complain;
+use crate::exit::{Code, usage};
+use crate::output::{self, Format};
+use told::{Comparison, Told};
+
+const EXAMPLES: &str = "Examples:
+  metier bench net.onnx                              what an inference takes here
+  metier bench net.onnx --shape x=1x3x640x640 --threads 1
+  metier bench net.onnx --batch 8 --operators        with the time of each operator
+  metier bench net.onnx --runtime both               beside ONNX Runtime; do the outputs agree?
+  metier bench net.onnx --page-cache cold --runs 5   cold starts
+  metier bench net.onnx --with 'stress-ng --cpu 1'   beside a neighbour
+  metier bench net.onnx --input image=cat.npy --value sr=16000 -o json";
+
+const AFTER: &str = "The graph runs in a process of its own, and that is a run in the store: `metier show last` tells its memory, energy and stages, \
+`metier compare` compares two. ONNX Runtime is used where its shared library is found: --onnxruntime, METIER_ONNXRUNTIME, ORT_DYLIB_PATH, the usual \
+folders, or an installed Python package. docs/graphs.md tells more.";
+
+/// Run an ONNX graph here, and time it
+#[derive(Debug, Args)]
+#[command(before_help = EXAMPLES, after_help = AFTER)]
+pub struct Bench {
+    /// The graph's file
+    #[arg(required_unless_present = "job")]
+    graph: Option<PathBuf>,
+    #[command(flatten)]
+    binding: Binding,
+    /// What runs it: rten is built in
+    #[arg(long, value_name = "RUNTIME", default_value = "rten")]
+    runtime: Which,
+    /// ONNX Runtime's shared library [METIER_ONNXRUNTIME, ORT_DYLIB_PATH; default the usual places]
+    #[arg(long, value_name = "FILE")]
+    onnxruntime: Option<PathBuf>,
+    /// Threads that it may use [default: as many as there are cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+    /// Size of the first dimension, where the graph leaves it open
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    batch: Option<u64>,
+    /// What an input is given: a NumPy file (.npy) or a number; may be given again [default: drawn numbers]
+    #[arg(long, value_name = "NAME=FILE|NUMBER")]
+    input: Vec<String>,
+    /// What numbers are drawn from
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Inferences after the first that are not counted
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    warmup: u32,
+    /// Inferences that are counted, at least
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    repeat: u32,
+    /// Go on for at least so long
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    least: f64,
+    /// Time each operator too, in a few inferences after the others
+    #[arg(long)]
+    operators: bool,
+    /// Write what the graph gives into this folder, as output-N.npy
+    #[arg(long, value_name = "FOLDER")]
+    outputs: Option<PathBuf>,
+    /// Drop the file from the page cache before the start, or read it in: cold, warm
+    #[arg(long, value_name = "STATE")]
+    page_cache: Option<String>,
+    /// Processes that are measured one after the other
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+    #[command(flatten)]
+    surroundings: flags::Surroundings,
+    #[command(flatten)]
+    keeping: flags::Keeping,
+    /// What a child of ours has to do
+    #[arg(long, hide = true, value_name = "FILE")]
+    job: Option<PathBuf>,
+}
+
+/// What runs a graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Which {
+    // Not doc comments: those would make `--help` twice as long.
+    Rten,
+    Onnxruntime,
+    Both,
+}
+
+/// Inferences with a look at each operator.
+const LOOKS: usize = 10;
+
+impl Bench {
+    /// What of it is a setting.
+    pub fn typed(&self) -> crate::config::Typed {
+        vec![
+            ("run.timeout", self.surroundings.timeout.clone()),
+            ("run.grace", self.surroundings.grace.clone()),
+            ("run.linger", self.surroundings.linger.clone()),
+        ]
+    }
+
+    /// Runs it and prints what it takes.
+    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+        if let Some(job) = &self.job {
+            return child(job);
+        }
+        let path = self.graph.as_deref().ok_or_else(|| usage("want the file of a graph"))?;
+        let path = std::path::absolute(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let bytes = self.binding.bytes(&path)?;
+        let digest = metier_measure::digest::of_bytes(&bytes);
+        let job = self.job_for(&path, &bytes)?;
+        drop(bytes);
+        let (analysis, made, notes) = job.inputs().map_err(|error| named(&path, error))?;
+        notes.iter().for_each(|note| room.console.note(note));
+        let mut told = Told::new(&path, digest, &analysis, &made, job.threads, notes);
+        let folder =
+            tempfile::Builder::new().prefix("metier-bench-").tempdir().context("no folder for a run")?;
+        let mut outputs = Vec::new();
+        let mut worst = Code::OK;
+        for library in self.libraries(room)? {
+            let job = Job { onnxruntime: library, ..job.clone() };
+            let name = job.engine().name();
+            let own = folder.path().join(name);
+            let (records, outcome, code) = self.measured(room, &own, job, &digest, &analysis)?;
+            match outcome.filter(|outcome| outcome.error.is_none() && outcome.first.is_some()) {
+                Some(outcome) if code == Code::OK => {
+                    outputs.push(outcome.outputs(&own)?);
+                    told.add(name, &records, &outcome, &analysis, !self.keeping.no_store);
+                }
+                _ => {
+                    told.fail(name, &records);
+                    worst = code;
+                }
+            }
+            if code == Code::of(130) {
+                return Ok(code);
+            }
+        }
+        if let [first, second] = outputs.as_slice() {
+            told.comparison = Comparison::of(&told.results, differences(first, second));
+        }
+        if !told.results.is_empty() {
+            self.print(room, &told)?;
+        }
+        Ok(worst)
+    }
+
+    /// The libraries to run it with, `None` being the built-in one.
+    fn libraries(&self, room: &Room) -> anyhow::Result<Vec<Option<PathBuf>>> {
+        if self.runtime == Which::Rten {
+            return Ok(vec![None]);
+        }
+        let found = library::find(self.onnxruntime.as_deref(), |name| std::env::var_os(name));
+        match (found, self.runtime) {
+            (Some(found), Which::Onnxruntime) => Ok(vec![Some(std::path::absolute(found)?)]),
+            (Some(found), _) => Ok(vec![None, Some(std::path::absolute(found)?)]),
+            (None, Which::Both) => {
+                room.console
+                    .warn(format!("ONNX Runtime was not found, so rten runs alone; {}", library::FIX));
+                Ok(vec![None])
+            }
+            (None, _) => Err(anyhow::anyhow!("ONNX Runtime was not found; {}", library::FIX)),
+        }
+    }
+
+    fn job_for(&self, path: &Path, bytes: &[u8]) -> anyhow::Result<Job> {
+        let mut bindings = self.binding.bindings()?;
+        let model = self.binding.named(path, metier_onnx::read(bytes, &Limits::default()))?;
+        if let Some(size) = self.batch {
+            inputs::batch(&model.graph, size, &mut bindings).map_err(|error| named(path, error))?;
+        }
+        let mut numbers: BTreeMap<String, Vec<f64>> = bindings
+            .values
+            .iter()
+            .map(|(name, values)| (name.clone(), values.iter().map(|value| *value as f64).collect()))
+            .collect();
+        let mut files = BTreeMap::new();
+        for (name, text) in
+            pairs("--input", &self.input, "NAME=FILE.npy or NAME=NUMBER", |text| Some(text.to_string()))?
+        {
+            match text.parse::<f64>() {
+                Ok(number) => drop(numbers.insert(name, vec![number])),
+                Err(_) => drop(files.insert(name, std::path::absolute(text)?)),
+            }
+        }
+        if !(0.0..=3600.0).contains(&self.least) {
+            return Err(usage(format!("--least is {}; want 0 to 3600 seconds", self.least)));
+        }
+        if let Some(folder) = &self.outputs {
+            std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        }
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Ok(Job {
+            graph: path.to_path_buf(),
+            onnxruntime: None,
+            threads: self.threads.map_or(cores, |threads| threads as usize),
+            shapes: bindings.shapes,
+            dims: bindings.dims,
+            seed: self.seed,
+            zeros: false,
+            numbers,
+            files,
+            warmup: self.warmup as usize,
+            repeats: self.repeat as usize,
+            least_seconds: Seconds(self.least),
+            looks: if self.operators { LOOKS } else { 0 },
+            outputs: None,
+        })
+    }
+
+    /// One runtime, as runs of the store.
+    fn measured(
+        &self,
+        room: &Room,
+        folder: &Path,
+        mut job: Job,
+        digest: &Digest,
+        analysis: &Analysis,
+    ) -> anyhow::Result<(Vec<Record>, Option<Outcome>, Code)> {
+        std::fs::create_dir(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        job.outputs = Some(folder.to_path_buf());
+        let file = folder.join("job.json");
+        std::fs::write(&file, serde_json::to_vec_pretty(&job)?)
+            .with_context(|| format!("cannot write {}", file.display()))?;
+        let program = std::env::current_exe().context("cannot tell which program this is")?;
+        let words: [&std::ffi::OsStr; 4] =
+            ["bench".as_ref(), "--job".as_ref(), file.as_ref(), "--quiet".as_ref()];
+        let command: Vec<OsString> =
+            std::iter::once(program.as_os_str()).chain(words).map(Into::into).collect();
+        let shape = |value: &metier_onnx::analysis::Value| {
+            let sizes = value.shape.iter().flatten().map(|size| size.unwrap_or_default());
+            (value.name.clone(), sizes.collect())
+        };
+        let mut surroundings = self.surroundings.clone();
+        // The built-in engine folds constants at load on threads of its own.
+        surroundings.env.push(format!("RTEN_NUM_THREADS={}", job.threads));
+        let measured = graph::Measured {
+            graph: GraphUse {
+                file: job.graph.display().to_string(),
+                digest: *digest,
+                runtime: job.engine().name().to_string(),
+                threads: job.threads as u32,
+                shapes: analysis.inputs.iter().map(shape).collect(),
+                extra: Default::default(),
+            },
+            command,
+            folder,
+            artefacts: vec![RESULT.to_string()],
+            runs: self.runs,
+            page_cache: self.page_cache.clone(),
+            interval: None,
+            surroundings,
+            keeping: self.keeping.clone(),
+        };
+        let (records, code) = graph::measure(room, measured)?;
+        let outcome = Outcome::read(folder);
+        if let Some(error) = outcome.as_ref().and_then(|outcome| outcome.error.as_ref()) {
+            complain(&format!("{}: {error}", job.graph.display()));
+        } else if code.is_some()
+            && let Some(record) = records.last()
+        {
+            complain(&format!("{}: {}", job.engine().name(), metier_measure::verdict(record)));
+        }
+        if let (Some(to), Some(outcome)) = (&self.outputs, &outcome) {
+            self.keep_outputs(folder, to, outcome, job.engine().name())?;
+        }
+        let failed = outcome.as_ref().is_some_and(|outcome| outcome.error.is_some());
+        let code = code.unwrap_or(Code::OK);
+        Ok((records, outcome, if failed { Code::FAILED } else { code }))
+    }
+
+    fn keep_outputs(&self, from: &Path, to: &Path, outcome: &Outcome, engine: &str) -> anyhow::Result<()> {
+        for number in 0..outcome.outputs.len() {
+            let source = metier_infer::job::output_file(from, number);
+            let target = match self.runtime {
+                Which::Both => to.join(format!("{engine}-output-{number}.npy")),
+                _ => metier_infer::job::output_file(to, number),
+            };
+            std::fs::copy(&source, &target).with_context(|| format!("cannot write {}", target.display()))?;
+        }
+        Ok(())
+    }
+
+    fn print(&self, room: &Room, told: &Told) -> anyhow::Result<()> {
+        let console = &room.console;
+        match console.format {
+            Format::Json => console.data(|out| output::json(out, told)),
+            Format::Yaml => console.data(|out| output::yaml(out, told)),
+            Format::Csv => console.data(|out| output::csv(out, &told::HEADER, told.rows())),
+            Format::Table => console.print(&told.text(self.operators, console.paint)),
+        }
+    }
+}
+
+/// An error with the file's name; what the user gave wrong is an error of usage.
+fn named(path: &Path, error: Error) -> anyhow::Error {
+    let text = format!("{}: {error}", path.display());
+    match error {
+        Error::Input { .. } | Error::Plan { .. } | Error::Graph(metier_onnx::Error::Shape { .. }) => {
+            let how = if text.contains("dimension") { "; --shape NAME=1x3x224x224 gives one" } else { "" };
+            usage(format!("{text}{how}"))
+        }
+        _ => anyhow::anyhow!("{text}"),
+    }
+}
+
+/// What a child does: the job, its lines to whoever measures, its result beside the job.
+fn child(file: &Path) -> anyhow::Result<Code> {
+    // An engine's panic is told in the result; it is no defect of ours.
+    std::panic::set_hook(Box::new(|_| {}));
+    let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let job: Job = serde_json::from_slice(&bytes).with_context(|| format!("{} is no job", file.display()))?;
+    let folder = file.parent().unwrap_or(Path::new("."));
+    let lines = std::env::var_os("METIER_LINES").unwrap_or_else(|| "/dev/null".into());
+    let mut lines =
+        std::fs::OpenOptions::new().append(true).open(&lines).context("cannot tell of inferences")?;
+    // The error is in the result, and whoever started us says it.
+    Ok(if job.perform(folder, &mut lines).is_ok() { Code::OK } else { Code::FAILED })
+}
