@@ -7,12 +7,15 @@
 //!
 //! [`vocabulary`] holds the closed lists of words (sources, components, groups of features, trainers); [`formula`] says how weights
 //! become watts; [`node`] says which machine is like which; [`response`], [`extract`], [`isolate`] and [`profile`] make the tables ([`frame`]) that
-//! [`trainers`] learn from; [`pipeline`] and [`selection`] are what was learned and which of it answers; [`share`] keeps the sum of parts equal to the whole. The field names and formulas are those of the Kepler Model Server 0.7, so that its clients need no change;
+//! [`trainers`] learn from; [`pipeline`] and [`selection`] are what was learned and which of it answers; [`defaults`] is what is shipped; [`estimate`]
+//! answers the exporter; [`share`] keeps the sum of parts equal to the whole. The field names and formulas are those of the Kepler Model Server 0.7, so that its clients need no change;
 //! where it is wrong we are right, and `docs/power.md` lists each such place.
 //!
 //! No pickle is ever loaded: a predictor is JSON, or it is opaque bytes that we only pass on. Nothing here panics on input.
 
+pub mod defaults;
 pub mod error;
+pub mod estimate;
 pub mod extract;
 pub mod formula;
 pub mod frame;

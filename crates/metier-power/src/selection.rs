@@ -290,8 +290,12 @@ pub fn of_group<'a>(
         }
     }
     if request.weight {
-        let is_weight =
-            |model: &&Model| Trainer::named(&model.name.trainer).is_some_and(Trainer::has_weights);
+        // Straight lines are straight lines, whoever fitted them; upstream has no weights of the second kind.
+        let is_weight = |model: &&Model| match Trainer::named(&model.name.trainer) {
+            Some(Trainer::Linear) => model.weights.is_some(),
+            Some(trainer) => trainer.has_weights(),
+            None => false,
+        };
         names.retain(is_weight);
     }
     let candidates: Vec<&Model> = names

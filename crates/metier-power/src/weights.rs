@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
+use metier_learn::boost::Boosted;
 use metier_learn::xgboost::XGBoost;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -44,6 +45,9 @@ pub struct AllWeights {
     /// XGBoost's JSON in base64.
     #[serde(rename = "XGboost_Weights", default, skip_serializing_if = "Option::is_none")]
     pub xgboost: Option<String>,
+    /// Trees of our own; only our estimator reads them.
+    #[serde(rename = "Metier_Trees", default, skip_serializing_if = "Option::is_none")]
+    pub trees: Option<Boosted>,
 }
 
 /// A feature of a predictor.
@@ -129,6 +133,11 @@ fn formula(component: Component, weights: &ComponentWeights, trainer: &str) -> R
         };
         let text = String::from_utf8_lossy(&bytes);
         Kind::XGBoost(Box::new(XGBoost::read(&text)?))
+    } else if let Some(trees) = &all.trees {
+        if trees.names != features {
+            return wrong("Metier_Trees.names", format!("is {:?}; want {features:?}", trees.names));
+        }
+        Kind::Boosted(Box::new(trees.clone()))
     } else if let Some(curve) = &all.curve {
         let form = match curve.len() {
             4 => Curve::Logistic,

@@ -84,7 +84,9 @@ fn registry(shared: &Path, to: &Path) -> Registry {
 /// What we answer differently, and why.
 fn corrected(tag: &str) -> Option<&'static str> {
     match tag {
-        "filter-bug" => Some("the filter allows every predictor; the original refused all for any filter"),
+        "filter-bug" => {
+            Some("the filter allows every predictor, where the original refused all for any filter")
+        }
         _ => None,
     }
 }

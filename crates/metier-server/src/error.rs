@@ -53,6 +53,23 @@ pub enum Error {
         /// What was asked for.
         address: SocketAddr,
     },
+    /// A model server at a reachable address that nobody opened.
+    #[error(
+        "refusing to listen on {address}: anyone who reaches it could ask for predictors; say --open models, set a token (METIER_TOKEN or --token-file FILE), or listen on 127.0.0.1:{}",
+        .address.port()
+    )]
+    ClosedModels {
+        /// What was asked for.
+        address: SocketAddr,
+    },
+    /// A unix socket that cannot be opened.
+    #[error("cannot listen on {}: {why}", path.display())]
+    Socket {
+        /// Where.
+        path: std::path::PathBuf,
+        /// Why.
+        why: String,
+    },
     /// The device has no identity and none can be kept.
     #[error("cannot tell which device this is: {reason}")]
     Device {

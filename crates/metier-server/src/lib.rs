@@ -43,6 +43,7 @@ mod write_limit;
 
 pub use api::doctor::Check;
 pub use config::{Config, Job, Limits, Secret};
+pub use doors::kepler;
 pub use doors::soprano::Soprano;
 pub use error::Error;
 pub use problem::{FieldError, Problem};

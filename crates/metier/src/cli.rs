@@ -32,7 +32,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Look", &["runs", "show", "compare", "report", "flame", "up"]),
     ("Graphs", &["inspect", "bench", "split"]),
     ("Keep", &["export", "import"]),
-    ("Set up", &["agent", "token", "config", "completions", "man"]),
+    ("Set up", &["agent", "serve", "token", "config", "completions", "man"]),
 ];
 
 /// Measures what a workload costs in time, memory and energy.
@@ -118,6 +118,8 @@ pub enum Command {
     Import(command::import::Import),
     /// Serve the page and the API
     Up(command::up::Up),
+    /// Serve one role alone: Kepler's estimator or model server
+    Serve(command::serve::Serve),
     /// Print the token that others need to start runs here
     Token(command::token::Token),
     /// Show settings and where each comes from

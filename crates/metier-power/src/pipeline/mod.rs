@@ -9,11 +9,13 @@ mod files;
 mod load;
 mod model;
 mod registry;
+mod shelf;
 
 pub use files::{ARCHIVE_BYTES, Files, MEMBERS};
 pub use load::load;
 pub use model::{Archive, Model};
 pub use registry::{Loaded, Registry};
+pub use shelf::{Shelf, Upload};
 
 use crate::node::Index;
 use crate::vocabulary::Source;

@@ -124,6 +124,7 @@ impl Predictor {
                 curve: None,
                 numerical: BTreeMap::new(),
                 xgboost: None,
+                trees: None,
             };
             let mut weights = None;
             match &part.learned {

@@ -2,4 +2,5 @@
 
 mod docker_flags;
 pub mod jenkins;
+pub mod kepler;
 pub mod soprano;

@@ -16,6 +16,7 @@ pub mod man;
 pub mod report;
 pub mod run;
 pub mod runs;
+pub mod serve;
 pub mod session;
 pub mod show;
 pub mod split;
@@ -111,7 +112,7 @@ fn perform(cli: Cli) -> anyhow::Result<Code> {
         )));
     }
     let room = Room { console, settings, verbose: globals.verbose, form };
-    let is_server = matches!(command, Command::Up(_) | Command::Agent(_));
+    let is_server = matches!(command, Command::Up(_) | Command::Agent(_) | Command::Serve(_));
     if !is_server && (room.verbose > 0 || std::env::var_os("METIER_LOG").is_some()) {
         log::start(&room.console, room.verbose, log::COMMAND)?;
     }
@@ -128,6 +129,7 @@ fn perform(cli: Cli) -> anyhow::Result<Code> {
         Command::Inspect(inspect) => inspect.run(&room),
         Command::Report(report) => report.run(&room),
         Command::Runs(runs) => runs.run(&room),
+        Command::Serve(serve) => serve.run(&room),
         Command::Session(session) => session.run(&room),
         Command::Show(show) => show.run(&room),
         Command::Split(split) => split.run(&room),

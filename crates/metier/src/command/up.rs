@@ -260,7 +260,8 @@ pub fn token(room: &Room, file: &str) -> anyhow::Result<Option<Secret>> {
     text.map(|text| Secret::new(&text).map_err(|error| usage(error.to_string()))).transpose()
 }
 
-fn read_token(path: &Path) -> anyhow::Result<String> {
+/// The token in a file.
+pub fn read_token(path: &Path) -> anyhow::Result<String> {
     use std::io::Read as _;
     let mut text = String::new();
     std::fs::File::open(path)

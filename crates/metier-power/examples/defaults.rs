@@ -1,0 +1,242 @@
+//! Makes `src/defaults.json`: what is shipped, learned from published measurements in FOLDER (the data of kepler-model-db, Apache-2.0).
+//!
+//! ```text
+//! cargo run --release -p metier-power --example defaults -- FOLDER > crates/metier-power/src/defaults.json
+//! ```
+//!
+//! Errors are those on every fifth row, which no fit saw; the predictor that is shipped is the one that was scored.
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "a tool for developers")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use metier_learn::Table;
+use metier_learn::boost::{Boosted, Monotone, Settings};
+use metier_learn::score::Score;
+use metier_power::frame::Frame;
+use metier_power::node::Index;
+use metier_power::nonnegative;
+use metier_power::vocabulary::{Component, FeatureGroup, OutputType, Source, Trainer};
+use metier_power::weights::Weights;
+use serde_json::{Value, json};
+
+/// The machine of the tables: stress was put on 4 to 40 threads, and at most 29.2 of them were busy; nothing else of it was published.
+const CORES: u32 = 40;
+
+fn main() {
+    let folder = std::env::args().nth(1).unwrap();
+    let folder = Path::new(&folder);
+    let mut models = Vec::new();
+    for (source, word) in [(Source::RaplSysfs, "rapl"), (Source::Acpi, "acpi")] {
+        for (output_type, table) in
+            [(OutputType::AbsPower, "abs_default"), (OutputType::DynPower, "dyn_default_min")]
+        {
+            for group in [FeatureGroup::CounterOnly, FeatureGroup::BpfOnly] {
+                let name = format!("nx12-train/preprocess_{table}_{word}_{}.csv", group.name());
+                let frame = Frame::read_csv(fs::File::open(folder.join(name)).unwrap()).unwrap();
+                models.push(model(&frame, source, output_type, group, false));
+                if output_type == OutputType::AbsPower {
+                    models.push(model(&frame, source, output_type, group, true));
+                }
+            }
+        }
+    }
+    let frame = |word: &str| {
+        let name = format!("nx12-train/preprocess_abs_default_{word}_CounterOnly.csv");
+        Frame::read_csv(fs::File::open(folder.join(name)).unwrap()).unwrap()
+    };
+    let (rapl, acpi) = (frame("rapl"), frame("acpi"));
+    let platform = acpi.watts(Component::Platform).unwrap();
+    let parts: BTreeMap<Component, Value> = [Component::Package, Component::Dram]
+        .into_iter()
+        .map(|component| {
+            let watts = rapl.watts(component).unwrap();
+            let part = |share: f64| round(quantile(&watts, share) / quantile(&platform, share), 4);
+            (component, json!({ "idle": part(0.05), "full": part(0.99) }))
+        })
+        .collect();
+    let out = json!({
+        "name": "metier-defaults",
+        "provenance": "Predictors: 2202 rows of one machine under stress-ng (kepler-model-db 3bb4d645, models/v0.6/nx12, Apache-2.0), errors on every fifth row. Classes: idle and full power of 142 machines by the published linear predictors of SPECpower results (models/v0.7/specpower-0.7.11, even node types).",
+        "index": { "0": { "attrs": { "cores": CORES }, "members": ["nx12"] } },
+        "models": models,
+        "classes": classes(folder),
+        "parts": parts,
+    });
+    println!("{}", serde_json::to_string(&out).unwrap());
+}
+
+fn round(value: f64, decimals: i32) -> f64 {
+    let unit = 10f64.powi(decimals);
+    (value * unit).round() / unit
+}
+
+fn quantile(values: &[f64], share: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[((sorted.len() - 1) as f64 * share).round() as usize]
+}
+
+/// A column of the tables, which are older than the names: `bpf_cpu_time_us` counts milliseconds (at most 29,170 a second on 40 threads), and hits of
+/// the page cache were not counted yet.
+fn column(frame: &Frame, name: &str) -> Vec<f64> {
+    let old = if name == "bpf_cpu_time_ms" { "bpf_cpu_time_us" } else { name };
+    frame.column(old).map_or_else(|| vec![0.0; frame.len()], <[f64]>::to_vec)
+}
+
+fn model(frame: &Frame, source: Source, output_type: OutputType, group: FeatureGroup, trees: bool) -> Value {
+    let features = group.features();
+    let columns: Vec<Vec<f64>> = features.iter().map(|name| column(frame, name)).collect();
+    let (train, test): (Vec<usize>, Vec<usize>) = (0..frame.len()).partition(|row| row % 5 != 0);
+    let (mut weights, mut errors) = (serde_json::Map::new(), BTreeMap::new());
+    let mut worst = 0f64;
+    for component in source.components() {
+        let watts = frame.watts(*component).unwrap();
+        let scale: Vec<f64> =
+            columns.iter().map(|column| train.iter().map(|row| column[*row]).fold(0.0, f64::max)).collect();
+        let scale: Vec<f64> = scale.iter().map(|most| if *most > 0.0 { *most } else { 1.0 }).collect();
+        let at =
+            |rows: &[usize], values: &[f64]| -> Vec<f64> { rows.iter().map(|row| values[*row]).collect() };
+        let mut variables: BTreeMap<&str, Value> =
+            features.iter().zip(&scale).map(|(name, scale)| (*name, json!({ "scale": scale }))).collect();
+        let all = if !trees || watts.iter().all(|watts| *watts == 0.0) {
+            // Dynamic power goes straight through the origin: what containers take together is what they take one by one.
+            let of: Vec<Vec<f64>> = columns.iter().map(|column| at(&train, column)).collect();
+            let of: Vec<&[f64]> = of.iter().map(Vec::as_slice).collect();
+            let fit = nonnegative::fit(&of, &at(&train, &watts), output_type == OutputType::AbsPower);
+            for ((name, weight), scale) in features.iter().zip(&fit.weights).zip(&scale) {
+                variables.insert(name, json!({ "scale": scale, "weight": weight * scale }));
+            }
+            json!({ "Bias_Weight": fit.bias, "Categorical_Variables": {}, "Numerical_Variables": variables })
+        } else {
+            let mut table = Table::new(features.iter().map(ToString::to_string).collect());
+            for row in &train {
+                let values: Vec<f64> = columns.iter().map(|column| column[*row]).collect();
+                table.push(&values, watts[*row], *row as u64).unwrap();
+            }
+            let settings = Settings {
+                trees: if group == FeatureGroup::CounterOnly { 90 } else { 30 },
+                leaves: 10,
+                rate: 0.08,
+                monotone: vec![Monotone::Up; features.len()],
+                seed: 1,
+                ..Settings::default()
+            };
+            let boosted = Boosted::fit(&table, None, &settings).unwrap();
+            json!({ "Categorical_Variables": {}, "Numerical_Variables": variables, "Metier_Trees": short(json!(boosted)) })
+        };
+        weights.insert(component.name().to_string(), json!({ "All_Weights": all }));
+        let one: serde_json::Map<String, Value> =
+            [(component.name().to_string(), weights[component.name()].clone())].into_iter().collect();
+        let formulas = Weights::read(&Value::Object(one)).unwrap().formulas(Trainer::Auto.name()).unwrap();
+        let predicted: Vec<f64> = test
+            .iter()
+            .map(|row| {
+                let by_name: BTreeMap<&str, f64> =
+                    features.iter().zip(&columns).map(|(name, column)| (*name, column[*row])).collect();
+                let values: Vec<f64> =
+                    formulas[0].1.features.iter().map(|name| by_name[name.as_str()]).collect();
+                formulas[0].1.watts(&values).unwrap()
+            })
+            .collect();
+        let measured = at(&test, &watts);
+        let mae = measured.iter().zip(&predicted).map(|(is, said)| (is - said).abs()).sum::<f64>()
+            / test.len() as f64;
+        // In per cent only of rows that are above a watt: below, it says nothing.
+        let mape = Score::of(&measured, &predicted, 1.0).and_then(|score| score.mape);
+        errors.insert(format!("{}_mae", component.name()), round(mae, 2));
+        if let Some(mape) = mape {
+            errors.insert(format!("{}_mape", component.name()), round(mape * 100.0, 2));
+        }
+        worst = worst.max(mae);
+    }
+    errors.insert("mae".into(), round(worst, 2));
+    let most = errors
+        .iter()
+        .filter(|(name, _)| name.ends_with("_mape"))
+        .map(|(_, value)| *value)
+        .fold(0.0, f64::max);
+    errors.insert("mape".into(), most);
+    eprintln!("{} {} {}: {errors:?}", source.name(), output_type.name(), group.name());
+    let trainer = if trees { Trainer::Auto } else { Trainer::Linear };
+    json!({
+        "name": format!("{}_0", trainer.name()), "source": source.name(), "output_type": output_type.name(), "group": group.name(),
+        "errors": errors, "weights": weights,
+    })
+}
+
+/// Trees without what only their making needed, and with six digits: the file stays small. Scored as they are shipped.
+fn short(mut trees: Value) -> Value {
+    for tree in trees["trees"].as_array_mut().unwrap() {
+        for place in tree["places"].as_array_mut().unwrap() {
+            let place = place.as_object_mut().unwrap();
+            place.remove("gain");
+            if let Some(value) = place.get("value").and_then(Value::as_f64).filter(|value| *value != 0.0) {
+                let digits = 5 - value.abs().log10().floor() as i32;
+                let value = format!("{:.*e}", 5, value).parse::<f64>().unwrap();
+                place.insert("value".into(), if digits <= 0 { json!(value as i64) } else { json!(value) });
+            }
+        }
+    }
+    trees
+}
+
+/// Idle and full power a core, by the beginning of the processor's name: medians of the published linear predictors.
+fn classes(folder: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(folder.join("specpower-0.7.11/node_type_index.json")).unwrap();
+    let index = Index::read(&text).unwrap();
+    let weights: Value =
+        serde_json::from_str(&fs::read_to_string(folder.join("specpower-0.7.11/weights_half.json")).unwrap())
+            .unwrap();
+    let mut machines = Vec::new();
+    for (name, weights) in weights.as_object().unwrap() {
+        let Some(number) = name.strip_prefix("acpi/AbsPower/BPFOnly/SGDRegressorTrainer_") else { continue };
+        let entry = &index.0[&number.trim_end_matches(".json").parse().unwrap()];
+        let (Some(processor), Some(cores)) = (entry.spec.processor.clone(), entry.spec.cores) else {
+            continue;
+        };
+        let formulas = Weights::read(weights).unwrap().formulas("SGDRegressorTrainer").unwrap();
+        let formula = &formulas[0].1;
+        let (idle, full) =
+            (formula.watts(&[0.0, 0.0]).unwrap(), formula.watts(&[formula.scale[0], 0.0]).unwrap());
+        machines.push((processor, idle / cores, full / cores));
+    }
+    let begins = [
+        "",
+        "amd_epyc",
+        "amd_epyc_7",
+        "amd_epyc_8",
+        "amd_epyc_9",
+        "amd_opteron",
+        "amd_opteron_6",
+        "ampere",
+        "arm",
+        "intel_core",
+        "intel_e3",
+        "intel_xeon",
+        "intel_xeon_e3",
+        "intel_xeon_e5",
+        "intel_xeon_e7",
+        "intel_xeon_gold",
+        "intel_xeon_platinum",
+        "intel_xeon_silver",
+        "intel_xeon_x3",
+        "intel_xeon_x5",
+        "intel_xeon_l5",
+    ];
+    let mut classes = Vec::new();
+    for begins in begins {
+        let of: Vec<&(String, f64, f64)> =
+            machines.iter().filter(|(name, ..)| name.starts_with(begins)).collect();
+        if of.is_empty() {
+            continue;
+        }
+        let idle: Vec<f64> = of.iter().map(|one| one.1).collect();
+        let full: Vec<f64> = of.iter().map(|one| one.2).collect();
+        classes.push(json!({
+            "begins": begins, "machines": of.len(), "idle_watts": round(quantile(&idle, 0.5), 3), "full_watts": round(quantile(&full, 0.5), 3),
+        }));
+    }
+    classes
+}

@@ -1,0 +1,309 @@
+//! Finds the predictor for a request and asks it, for many clients at once.
+//!
+//! Predictors come from the pipelines that the registry holds, else from those that are shipped ([`crate::defaults`]), else from the physical fallback. What was found is kept
+//! by (output type, source, trainer, filter, columns): two clients that want different trainers do not disturb each other.
+
+use std::collections::HashMap;
+use std::sync::{Arc, RwLock};
+
+use super::reply;
+use super::request::Request;
+use crate::Error;
+use crate::defaults::{self, Defaults};
+use crate::formula::Formula;
+use crate::node::MachineSpec;
+use crate::pipeline::{Model, Registry};
+use crate::selection::{self, Filter};
+use crate::vocabulary::{Component, OutputType, Source, Trainer, shorten};
+
+/// Most kinds of requests that are remembered.
+const KINDS: usize = 512;
+
+/// Watts of each component, row by row.
+type Powers = Vec<(Component, Vec<f64>)>;
+
+/// A predictor, ready for rows of a certain form.
+#[derive(Debug)]
+struct Ready {
+    about: InUse,
+    components: Vec<(Component, Option<Prepared>)>,
+    core_ratio: f64,
+}
+
+#[derive(Debug)]
+struct Prepared {
+    formula: Formula,
+    /// Where each feature is: a column of a row, or a value of the system.
+    places: Vec<Place>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    Column(usize),
+    System(usize),
+}
+
+/// Which predictor is in use.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct InUse {
+    /// Its pipeline; `fallback` where none fits.
+    pub pipeline: String,
+    /// Its name.
+    pub predictor: String,
+    /// What it looks at.
+    pub group: String,
+    /// The source.
+    pub source: Source,
+    /// Whether idle power is part of it.
+    pub output_type: OutputType,
+}
+
+/// Answers requests.
+pub struct Estimator {
+    machine: MachineSpec,
+    defaults: Arc<Defaults>,
+    registry: RwLock<Arc<Registry>>,
+    ready: RwLock<HashMap<String, Arc<Ready>>>,
+    error_key: String,
+}
+
+impl Estimator {
+    /// With these pipelines, for this machine.
+    pub fn new(registry: Registry, machine: MachineSpec) -> Result<Self, Error> {
+        Ok(Self {
+            machine,
+            defaults: defaults::shipped()?,
+            registry: RwLock::new(Arc::new(registry)),
+            ready: RwLock::default(),
+            error_key: "mae".to_string(),
+        })
+    }
+
+    /// Takes other pipelines from now on.
+    pub fn replace(&self, registry: Arc<Registry>) {
+        *self.registry.write().unwrap_or_else(std::sync::PoisonError::into_inner) = registry;
+        self.ready.write().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
+    }
+
+    /// The predictors that requests were answered with.
+    pub fn in_use(&self) -> Vec<InUse> {
+        let ready = self.ready.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut list: Vec<InUse> = ready.values().map(|ready| ready.about.clone()).collect();
+        list.sort_unstable();
+        list.dedup();
+        list
+    }
+
+    /// Answers a request with one JSON object, whatever it is. Says whether it is an answer and not a refusal.
+    pub fn answer(&self, request: &[u8], to: &mut Vec<u8>) -> bool {
+        to.clear();
+        match self.powers(request) {
+            Ok((powers, core_ratio)) => {
+                reply::powers(to, &powers, core_ratio);
+                true
+            }
+            Err(why) => {
+                reply::refusal(to, &why);
+                false
+            }
+        }
+    }
+
+    fn powers(&self, bytes: &[u8]) -> Result<(Powers, f64), String> {
+        let request = Request::read(bytes).map_err(|why| format!("failed to handle request: {why}"))?;
+        let Some(output_type) = OutputType::named(&request.output_type) else {
+            return Err(format!("output type {} is not supported", shorten(&request.output_type)));
+        };
+        let source = Source::asked(request.source.as_deref())
+            .map_err(|error| format!("failed to get model from request: {error}"))?;
+        let ready = self.ready(&request, output_type, source)?;
+        if request.values.count == 0 {
+            return Err("values is empty; want at least one row".to_string());
+        }
+        Ok((predict(&ready, &request)?, ready.core_ratio))
+    }
+
+    fn ready(
+        &self,
+        request: &Request,
+        output_type: OutputType,
+        source: Source,
+    ) -> Result<Arc<Ready>, String> {
+        let mut key = String::with_capacity(256);
+        for part in [output_type.name(), source.name(), &request.trainer_name, &request.filter] {
+            key.push_str(part);
+            key.push('\0');
+        }
+        for name in request.metrics.iter().chain(&request.system_features) {
+            key.push_str(name);
+            key.push('\0');
+        }
+        key.push_str(if request.system_features.is_empty() { "" } else { "s" });
+        let known = self.ready.read().unwrap_or_else(std::sync::PoisonError::into_inner).get(&key).cloned();
+        if let Some(ready) = known {
+            return Ok(ready);
+        }
+        let ready = Arc::new(self.find(request, output_type, source)?);
+        let mut all = self.ready.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if all.len() >= KINDS {
+            all.clear();
+        }
+        all.insert(key, ready.clone());
+        Ok(ready)
+    }
+
+    fn find(&self, request: &Request, output_type: OutputType, source: Source) -> Result<Ready, String> {
+        let failed = |why: String| format!("failed to get model from request: {why}");
+        let filter = Filter::read(&request.filter).map_err(|error| failed(error.to_string()))?;
+        if !request.trainer_name.is_empty() && Trainer::named(&request.trainer_name).is_none() {
+            return Err(failed(format!(
+                "trainer_name is {:?}, which nobody is called",
+                shorten(&request.trainer_name)
+            )));
+        }
+        let metrics: Vec<String> = request.metrics.iter().chain(&request.system_features).cloned().collect();
+        let mut wanted = selection::Request {
+            metrics,
+            output_type,
+            source,
+            node_type: None,
+            weight: false,
+            trainer_name: request.trainer_name.clone(),
+            filter,
+            pipeline_name: String::new(),
+            machine_spec: self.machine.clone(),
+            loose_node_type: true,
+        };
+        let registry = self.registry.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        // The trainer that was asked for, else whoever is there: an answer is worth more than a name.
+        for trainer in [request.trainer_name.as_str(), ""] {
+            wanted.trainer_name = trainer.to_string();
+            let chosen = selection::select(&registry, &wanted, &self.error_key, &Model::is_usable);
+            // What is shipped answers only for machines like its own: see below.
+            let chosen = chosen.ok().flatten();
+            if let Some(chosen) = chosen.filter(|chosen| chosen.pipeline.name != self.defaults.pipeline.name)
+            {
+                let cores = chosen
+                    .pipeline
+                    .index
+                    .as_ref()
+                    .and_then(|index| index.0.get(&chosen.model.name.node_type));
+                let formulas = chosen.model.formulas().map_err(|error| failed(error.to_string()))?;
+                let about = about(&chosen.pipeline.name, chosen.model, source);
+                return self.prepare(about, formulas, request, cores.and_then(|entry| entry.spec.cores));
+            }
+            if trainer.is_empty() {
+                break;
+            }
+        }
+        // A platform is a platform, whoever reads its meter.
+        wanted.source =
+            if source.components() == [Component::Platform] { Source::Acpi } else { Source::RaplSysfs };
+        if let Some((model, cores)) = self.defaults.select(&wanted, &self.machine, &self.error_key) {
+            let formulas = model.formulas().map_err(|error| failed(error.to_string()))?;
+            return self.prepare(
+                about(&self.defaults.pipeline.name, model, source),
+                formulas,
+                request,
+                cores,
+            );
+        }
+        let has_filter = wanted.filter != Filter::default();
+        let fallback = self.defaults.fallback(&wanted.metrics, &self.machine, output_type, source);
+        match fallback.filter(|_| !has_filter) {
+            Some((class, formulas)) => {
+                let about = InUse {
+                    pipeline: "fallback".to_string(),
+                    predictor: class,
+                    group: String::new(),
+                    source,
+                    output_type,
+                };
+                self.prepare(about, formulas, request, None)
+            }
+            None if has_filter => {
+                Err(failed(format!("no predictor passes the filter {:?}", shorten(&request.filter))))
+            }
+            None => Err(failed(format!(
+                "no predictor for {} {} of these metrics; want bpf_cpu_time_ms or cpu_cycles among them",
+                source.name(),
+                output_type.name()
+            ))),
+        }
+    }
+
+    fn prepare(
+        &self,
+        about: InUse,
+        formulas: Vec<(Component, Formula)>,
+        request: &Request,
+        cores: Option<f64>,
+    ) -> Result<Ready, String> {
+        let place = |name: &String| {
+            let column = request.metrics.iter().position(|known| known == name).map(Place::Column);
+            column
+                .or_else(|| request.system_features.iter().position(|known| known == name).map(Place::System))
+        };
+        let mut formulas: HashMap<Component, Formula> = formulas.into_iter().collect();
+        let mut components = Vec::new();
+        for component in about.source.components() {
+            let Some(formula) = formulas.remove(component) else {
+                components.push((*component, None));
+                continue;
+            };
+            let places: Option<Vec<Place>> = formula.features.iter().map(place).collect();
+            let Some(places) = places else {
+                let missing = formula.features.iter().find(|name| place(name).is_none());
+                return Err(format!(
+                    "metrics has no {}, which the predictor looks at",
+                    missing.map_or("", String::as_str)
+                ));
+            };
+            components.push((*component, Some(Prepared { formula, places })));
+        }
+        let core_ratio = match (self.machine.cores, cores) {
+            (Some(own), Some(of)) if of > 0.0 => own / of,
+            _ => 1.0,
+        };
+        Ok(Ready { about, components, core_ratio })
+    }
+}
+
+fn about(pipeline: &str, model: &Model, source: Source) -> InUse {
+    InUse {
+        pipeline: pipeline.to_string(),
+        predictor: model.full_name.clone(),
+        group: model.group.name().to_string(),
+        source,
+        output_type: model.output_type,
+    }
+}
+
+fn predict(ready: &Ready, request: &Request) -> Result<Powers, String> {
+    let width = request.metrics.len();
+    let numbers = &request.values.numbers;
+    let mut row = Vec::new();
+    let mut powers = Vec::with_capacity(ready.components.len());
+    for (component, prepared) in &ready.components {
+        let Some(prepared) = prepared else {
+            powers.push((*component, vec![0.0; request.values.count]));
+            continue;
+        };
+        let mut watts = Vec::with_capacity(request.values.count);
+        for number in 0..request.values.count {
+            row.clear();
+            row.extend(prepared.places.iter().map(|place| match place {
+                Place::Column(column) => numbers.get(number * width + column).copied().unwrap_or(0.0),
+                Place::System(place) => request.system_values.0.get(*place).copied().unwrap_or(0.0),
+            }));
+            match prepared.formula.watts(&row) {
+                Some(value) => watts.push(value),
+                None => {
+                    return Err(format!("{} has no value for values[{number}]", ready.about.predictor));
+                }
+            }
+        }
+        powers.push((*component, watts));
+    }
+    Ok(powers)
+}

@@ -1,0 +1,13 @@
+//! The estimator: features of containers, processes or a node in, watts out, as the exporter of Kepler asks through a socket.
+//!
+//! [`Estimator::answer`] takes the bytes of a request and always gives one JSON object: an answer, or an object with empty `powers` and the reason in
+//! `msg`. What the reply never does: a list for `powers`, a negative number, a NaN, more than the exporter's one read of
+//! 4096 bytes where that can be had by shorter numbers.
+
+mod engine;
+mod reply;
+mod request;
+
+pub use engine::{Estimator, InUse};
+pub use reply::READ_BYTES;
+pub use request::{Request, is_whole};

@@ -1,0 +1,159 @@
+//! Writes replies: one JSON object, without blanks, with numbers as short as the reader needs them.
+//!
+//! The exporter reads once, into 4096 bytes, and counts in milliwatts. So numbers have six decimals where there is room, and fewer where the reply
+//! would not fit: a hundred rows of four components keep three or more.
+
+use crate::vocabulary::Component;
+
+/// What the exporter reads at most.
+pub const READ_BYTES: usize = 4096;
+/// What is around the numbers, at most.
+const AROUND: usize = 128;
+const MOST_DECIMALS: usize = 6;
+
+/// Writes watts of each component, row by row.
+pub fn powers(to: &mut Vec<u8>, powers: &[(Component, Vec<f64>)], core_ratio: f64) {
+    let decimals = decimals(powers);
+    to.extend_from_slice(b"{\"powers\":{");
+    for (place, (component, watts)) in powers.iter().enumerate() {
+        if place > 0 {
+            to.push(b',');
+        }
+        to.push(b'"');
+        to.extend_from_slice(component.name().as_bytes());
+        to.extend_from_slice(b"\":[");
+        for (row, watts) in watts.iter().enumerate() {
+            if row > 0 {
+                to.push(b',');
+            }
+            number(to, *watts, decimals);
+        }
+        to.push(b']');
+    }
+    to.extend_from_slice(b"},\"msg\":\"\",\"core_ratio\":");
+    number(to, core_ratio, MOST_DECIMALS);
+    to.push(b'}');
+}
+
+/// Writes a refusal. `powers` is an object here too: the exporter cannot read a list.
+pub fn refusal(to: &mut Vec<u8>, why: &str) {
+    to.extend_from_slice(b"{\"powers\":{},\"msg\":");
+    // A text can always be written.
+    let _ = serde_json::to_writer(&mut *to, why);
+    to.push(b'}');
+}
+
+/// How many decimals fit in one read.
+fn decimals(powers: &[(Component, Vec<f64>)]) -> usize {
+    let (mut zeros, mut numbers, mut most) = (0, 0, 1.0f64);
+    for watts in powers.iter().flat_map(|(_, watts)| watts) {
+        if *watts == 0.0 {
+            zeros += 1;
+        } else {
+            numbers += 1;
+            most = most.max(*watts);
+        }
+    }
+    if numbers == 0 {
+        return MOST_DECIMALS;
+    }
+    let room = READ_BYTES.saturating_sub(AROUND + 2 * zeros) / numbers;
+    // Rounding may bring another digit.
+    let whole = (most + 1.0).log10().floor() as usize + 1;
+    // A comma and a point beside the digits.
+    room.saturating_sub(whole + 2).min(MOST_DECIMALS)
+}
+
+/// A number that is not negative, with at most so many decimals and without zeros at its end.
+fn number(to: &mut Vec<u8>, value: f64, decimals: usize) {
+    const POWERS: [u64; MOST_DECIMALS + 1] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000];
+    let unit = POWERS[decimals.min(MOST_DECIMALS)];
+    let scaled = (value * unit as f64).round();
+    // Watts of more than nine thousand million are no watts; they are written in the long way.
+    if !(0.0..9e15).contains(&scaled) {
+        let value = if value.is_finite() { value.max(0.0) } else { 0.0 };
+        let _ = serde_json::to_writer(&mut *to, &value);
+        return;
+    }
+    let scaled = scaled as u64;
+    digits(to, scaled / unit, 1);
+    let mut rest = scaled % unit;
+    if rest == 0 {
+        return;
+    }
+    let mut places = decimals.min(MOST_DECIMALS);
+    while rest.is_multiple_of(10) {
+        rest /= 10;
+        places -= 1;
+    }
+    to.push(b'.');
+    digits(to, rest, places);
+}
+
+fn digits(to: &mut Vec<u8>, mut value: u64, least: usize) {
+    let mut text = [b'0'; 20];
+    let mut at = text.len();
+    while value > 0 {
+        at -= 1;
+        text[at] = b'0' + (value % 10) as u8;
+        value /= 10;
+    }
+    at = at.min(text.len() - least.min(text.len()));
+    to.extend_from_slice(&text[at..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn text(value: f64, decimals: usize) -> String {
+        let mut to = Vec::new();
+        number(&mut to, value, decimals);
+        String::from_utf8(to).unwrap()
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        for (value, decimals, want) in [
+            (0.0, 6, "0"),
+            (1.0, 6, "1"),
+            (12.345_678_9, 6, "12.345679"),
+            (12.345_678_9, 2, "12.35"),
+            (0.050_4, 3, "0.05"),
+            (99.999, 2, "100"),
+            (0.000_001, 6, "0.000001"),
+            (1e20, 3, "1e+20"),
+            (f64::NAN, 3, "0.0"),
+        ] {
+            assert_eq!(text(value, decimals), want);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back_within_half_a_unit(value in 0.0..1e6f64, decimals in 0usize..=6) {
+            let read: f64 = text(value, decimals).parse().unwrap();
+            prop_assert!((read - value).abs() <= 0.5 * 0.1f64.powi(decimals as i32) + 1e-9);
+        }
+
+        #[test]
+        fn a_hundred_rows_fit_in_one_read(watts in proptest::collection::vec(0.0..2000.0f64, 400)) {
+            let rows: Vec<(Component, Vec<f64>)> = [Component::Package, Component::Core, Component::Uncore, Component::Dram]
+                .iter().zip(watts.chunks(100)).map(|(component, watts)| (*component, watts.to_vec())).collect();
+            let mut to = Vec::new();
+            powers(&mut to, &rows, 0.333_333_333);
+            prop_assert!(to.len() <= READ_BYTES, "{}", to.len());
+            let value: serde_json::Value = serde_json::from_slice(&to).unwrap();
+            let got = value["powers"]["dram"][99].as_f64().unwrap();
+            prop_assert!((got - watts[399]).abs() < 0.0006, "milliwatts");
+        }
+    }
+
+    #[test]
+    fn a_refusal_can_be_read_by_a_client_that_wants_an_object() {
+        let mut to = Vec::new();
+        refusal(&mut to, "it \"broke\"\n");
+        assert_eq!(String::from_utf8(to).unwrap(), r#"{"powers":{},"msg":"it \"broke\"\n"}"#);
+    }
+}

@@ -1,0 +1,216 @@
+//! A request to the estimator, read in one pass: the numbers of all rows go into one flat list.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
+
+/// Most numbers of a request.
+const NUMBERS: usize = 4_000_000;
+/// Most names of a request.
+const NAMES: usize = 4096;
+
+/// Whether a request is whole: the last byte that is not blank closes an object. It has no length and no end otherwise.
+pub fn is_whole(bytes: &[u8]) -> bool {
+    bytes.iter().rev().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'}')
+}
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Names of the columns.
+    #[serde(deserialize_with = "names")]
+    pub metrics: Vec<String>,
+    /// The rows.
+    pub values: Rows,
+    /// `AbsPower` or `DynPower`.
+    pub output_type: String,
+    /// The source of energy that is stood in for.
+    #[serde(deserialize_with = "maybe")]
+    pub source: Option<String>,
+    /// Names of columns that are the same in all rows.
+    #[serde(deserialize_with = "names")]
+    pub system_features: Vec<String>,
+    /// Their values; texts count as nothing.
+    pub system_values: Numbers,
+    /// The trainer that is wanted.
+    #[serde(default)]
+    pub trainer_name: String,
+    /// What errors are allowed.
+    #[serde(default)]
+    pub filter: String,
+}
+
+impl Request {
+    /// Reads the bytes; says what is wrong with them.
+    pub fn read(bytes: &[u8]) -> Result<Self, String> {
+        let request: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        let width = request.metrics.len();
+        if let Some((row, got)) = request.values.wrong_width(width) {
+            return Err(format!("values[{row}] has {got} numbers; want {width}, one for each of metrics"));
+        }
+        let (got, want) = (request.system_values.0.len(), request.system_features.len());
+        if got < want {
+            return Err(format!(
+                "system_values has {got} values; want {want}, one for each of system_features"
+            ));
+        }
+        Ok(request)
+    }
+}
+
+fn names<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    let names = Vec::<String>::deserialize(from)?;
+    match names.len() {
+        count if count > NAMES => Err(D::Error::custom(format!("{count} names; want at most {NAMES}"))),
+        _ => Ok(names),
+    }
+}
+
+/// Present, and a text or null.
+fn maybe<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    Option::deserialize(from)
+}
+
+/// Rows of numbers, one after the other.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Rows {
+    /// All numbers.
+    pub numbers: Vec<f64>,
+    /// How many there are in each row, where all are alike; else of the first.
+    width: usize,
+    /// How many rows there are.
+    pub count: usize,
+    odd: Option<(usize, usize)>,
+}
+
+impl Rows {
+    fn wrong_width(&self, want: usize) -> Option<(usize, usize)> {
+        if self.count > 0 && self.width != want {
+            return Some((0, self.width));
+        }
+        self.odd
+    }
+}
+
+impl<'de> Deserialize<'de> for Rows {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Of;
+        impl<'de> Visitor<'de> for Of {
+            type Value = Rows;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of rows")
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Rows, A::Error> {
+                let mut rows = Rows::default();
+                while let Some(width) = seq.next_element_seed(Row(&mut rows.numbers))? {
+                    if rows.count == 0 {
+                        rows.width = width;
+                    } else if width != rows.width && rows.odd.is_none() {
+                        rows.odd = Some((rows.count, width));
+                    }
+                    rows.count += 1;
+                    if rows.count > NUMBERS {
+                        return Err(A::Error::custom(format!("more than {NUMBERS} rows")));
+                    }
+                }
+                Ok(rows)
+            }
+        }
+        from.deserialize_seq(Of)
+    }
+}
+
+/// One row; gives how many numbers it has.
+struct Row<'a>(&'a mut Vec<f64>);
+
+impl<'de> Visitor<'de> for Row<'_> {
+    type Value = usize;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a row of numbers")
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<usize, A::Error> {
+        let mut width = 0;
+        while let Some(number) = seq.next_element::<f64>()? {
+            self.0.push(number);
+            width += 1;
+            if self.0.len() > NUMBERS {
+                return Err(A::Error::custom(format!("more than {NUMBERS} numbers")));
+            }
+        }
+        Ok(width)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Row<'_> {
+    type Value = usize;
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<usize, D::Error> {
+        from.deserialize_seq(self)
+    }
+}
+
+/// Values of a system: numbers, or texts that count as nothing.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Numbers(pub Vec<f64>);
+
+impl<'de> Deserialize<'de> for Numbers {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let values = Vec::<serde_json::Value>::deserialize(from)?;
+        if values.len() > NAMES {
+            return Err(D::Error::custom(format!("{} system values; want at most {NAMES}", values.len())));
+        }
+        let number = |value: &serde_json::Value| match value {
+            serde_json::Value::Number(number) => Ok(number.as_f64().unwrap_or(0.0)),
+            serde_json::Value::String(text) => {
+                Ok(text.parse().ok().filter(|value: &f64| value.is_finite()).unwrap_or(0.0))
+            }
+            serde_json::Value::Null | serde_json::Value::Bool(_) => Ok(0.0),
+            _ => Err(D::Error::custom("system_values holds a list or an object; want numbers or texts")),
+        };
+        Ok(Self(values.iter().map(number).collect::<Result<_, _>>()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &str = r#"{"metrics":["a","b"],"values":[[1,2],[3,4.5]],"output_type":"AbsPower","source":null,"system_features":["s"],"system_values":["Skylake"]}"#;
+
+    #[test]
+    fn rows_become_one_list() {
+        let request = Request::read(WHOLE.as_bytes()).unwrap();
+        assert_eq!(
+            (request.values.numbers.as_slice(), request.values.count),
+            ([1.0, 2.0, 3.0, 4.5].as_slice(), 2)
+        );
+        assert_eq!((request.system_values.0, request.trainer_name), (vec![0.0], String::new()));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (from, to, word) in [
+            ("[3,4.5]", "[3]", "values[1]"),
+            ("[[1,2],[3,4.5]]", "[[1],[3]]", "values[0]"),
+            (r#""system_values":["Skylake"]"#, r#""system_values":[]"#, "system_values"),
+            (r#""source":null,"#, "", "source"),
+            (r#""source":null"#, r#""source":{}"#, "string"),
+            ("4.5", "NaN", "expected"),
+            ("4.5", "\"4.5\"", "f64"),
+            ("4.5", "null", "f64"),
+            (r#""metrics":["a","b"],"#, "", "metrics"),
+            (r#""output_type""#, r#""extra":1,"output_type""#, "extra"),
+            ("4.5", "1e999", "number"),
+        ] {
+            let error = Request::read(WHOLE.replace(from, to).as_bytes()).unwrap_err();
+            assert!(error.contains(word), "{to}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_request_ends_with_its_brace() {
+        assert!(is_whole(b"{} \n") && is_whole(b"}"));
+        assert!(!is_whole(b"") && !is_whole(b"  ") && !is_whole(b"{\"a\":1"));
+    }
+}

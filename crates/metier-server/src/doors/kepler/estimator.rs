@@ -1,0 +1,288 @@
+//! The estimator's socket: one request a connection, one reply in one write, then the connection is closed.
+//!
+//! A request has no length; it is whole when its last byte that is not blank is a brace and what came is JSON. A few threads accept; a client that does not send its request
+//! at once is handed to a thread of its own, so that it makes nobody wait. Both are bounded, as are time and size; whatever comes, the reply is one
+//! JSON object, or nothing where the client is gone.
+
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use metier_power::estimate::{Estimator, is_whole};
+
+use crate::error::Error;
+
+/// Where the exporter looks for it.
+pub const SOCKET: &str = "/tmp/estimator.sock";
+
+/// Threads that accept.
+const THREADS: usize = 4;
+/// Clients at once that take their time.
+const SLOW: usize = 64;
+/// What a quick client is waited for.
+const QUICK: Duration = Duration::from_millis(20);
+/// From connection to the whole request.
+const REQUEST_TIME: Duration = Duration::from_secs(10);
+/// How long more is waited for where a request looks whole and is not.
+const CUT_TIME: Duration = Duration::from_millis(200);
+/// Largest request that is kept; more is read and thrown away.
+const REQUEST_BYTES: usize = 16 << 20;
+/// Largest request that is read.
+const READ_BYTES: usize = 512 << 20;
+
+/// What happened at the door.
+#[derive(Debug, Default)]
+pub struct Figures {
+    /// Requests that were answered.
+    pub answered: AtomicU64,
+    /// Requests that were refused.
+    pub refused: AtomicU64,
+    /// Connections without a request.
+    pub silent: AtomicU64,
+}
+
+/// The open door; it is closed when dropped, and its socket removed.
+pub struct Door {
+    path: PathBuf,
+    /// The listening socket, as something that can be shut.
+    listening: UnixStream,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+    /// What happened.
+    pub figures: Arc<Figures>,
+}
+
+impl std::fmt::Debug for Door {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Door")
+            .field("path", &self.path)
+            .field("figures", &self.figures)
+            .finish_non_exhaustive()
+    }
+}
+
+struct Shared {
+    estimator: Arc<Estimator>,
+    figures: Arc<Figures>,
+    slow: AtomicUsize,
+}
+
+impl Door {
+    /// Opens the socket, for its user and group only. A socket that nobody listens to any more is replaced.
+    pub fn open(path: &Path, estimator: Arc<Estimator>) -> Result<Self, Error> {
+        let wrong = |why: String| Error::Socket { path: path.to_path_buf(), why };
+        clear(path).map_err(wrong)?;
+        // Its mode is right before anybody can find it.
+        let aside = path.with_extension(format!("new-{}", std::process::id()));
+        let _ = std::fs::remove_file(&aside);
+        let listener = UnixListener::bind(&aside).map_err(|error| wrong(error.to_string()))?;
+        let placed = std::fs::set_permissions(&aside, std::fs::Permissions::from_mode(0o660))
+            .and_then(|()| std::fs::rename(&aside, path));
+        if let Err(error) = placed {
+            let _ = std::fs::remove_file(&aside);
+            return Err(wrong(error.to_string()));
+        }
+        let figures = Arc::new(Figures::default());
+        let shared = Arc::new(Shared { estimator, figures: figures.clone(), slow: AtomicUsize::new(0) });
+        let stop = Arc::new(AtomicBool::new(false));
+        let listening = listener.try_clone().map_err(|error| wrong(error.to_string()))?;
+        let listening = UnixStream::from(OwnedFd::from(listening));
+        let mut threads = Vec::new();
+        for number in 0..THREADS {
+            let listener = listener.try_clone().map_err(|error| wrong(error.to_string()))?;
+            let (shared, stop) = (shared.clone(), stop.clone());
+            let thread = std::thread::Builder::new()
+                .name(format!("metier-watts-{number}"))
+                .stack_size(512 << 10)
+                .spawn(move || accept(&listener, &shared, &stop));
+            threads.push(thread.map_err(|error| wrong(error.to_string()))?);
+        }
+        Ok(Self { path: path.to_path_buf(), listening, stop, threads, figures })
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        // Wakes all that wait for a client, also where the socket's file is gone.
+        let _ = self.listening.shutdown(std::net::Shutdown::Both);
+        let _ = std::fs::remove_file(&self.path);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Removes a socket that nobody listens to; anything else there is left alone.
+fn clear(path: &Path) -> Result<(), String> {
+    let kind = match std::fs::symlink_metadata(path) {
+        Ok(metadata) => metadata.file_type(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error.to_string()),
+    };
+    if !kind.is_socket() {
+        return Err("is there and is no socket; want a path of its own".to_string());
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => Err("somebody listens there already; end it, or name another --socket".to_string()),
+        Err(_) => std::fs::remove_file(path).map_err(|error| error.to_string()),
+    }
+}
+
+fn accept(listener: &UnixListener, shared: &Arc<Shared>, stop: &AtomicBool) {
+    let (mut request, mut reply) = (Vec::with_capacity(16 << 10), Vec::with_capacity(4 << 10));
+    loop {
+        let accepted = listener.accept();
+        if stop.load(Ordering::SeqCst) {
+            return;
+        }
+        match accepted {
+            Ok((stream, _)) => {
+                request.clear();
+                if request.capacity() > 1 << 20 {
+                    request = Vec::with_capacity(16 << 10);
+                }
+                serve(stream, shared, &mut request, &mut reply);
+            }
+            Err(error) => {
+                // Out of file descriptors, or a client that went away: neither ends the door.
+                tracing::warn!(%error, "a client of the estimator could not be accepted");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+}
+
+/// Answers a client that sends at once; another is handed on.
+fn serve(mut stream: UnixStream, shared: &Arc<Shared>, request: &mut Vec<u8>, reply: &mut Vec<u8>) {
+    let begun = Instant::now();
+    let mut piece = [0u8; 16 << 10];
+    let _ = stream.set_read_timeout(Some(QUICK));
+    let _ = stream.set_write_timeout(Some(REQUEST_TIME));
+    loop {
+        match stream.read(&mut piece) {
+            Ok(0) => return ended(stream, shared, request, reply),
+            Ok(count) => {
+                request.extend_from_slice(&piece[..count]);
+                if is_whole(request) && answer(&mut stream, shared, request, reply) {
+                    return;
+                }
+                if request.len() > 1 << 20 {
+                    break;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if is_late(&error) => break,
+            Err(_) => return,
+        }
+    }
+    if shared.slow.fetch_add(1, Ordering::SeqCst) >= SLOW {
+        shared.slow.fetch_sub(1, Ordering::SeqCst);
+        shared.figures.refused.fetch_add(1, Ordering::Relaxed);
+        say(&mut stream, "too many clients take their time; try again");
+        return;
+    }
+    let (inner, mut request) = (shared.clone(), std::mem::take(request));
+    let work = move || {
+        slow(stream, &inner, &mut request, begun);
+        inner.slow.fetch_sub(1, Ordering::SeqCst);
+    };
+    let thread = std::thread::Builder::new().name("metier-slow".into()).stack_size(512 << 10).spawn(work);
+    if thread.is_err() {
+        shared.slow.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Answers a client that takes its time, within limits.
+fn slow(mut stream: UnixStream, shared: &Arc<Shared>, request: &mut Vec<u8>, begun: Instant) {
+    let (mut piece, mut reply) = (vec![0u8; 64 << 10], Vec::new());
+    let mut read = request.len();
+    let mut last = request.iter().rev().find(|byte| !byte.is_ascii_whitespace()).copied();
+    loop {
+        let left = REQUEST_TIME.saturating_sub(begun.elapsed());
+        let is_large = read > REQUEST_BYTES;
+        let looks_whole = last == Some(b'}');
+        let wait = if looks_whole { left.min(CUT_TIME) } else { left };
+        if wait.is_zero() || read > READ_BYTES {
+            shared.figures.refused.fetch_add(1, Ordering::Relaxed);
+            return say(&mut stream, "failed to handle request: it did not come to its end in time");
+        }
+        let _ = stream.set_read_timeout(Some(wait));
+        match stream.read(&mut piece) {
+            Ok(0) => return ended(stream, shared, request, &mut reply),
+            Ok(count) => {
+                read += count;
+                last = piece[..count].iter().rev().find(|byte| !byte.is_ascii_whitespace()).copied().or(last);
+                if is_large || read > REQUEST_BYTES {
+                    // Read to its end, so that the client gets the reply, and thrown away.
+                    request.clear();
+                    request.shrink_to_fit();
+                } else {
+                    request.extend_from_slice(&piece[..count]);
+                    if is_whole(request) && answer(&mut stream, shared, request, &mut reply) {
+                        return;
+                    }
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if is_late(&error) => {
+                shared.figures.refused.fetch_add(1, Ordering::Relaxed);
+                return match is_large {
+                    true => say(
+                        &mut stream,
+                        &format!("failed to handle request: it has more than {REQUEST_BYTES} bytes"),
+                    ),
+                    false => refuse_cut(&mut stream, shared, request, &mut reply),
+                };
+            }
+            Err(_) => return,
+        }
+    }
+}
+
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+/// Answers what looks whole. `false` where it was only a brace in the middle: more is to come.
+fn answer(stream: &mut UnixStream, shared: &Shared, request: &[u8], reply: &mut Vec<u8>) -> bool {
+    let is_good = shared.estimator.answer(request, reply);
+    if !is_good && is_cut(request) {
+        return false;
+    }
+    let figure = if is_good { &shared.figures.answered } else { &shared.figures.refused };
+    figure.fetch_add(1, Ordering::Relaxed);
+    let _ = stream.write_all(reply);
+    true
+}
+
+/// Whether JSON breaks off.
+fn is_cut(request: &[u8]) -> bool {
+    serde_json::from_slice::<serde::de::IgnoredAny>(request).is_err_and(|error| error.is_eof())
+}
+
+/// The client will send no more: what it sent is answered, if it sent anything.
+fn ended(mut stream: UnixStream, shared: &Shared, request: &[u8], reply: &mut Vec<u8>) {
+    if request.iter().all(u8::is_ascii_whitespace) {
+        shared.figures.silent.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    refuse_cut(&mut stream, shared, request, reply);
+}
+
+fn refuse_cut(stream: &mut UnixStream, shared: &Shared, request: &[u8], reply: &mut Vec<u8>) {
+    shared.figures.refused.fetch_add(1, Ordering::Relaxed);
+    shared.estimator.answer(request, reply);
+    let _ = stream.write_all(reply);
+}
+
+fn say(stream: &mut UnixStream, why: &str) {
+    let reply = serde_json::json!({ "powers": {}, "msg": why }).to_string();
+    let _ = stream.write_all(reply.as_bytes());
+}

@@ -1,0 +1,411 @@
+//! The model server of Kepler: which predictor for which machine, as weights or as an archive; and what it never had: reasons for a refusal, a list, upload,
+//! reload, health and metrics.
+//!
+//! | route | what |
+//! |---|---|
+//! | `POST /model`, `GET /model?…` | the predictor for a request |
+//! | `GET /best-models?…` | the best of each group |
+//! | `GET /models` | all there are, with their errors |
+//! | `POST /models` (token) | takes a predictor |
+//! | `POST /reload` (token) | reads pipelines again |
+//! | `GET /healthz`, `GET /metrics` | for probes and Prometheus |
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, RawQuery, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use metier_power::estimate::Estimator;
+use metier_power::pipeline::{Model, Shelf, Upload};
+use metier_power::selection::{self, Chosen};
+use metier_power::vocabulary::{FeatureGroup, OutputType, Source};
+use serde_json::{Map, Value, json};
+
+use super::estimator::Figures;
+use crate::config::Secret;
+
+/// Largest body: an upload of weights with trees.
+const BODY_BYTES: usize = 32 << 20;
+/// Most kinds of answers that are counted by name.
+const COUNTED: usize = 1000;
+
+/// What all requests share.
+pub struct Models {
+    /// The predictors.
+    pub shelf: Arc<Shelf>,
+    /// The estimator beside it, which changes with the predictors.
+    pub estimator: Option<(Arc<Estimator>, Arc<Figures>)>,
+    /// What those show who change something; without one nobody can.
+    pub token: Option<Secret>,
+    /// Whether reading needs the token too.
+    pub is_closed: bool,
+    /// By which error predictors are compared.
+    pub error_key: String,
+    /// Answers by status.
+    pub answers: [AtomicU64; 3],
+    /// How often each predictor was given away.
+    pub given: std::sync::Mutex<BTreeMap<[String; 5], u64>>,
+}
+
+impl Models {
+    /// Over these predictors.
+    pub fn new(shelf: Arc<Shelf>, token: Option<Secret>, is_closed: bool) -> Self {
+        Self {
+            shelf,
+            estimator: None,
+            token,
+            is_closed,
+            error_key: "mae".to_string(),
+            answers: Default::default(),
+            given: std::sync::Mutex::default(),
+        }
+    }
+
+    fn is_shown(&self, headers: &HeaderMap) -> bool {
+        let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let shown = shown.and_then(|value| value.strip_prefix("Bearer "));
+        matches!((&self.token, shown), (Some(token), Some(shown)) if token.matches(shown.as_bytes()))
+    }
+}
+
+type Shared = Arc<Models>;
+
+/// The routes.
+pub fn router(models: Shared) -> Router {
+    Router::new()
+        .route("/model", get(model_by_query).post(model_by_body))
+        .route("/best-models", get(best_models).post(best_models))
+        .route("/models", get(list).post(upload))
+        .route("/reload", axum::routing::post(reload))
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(|| async { "ok\n" }))
+        .layer(DefaultBodyLimit::max(BODY_BYTES))
+        .layer(middleware::from_fn_with_state(models.clone(), enter))
+        .with_state(models)
+}
+
+async fn enter(State(models): State<Shared>, request: Request, next: Next) -> Response {
+    let is_probe = matches!(request.uri().path(), "/healthz" | "/readyz");
+    let response = if models.is_closed && !is_probe && !models.is_shown(request.headers()) {
+        refusal(
+            StatusCode::UNAUTHORIZED,
+            "authorization",
+            "this needs the server's token: Authorization: Bearer TOKEN",
+        )
+    } else {
+        next.run(request).await
+    };
+    let class = match response.status().as_u16() {
+        ..400 => 0,
+        400..500 => 1,
+        _ => 2,
+    };
+    models.answers[class].fetch_add(1, Ordering::Relaxed);
+    response
+}
+
+/// RFC 9457, with the field at fault.
+fn refusal(status: StatusCode, field: &str, why: &str) -> Response {
+    let body = json!({ "type": "about:blank", "title": status.canonical_reason().unwrap_or_default(), "status": status.as_u16(), "detail": why,
+        "errors": [{ "field": field, "want": why }] });
+    let kind = [(header::CONTENT_TYPE, "application/problem+json")];
+    (status, kind, body.to_string()).into_response()
+}
+
+fn wrong(error: &metier_power::Error) -> Response {
+    let field = match error {
+        metier_power::Error::Word { field, .. } => field,
+        _ => "body",
+    };
+    refusal(StatusCode::BAD_REQUEST, field, &error.to_string())
+}
+
+fn json_of(value: &Value) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
+}
+
+async fn model_by_body(State(models): State<Shared>, headers: HeaderMap, body: Bytes) -> Response {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if !kind.trim_start().to_ascii_lowercase().starts_with("application/json") {
+        let why = format!("is {kind:?}; want application/json");
+        return refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content-type", &why);
+    }
+    match serde_json::from_slice(&body) {
+        Ok(value) => model(&models, &value).await,
+        Err(error) => refusal(StatusCode::BAD_REQUEST, "body", &format!("is no JSON: {error}")),
+    }
+}
+
+fn parameters(query: Option<&str>) -> BTreeMap<String, String> {
+    let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    pairs.take(100).map(|(name, value)| (name.replace('-', "_"), value.into_owned())).collect()
+}
+
+/// The same fields in an address: `metrics` separated by commas, attributes of the machine by their own names.
+async fn model_by_query(State(models): State<Shared>, RawQuery(query): RawQuery) -> Response {
+    let mut body = Map::new();
+    let mut machine = Map::new();
+    for (name, value) in parameters(query.as_deref()) {
+        match name.as_str() {
+            "metrics" => {
+                let names: Vec<&str> = value.split(',').filter(|name| !name.is_empty()).collect();
+                body.insert(name, json!(names));
+            }
+            "processor" | "cores" | "chips" | "memory" | "frequency" => {
+                machine.insert(name, json!(value));
+            }
+            "node_type" => {
+                let number = value.parse::<i64>().map_or(json!(value), |number| json!(number));
+                body.insert(name, number);
+            }
+            _ => {
+                body.insert(name, json!(value));
+            }
+        }
+    }
+    if !machine.is_empty() {
+        body.insert("machine_spec".into(), Value::Object(machine));
+    }
+    model(&models, &Value::Object(body)).await
+}
+
+async fn model(models: &Shared, body: &Value) -> Response {
+    let request = match selection::Request::read(body) {
+        Ok(request) => request,
+        Err(error) => return wrong(&error),
+    };
+    let registry = models.shelf.registry();
+    let chosen = match selection::select(&registry, &request, &models.error_key, &|_| true) {
+        Ok(chosen) => chosen,
+        Err(error) => return wrong(&error),
+    };
+    let Some(chosen) = chosen else {
+        return refusal(
+            StatusCode::BAD_REQUEST,
+            "metrics",
+            &format!("cannot find model for {body} at the moment"),
+        );
+    };
+    count(models, &chosen, request.weight);
+    if request.weight || (chosen.model.archive.is_none() && chosen.model.weights.is_some()) {
+        return weights(models, &request, &chosen);
+    }
+    archive(chosen.model).await
+}
+
+fn count(models: &Models, chosen: &Chosen<'_>, weight: bool) {
+    let model = chosen.model;
+    let key = [
+        chosen.pipeline.name.clone(),
+        model.full_name.clone(),
+        model.source.name().to_string(),
+        model.output_type.name().to_string(),
+        (if weight { "weight" } else { "archive" }).to_string(),
+    ];
+    let mut given = models.given.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if given.len() < COUNTED || given.contains_key(&key) {
+        *given.entry(key).or_default() += 1;
+    }
+}
+
+/// The weights of each component; where any node would do also whose they are.
+fn weights(models: &Models, request: &selection::Request, chosen: &Chosen<'_>) -> Response {
+    let model = chosen.model;
+    let mut sorted: BTreeMap<String, Value> = match model.weights_value() {
+        Some(Value::Object(object)) => {
+            let is_component = |name: &String| model.source.components().iter().any(|one| one.name() == name);
+            object.into_iter().filter(|(name, _)| is_component(name)).collect()
+        }
+        _ => BTreeMap::new(),
+    };
+    if request.is_any_node() {
+        sorted.insert("model_name".into(), json!(model.full_name));
+        if let Some(error) = model.error(&models.error_key) {
+            sorted.insert(models.error_key.clone(), json!(error));
+        }
+        let entry = chosen.pipeline.index.as_ref().and_then(|index| index.0.get(&model.name.node_type));
+        if let Some(entry) = entry {
+            sorted.insert("machine_spec".into(), json!(entry.spec));
+        }
+    }
+    match serde_json::to_string(&sorted) {
+        Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
+        Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, "weights", &error.to_string()),
+    }
+}
+
+/// The archive as it was published; what is inside is not looked at.
+async fn archive(model: &Model) -> Response {
+    let name = model.full_name.clone();
+    let Some(archive) = model.archive.clone() else {
+        return refusal(StatusCode::BAD_REQUEST, "weight", &format!("{name} has no archive"));
+    };
+    let bytes = tokio::task::spawn_blocking(move || archive.bytes()).await;
+    match bytes {
+        Ok(Ok(bytes)) => {
+            let mut response = bytes.into_response();
+            let headers = response.headers_mut();
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/zip"));
+            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+            if let Ok(value) = HeaderValue::from_str(&format!("attachment; filename={name}.zip")) {
+                headers.insert(header::CONTENT_DISPOSITION, value);
+            }
+            response
+        }
+        Ok(Err(error)) => refusal(StatusCode::INTERNAL_SERVER_ERROR, "archive", &error.to_string()),
+        Err(_) => refusal(StatusCode::INTERNAL_SERVER_ERROR, "archive", "could not be read"),
+    }
+}
+
+async fn best_models(State(models): State<Shared>, RawQuery(query): RawQuery) -> Response {
+    let asked = parameters(query.as_deref());
+    let failed = |why: String| {
+        refusal(StatusCode::BAD_REQUEST, "query", &format!("failed to get best model list: {why}"))
+    };
+    let of = |name: &str| asked.get(name).map(String::as_str).filter(|value| !value.is_empty());
+    let source = match Source::asked(of("energy_source")) {
+        Ok(source) => source,
+        Err(error) => return failed(error.to_string()),
+    };
+    let group = match of("feature_group").map(|name| FeatureGroup::named(name).ok_or(name)) {
+        None => None,
+        Some(Ok(group)) => Some(group),
+        Some(Err(name)) => return failed(format!("feature-group is {name:?}; want one such as BPFOnly")),
+    };
+    let types = match of("output_type").map(|name| OutputType::named(name).ok_or(name)) {
+        None => OutputType::ALL.to_vec(),
+        Some(Ok(one)) => vec![one],
+        Some(Err(name)) => return failed(format!("output-type is {name:?}; want AbsPower or DynPower")),
+    };
+    let node_type = match of("node_type").map(str::parse::<i64>) {
+        None | Some(Ok(-1)) => -1,
+        Some(Ok(number)) if number >= 0 => number,
+        _ => return failed("node-type is no number of a node type".to_string()),
+    };
+    let registry = models.shelf.registry();
+    let Some(pipeline) = registry.active(source) else {
+        return failed(format!("no pipeline has predictors for {}", source.name()));
+    };
+    let mut answer = Map::new();
+    for output_type in types {
+        let request = selection::Request::read(&json!({
+            "metrics": [], "output_type": output_type.name(), "source": source.name(), "loose_node_type": false,
+            "node_type": node_type, "filter": of("filter").unwrap_or_default(),
+        }));
+        let request = match request {
+            Ok(request) => request,
+            Err(error) => return failed(error.to_string()),
+        };
+        let best = selection::best_of_groups(pipeline, &request, group, &models.error_key);
+        let best: BTreeMap<&str, &str> =
+            best.iter().map(|(group, model)| (group.name(), model.full_name.as_str())).collect();
+        answer.insert(output_type.name().to_string(), json!(best));
+    }
+    json_of(&Value::Object(answer))
+}
+
+/// All predictors with their errors, page by page: `from`, `limit`, `source`, `pipeline`.
+async fn list(State(models): State<Shared>, RawQuery(query): RawQuery) -> Response {
+    let asked = parameters(query.as_deref());
+    let number =
+        |name: &str, default: usize| asked.get(name).map_or(Ok(default), |value| value.parse::<usize>());
+    let (Ok(from), Ok(limit)) = (number("from", 0), number("limit", 1000)) else {
+        return refusal(StatusCode::BAD_REQUEST, "from", "from and limit want whole numbers");
+    };
+    let registry = models.shelf.registry();
+    let is_wanted = |name: &str, value: &str| asked.get(name).is_none_or(|wanted| wanted == value);
+    let mut predictors = Vec::new();
+    let mut count = 0usize;
+    for pipeline in registry.pipelines.iter().filter(|pipeline| is_wanted("pipeline", &pipeline.name)) {
+        for model in pipeline.models.iter().filter(|model| is_wanted("source", model.source.name())) {
+            count += 1;
+            if count <= from || predictors.len() >= limit.min(10_000) {
+                continue;
+            }
+            let errors: BTreeMap<&str, f64> =
+                model.errors.iter().map(|(key, value)| (key.as_str(), *value)).collect();
+            let is_active = registry.active(model.source).is_some_and(|active| active.name == pipeline.name);
+            let machine = pipeline.index.as_ref().and_then(|index| index.0.get(&model.name.node_type));
+            predictors.push(json!({
+                "pipeline": pipeline.name, "model_name": model.full_name, "source": model.source.name(), "output_type": model.output_type.name(),
+                "feature_group": model.group.name(), "node_type": model.name.node_type, "machine_spec": machine.map(|entry| &entry.spec),
+                "errors": errors, "weights": model.weights.is_some(), "archive": model.archive.is_some(),
+                "estimator": model.is_usable(), "active": is_active,
+            }));
+        }
+    }
+    json_of(
+        &json!({ "schema": "metier.power-predictors/1", "count": count, "predictors": predictors, "shipped": models.shelf.defaults().provenance }),
+    )
+}
+
+/// Why a caller may change nothing; `None` where it may.
+fn refused_change(models: &Models, headers: &HeaderMap) -> Option<Response> {
+    let why = match (&models.token, models.is_shown(headers)) {
+        (_, true) => return None,
+        (Some(_), false) => "this needs the server's token: Authorization: Bearer TOKEN",
+        (None, false) => {
+            "this server has no token, so nobody may change it; start it with METIER_TOKEN or --token-file"
+        }
+    };
+    Some(refusal(StatusCode::UNAUTHORIZED, "authorization", why))
+}
+
+fn changed(models: &Models) {
+    if let Some((estimator, _)) = &models.estimator {
+        estimator.replace(models.shelf.registry());
+    }
+}
+
+async fn upload(State(models): State<Shared>, headers: HeaderMap, body: Bytes) -> Response {
+    if let Some(response) = refused_change(&models, &headers) {
+        return response;
+    }
+    let kept = tokio::task::spawn_blocking(move || keep(&models, &body)).await;
+    kept.unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
+}
+
+fn keep(models: &Models, body: &[u8]) -> Response {
+    let value: Value = match serde_json::from_slice(body) {
+        Ok(value) => value,
+        Err(error) => return refusal(StatusCode::BAD_REQUEST, "body", &format!("is no JSON: {error}")),
+    };
+    let upload = Upload::read(&value);
+    match upload.and_then(|upload| models.shelf.upload(&upload).map(|_| upload)) {
+        Ok(upload) => {
+            changed(models);
+            let body = json!({ "pipeline": upload.pipeline, "model_name": upload.name.to_string() });
+            (StatusCode::CREATED, [(header::CONTENT_TYPE, "application/json")], body.to_string())
+                .into_response()
+        }
+        Err(error) => wrong(&error),
+    }
+}
+
+async fn reload(State(models): State<Shared>, headers: HeaderMap) -> Response {
+    if let Some(response) = refused_change(&models, &headers) {
+        return response;
+    }
+    let done = tokio::task::spawn_blocking(move || {
+        let warnings = models.shelf.reload();
+        changed(&models);
+        let registry = models.shelf.registry();
+        let names: Vec<&str> = registry.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
+        json!({ "pipelines": names, "warnings": warnings })
+    });
+    match done.await {
+        Ok(answer) => json_of(&answer),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+async fn metrics(State(models): State<Shared>) -> Response {
+    ([(header::CONTENT_TYPE, crate::metrics::TEXT_FORMAT)], super::figures::page(&models)).into_response()
+}
