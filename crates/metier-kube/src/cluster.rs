@@ -1,5 +1,6 @@
 //! The connection to a cluster: where it is, as whom, in which namespace, and whether we may do what is needed.
 
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
@@ -48,6 +49,11 @@ impl Cluster {
 
     /// Jobs of the namespace.
     pub fn jobs(&self) -> Api<Job> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Deployments of the namespace.
+    pub fn deployments(&self) -> Api<Deployment> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 

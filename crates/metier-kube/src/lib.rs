@@ -14,10 +14,13 @@
 //! predecessor left, [`outside`] measures without the launcher, [`carried`] brings the launcher to another machine and
 //! [`report`] is what it says there, [`brought`] takes a dataset there and [`fetched`] takes back what the run left, both by a [`talk`], `end` tells the record how it ended, [`run`] puts them
 //! together. [`names`] is for those who see only identifiers on a node.
+//!
+//! Beside runs: [`space`] says what nodes are and what of them is free ([`quantity`] reads its figures), [`deployment`] puts a graph's service on one of them.
 
 mod brought;
 mod carried;
 pub mod cluster;
+pub mod deployment;
 mod end;
 mod error;
 mod fetched;
@@ -27,8 +30,10 @@ pub mod leftovers;
 pub mod names;
 pub mod node;
 mod outside;
+pub mod quantity;
 mod report;
 mod run;
+pub mod space;
 pub mod state;
 mod talk;
 

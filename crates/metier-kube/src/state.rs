@@ -121,6 +121,30 @@ pub fn of(pod: &Pod) -> State {
     }
 }
 
+/// What keeps a pod of a service from being ready, and whether waiting longer will not help.
+pub fn trouble(pod: &Pod) -> Option<(String, bool)> {
+    let status = pod.status.as_ref()?;
+    for one in status.container_statuses.iter().flatten() {
+        let waiting = one.state.as_ref().and_then(|state| state.waiting.as_ref());
+        if let Some(waiting) = waiting {
+            let reason = waiting.reason.as_deref().unwrap_or_default();
+            if matches!(reason, "" | "PodInitializing" | "ContainerCreating") {
+                continue;
+            }
+            let message = waiting.message.as_deref().unwrap_or_default();
+            let text = format!("image {}: {reason}: {message}", one.image);
+            let ended = one.last_state.as_ref().and_then(|state| state.terminated.as_ref()).map(ended_as);
+            let ended = ended.map(|e| format!("; it ended with {} {}", e.code, e.reason)).unwrap_or_default();
+            let text = text.trim_end_matches([':', ' ']).to_string();
+            return Some((format!("{text}{ended}"), FINAL.contains(&reason)));
+        }
+    }
+    let unscheduled =
+        status.conditions.iter().flatten().find(|c| c.type_ == "PodScheduled" && c.status != "True")?;
+    let why = unscheduled.message.clone().or_else(|| unscheduled.reason.clone()).unwrap_or_default();
+    Some((format!("no node takes it: {why}"), false))
+}
+
 /// Whether a container that prepares the run is running.
 pub fn is_running(pod: &Pod, name: &str) -> bool {
     let before = pod.status.as_ref().and_then(|status| status.init_container_statuses.as_ref());
@@ -195,6 +219,19 @@ mod tests {
         let found = of(&pod(json!({"phase": "Pending", "conditions": conditions})));
         let State::Waiting { why, is_final: false } = found else { panic!("{found:?}") };
         assert_eq!(why, "no node takes it: 0/1 nodes are available");
+    }
+
+    #[test]
+    fn what_keeps_a_service_from_being_ready_is_told() {
+        let state = main(json!({"waiting": {"reason": "ErrImageNeverPull", "message": "not present"}}));
+        let found = trouble(&pod(json!({"phase": "Pending", "containerStatuses": state})));
+        assert_eq!(found, Some(("image x:1: ErrImageNeverPull: not present".into(), true)));
+        let mut state = main(json!({"waiting": {"reason": "CrashLoopBackOff"}}));
+        state[0]["lastState"] = json!({"terminated": {"exitCode": 7, "reason": "Error"}});
+        let found = trouble(&pod(json!({"phase": "Running", "containerStatuses": state})));
+        assert_eq!(found, Some(("image x:1: CrashLoopBackOff; it ended with 7 Error".into(), true)));
+        let state = main(json!({"running": {}}));
+        assert_eq!(trouble(&pod(json!({"phase": "Running", "containerStatuses": state}))), None);
     }
 
     #[test]

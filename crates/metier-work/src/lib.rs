@@ -1,4 +1,4 @@
-//! Who decides to run: run files, datasets, companions and neighbours, the queue of sessions; how long graphs take, and on which node least.
+//! Who decides to run: run files, datasets, companions and neighbours, the queue of sessions; how long graphs take, on which node least, and putting them there.
 //!
 //! A run file says what is to run and how; everything that starts a run (the command line, the API, the Jenkins-shaped
 //! door) makes one of it, so there is one check and one way to run.
@@ -9,6 +9,7 @@ pub mod dataset;
 pub mod graph;
 pub mod latency;
 pub mod nodes;
+pub mod placing;
 pub mod queue;
 pub mod runfile;
 mod start;

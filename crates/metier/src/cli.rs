@@ -30,7 +30,7 @@ const EXAMPLES: &str = "Examples:
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Measure", &["run", "session", "device", "board", "doctor"]),
     ("Look", &["runs", "show", "compare", "report", "flame", "up"]),
-    ("Graphs", &["inspect", "bench", "split"]),
+    ("Graphs", &["inspect", "bench", "split", "place"]),
     ("Keep", &["export", "import"]),
     ("Set up", &["agent", "serve", "token", "config", "completions", "man"]),
 ];
@@ -112,6 +112,8 @@ pub enum Command {
     Bench(Box<command::bench::Bench>),
     /// Cut an ONNX graph into parts
     Split(command::split::Split),
+    /// Choose the node of a cluster that a graph goes to, and put it there
+    Place(Box<command::place::Place>),
     /// Write runs as an archive
     Export(command::export::Export),
     /// Take an archive into the store

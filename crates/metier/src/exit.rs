@@ -5,6 +5,7 @@ pub const TABLE: &[(&str, &str)] = &[
     ("0", "all went well"),
     ("1", "it failed"),
     ("2", "usage: a flag, argument, environment variable or settings file is wrong"),
+    ("3", "place: no device can take it"),
     ("4", "partial: done as far as this host allows"),
     ("5", "compare --fail-above or runs --trend --fail-on-change found a regression"),
     ("124", "run: the time limit ended the command"),
@@ -26,6 +27,8 @@ impl Code {
     pub const FAILED: Self = Self(1);
     /// What was typed or configured makes no sense.
     pub const USAGE: Self = Self(2);
+    /// No device can take it.
+    pub const INFEASIBLE: Self = Self(3);
     /// Done, as far as this host allows.
     pub const PARTIAL: Self = Self(4);
     /// A comparison found what it was asked to fail for.

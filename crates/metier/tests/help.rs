@@ -16,6 +16,7 @@ const COMMANDS: &[&str] = &[
     "flame",
     "export",
     "import",
+    "place",
     "device",
     "board",
     "doctor",

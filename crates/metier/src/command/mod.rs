@@ -13,6 +13,7 @@ pub mod flame;
 pub mod import;
 pub mod inspect;
 pub mod man;
+pub mod place;
 pub mod report;
 pub mod run;
 pub mod runs;
@@ -127,6 +128,7 @@ fn perform(cli: Cli) -> anyhow::Result<Code> {
         Command::Import(import) => import.run(&room),
         Command::Bench(bench) => bench.run(&room),
         Command::Inspect(inspect) => inspect.run(&room),
+        Command::Place(place) => place.run(&room),
         Command::Report(report) => report.run(&room),
         Command::Runs(runs) => runs.run(&room),
         Command::Serve(serve) => serve.run(&room),

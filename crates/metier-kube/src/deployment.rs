@@ -1,0 +1,402 @@
+//! A graph's service as a Deployment on one node: made, replaced, looked after until it is available, and brought back to what was
+//! there before.
+//!
+//! Nothing is written before the API server has said, by a dry run, that it would take it. What was there before is kept in an annotation of
+//! the new object, so that going back needs nothing but the cluster. Annotations also say what was predicted, by which predictor.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, ListParams, PostParams, PropagationPolicy};
+use metier_types::Bytes;
+use serde_json::{Map, Value, json};
+
+use crate::cluster::Cluster;
+use crate::follow::AGAIN;
+use crate::job::MANAGED_BY;
+use crate::{Error, state};
+
+/// Says what was predicted.
+pub const PREDICTION: &str = "metier.prediction";
+/// Says by which predictor.
+pub const PREDICTOR: &str = "metier.predictor";
+/// Says which graph.
+pub const GRAPH: &str = "metier.graph";
+/// What was there before: `none`, or the object as JSON.
+pub const BEFORE: &str = "metier.before";
+/// There was nothing before.
+const NOTHING: &str = "none";
+/// The label by which its pods are known.
+const NAME: &str = "app.kubernetes.io/name";
+/// The container that serves.
+const CONTAINER: &str = "serve";
+/// All annotations of an object together may have 256 KiB.
+const LONGEST_BEFORE: usize = 200 * 1024;
+/// How long the pods of a Deployment that goes may take.
+const GONE_WITHIN: Duration = Duration::from_secs(60);
+
+/// What is to serve a graph.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Service {
+    /// The Deployment's name.
+    pub name: String,
+    /// The image that serves the graph.
+    pub image: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Its environment.
+    pub environment: Vec<(String, String)>,
+    /// Ports that it listens at; it is ready when the first one is open.
+    pub ports: Vec<u16>,
+    /// How many of it.
+    pub replicas: u32,
+    /// Cores that each asks for.
+    pub cores: f64,
+    /// Memory that each asks for.
+    pub memory: Bytes,
+    /// The node.
+    pub node: String,
+    /// The value of its hostname label, where it has one.
+    pub hostname: Option<String>,
+    /// Annotations: prediction, predictor, graph.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// What was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Done {
+    /// There was nothing of that name.
+    Created,
+    /// Something else was there.
+    Replaced,
+    /// What was there before is there again.
+    Restored,
+    /// There was nothing before, and there is nothing now.
+    Removed,
+}
+
+impl Done {
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Replaced => "replaced",
+            Self::Restored => "restored",
+            Self::Removed => "removed",
+        }
+    }
+}
+
+/// The Deployment of a service.
+pub fn object(service: &Service) -> Value {
+    let labels = json!({NAME: service.name, MANAGED_BY.0: MANAGED_BY.1});
+    let ports: Vec<Value> = service.ports.iter().map(|port| json!({"containerPort": port})).collect();
+    let environment: Vec<Value> = service
+        .environment
+        .iter()
+        .map(|(name, value)| json!({"name": name, "value": literal(value)}))
+        .collect();
+    let mut container = json!({
+        "name": CONTAINER,
+        "image": service.image,
+        "resources": {"requests": {
+            "cpu": format!("{}m", (service.cores * 1000.0).ceil().max(1.0) as u64),
+            "memory": service.memory.get().to_string(),
+        }},
+    });
+    let mut set = |name: &str, value: Value| {
+        if let Value::Object(fields) = &mut container {
+            fields.insert(name.into(), value);
+        }
+    };
+    if !service.arguments.is_empty() {
+        set("args", service.arguments.iter().map(|word| literal(word)).collect());
+    }
+    if !environment.is_empty() {
+        set("env", environment.into());
+    }
+    if let Some(first) = service.ports.first() {
+        set("ports", ports.into());
+        set("readinessProbe", json!({"tcpSocket": {"port": first}, "periodSeconds": 2}));
+    }
+    let term = match &service.hostname {
+        Some(hostname) => {
+            json!({"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [hostname]}]})
+        }
+        None => {
+            json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [service.node]}]})
+        }
+    };
+    let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}});
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": service.name, "labels": labels, "annotations": service.annotations},
+        "spec": {
+            "replicas": service.replicas,
+            "selector": {"matchLabels": {NAME: service.name}},
+            // The node has room for what is asked for, and not for one more beside it.
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"affinity": affinity, "containers": [container]},
+            },
+        },
+    })
+}
+
+/// The labels by which the pods of a Deployment of that name are known, where there is one.
+pub async fn pods_of(cluster: &Cluster, name: &str) -> Result<Option<BTreeMap<String, String>>, Error> {
+    Ok(get(cluster, name).await?.and_then(|found| found.spec?.selector.match_labels))
+}
+
+/// Puts it there: a dry run first, then in earnest.
+pub async fn apply(cluster: &Cluster, service: &Service) -> Result<Done, Error> {
+    let before = get(cluster, &service.name).await?;
+    let mut wanted = object(service);
+    let kept = before.as_ref().map(keep).transpose()?.unwrap_or_else(|| NOTHING.into());
+    wanted["metadata"]["annotations"][BEFORE] = kept.into();
+    if let Some(before) = &before {
+        // A selector never changes, so the new pods have to bear it.
+        let selector =
+            serde_json::to_value(before.spec.as_ref().map(|spec| &spec.selector)).unwrap_or_default();
+        if let Some(Value::Object(labels)) = selector.get("matchLabels") {
+            for (key, value) in labels {
+                wanted["spec"]["template"]["metadata"]["labels"][key] = value.clone();
+            }
+        }
+        wanted["spec"]["selector"] = selector;
+        wanted["metadata"]["resourceVersion"] = json!(before.metadata.resource_version);
+    }
+    write(cluster, &service.name, wanted, before.is_some()).await?;
+    Ok(if before.is_some() { Done::Replaced } else { Done::Created })
+}
+
+/// Brings back what was there before.
+pub async fn rollback(cluster: &Cluster, name: &str) -> Result<Done, Error> {
+    let doing = || format!("going back from Deployment {name}");
+    let refuse = |reason: &str| Error::Api { doing: doing(), reason: reason.into() };
+    let found = get(cluster, name).await?.ok_or_else(|| refuse("there is none of that name"))?;
+    let before = found.metadata.annotations.as_ref().and_then(|all| all.get(BEFORE)).cloned();
+    let before = before.ok_or_else(|| {
+        refuse("it does not say what was there before: metier did not put it there, or has gone back already")
+    })?;
+    if before == NOTHING {
+        remove(cluster, &found, name).await?;
+        return Ok(Done::Removed);
+    }
+    let mut wanted: Value =
+        serde_json::from_str(&before).map_err(|_| refuse("what it says was there before is no object"))?;
+    wanted["metadata"]["resourceVersion"] = json!(found.metadata.resource_version);
+    write(cluster, name, wanted, true).await?;
+    Ok(Done::Restored)
+}
+
+/// Waits until all of it is available. The error says why it is not.
+pub async fn until_available(cluster: &Cluster, name: &str, within: Duration) -> Result<(), String> {
+    let end = tokio::time::Instant::now() + within;
+    loop {
+        let last = match get(cluster, name).await {
+            Ok(None) => return Err("somebody has removed it".into()),
+            Err(error) => error.to_string(),
+            Ok(Some(found)) => match (standing(&found), trouble(cluster, &found).await) {
+                (None, _) => return Ok(()),
+                (Some(_), Some((why, true))) => return Err(why),
+                (Some(_), Some((why, false))) => why,
+                (Some(why), None) => why,
+            },
+        };
+        if tokio::time::Instant::now() >= end {
+            return Err(format!("not within {} s; at last: {last}", within.as_secs()));
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// What is still missing, if anything.
+fn standing(found: &Deployment) -> Option<String> {
+    let wanted = found.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    let status = found.status.clone().unwrap_or_default();
+    if status.observed_generation < found.metadata.generation {
+        return Some("the cluster has not looked at it yet".into());
+    }
+    let (new, ready, all) = (
+        status.updated_replicas.unwrap_or(0),
+        status.available_replicas.unwrap_or(0),
+        status.replicas.unwrap_or(0),
+    );
+    (new < wanted || ready < wanted || all > wanted).then(|| format!("{ready} of {wanted} are available"))
+}
+
+/// What keeps one of its pods from running, and whether waiting does not help.
+async fn trouble(cluster: &Cluster, found: &Deployment) -> Option<(String, bool)> {
+    let labels = found.spec.as_ref()?.selector.match_labels.as_ref()?;
+    let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let pods = cluster.pods().list(&ListParams::default().labels(&labels.join(","))).await.ok()?;
+    let image = found.spec.as_ref()?.template.spec.as_ref()?.containers.first()?.image.clone();
+    // Those of the former one are still there for a while.
+    let is_new = |pod: &&Pod| {
+        let own = pod.spec.as_ref().and_then(|spec| spec.containers.first()?.image.clone());
+        pod.metadata.deletion_timestamp.is_none() && own == image
+    };
+    let mut found: Vec<(String, bool)> =
+        pods.items.iter().filter(is_new).filter_map(state::trouble).collect();
+    found.sort_by_key(|(_, is_final)| !is_final);
+    found.into_iter().next()
+}
+
+async fn get(cluster: &Cluster, name: &str) -> Result<Option<Deployment>, Error> {
+    cluster.deployments().get_opt(name).await.map_err(Error::api(format!("looking at Deployment {name}")))
+}
+
+async fn write(cluster: &Cluster, name: &str, wanted: Value, is_there: bool) -> Result<(), Error> {
+    let doing = if is_there { "replacing" } else { "making" };
+    let failed = |reason: String| Error::Api { doing: format!("{doing} Deployment {name}"), reason };
+    let wanted: Deployment = serde_json::from_value(wanted).map_err(|error| failed(error.to_string()))?;
+    for dry_run in [true, false] {
+        let parameters = PostParams { dry_run, field_manager: Some("metier".into()) };
+        let written = match is_there {
+            true => cluster.deployments().replace(name, &parameters, &wanted).await,
+            false => cluster.deployments().create(&parameters, &wanted).await,
+        };
+        let refused = if dry_run { "the cluster would not take it, so nothing was written: " } else { "" };
+        written.map_err(|error| failed(format!("{refused}{}", crate::error::words(&error))))?;
+    }
+    Ok(())
+}
+
+/// Removes it, and waits until its pods are gone, too.
+async fn remove(cluster: &Cluster, found: &Deployment, name: &str) -> Result<(), Error> {
+    let parameters =
+        DeleteParams { propagation_policy: Some(PropagationPolicy::Background), ..DeleteParams::default() };
+    match cluster.deployments().delete(name, &parameters).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        Err(error) => return Err(Error::api(format!("removing Deployment {name}"))(error)),
+    }
+    let labels = found.spec.as_ref().and_then(|spec| spec.selector.match_labels.clone()).unwrap_or_default();
+    let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let parameters = ListParams::default().labels(&labels.join(","));
+    let gone = async {
+        loop {
+            match cluster.pods().list(&parameters).await {
+                Ok(list) if list.items.is_empty() => return,
+                _ => tokio::time::sleep(AGAIN).await,
+            }
+        }
+    };
+    tokio::time::timeout(GONE_WITHIN, gone).await.map_err(|_| Error::Api {
+        doing: format!("removing Deployment {name}"),
+        reason: format!("its pods were still there after {} s", GONE_WITHIN.as_secs()),
+    })
+}
+
+/// An object as it can be put there again.
+fn keep(found: &Deployment) -> Result<String, Error> {
+    let mut annotations = found.metadata.annotations.clone().unwrap_or_default();
+    // One step back is kept, not all of them, but always that there was nothing at first; the other is the cluster's own count.
+    annotations.retain(|name, value| match name.as_str() {
+        BEFORE => value == NOTHING,
+        name => name != "deployment.kubernetes.io/revision",
+    });
+    let mut kept = Map::new();
+    let meta =
+        json!({"name": found.metadata.name, "labels": found.metadata.labels, "annotations": annotations});
+    kept.insert("apiVersion".into(), "apps/v1".into());
+    kept.insert("kind".into(), "Deployment".into());
+    kept.insert("metadata".into(), meta);
+    kept.insert("spec".into(), serde_json::to_value(&found.spec).unwrap_or_default());
+    let text = Value::Object(kept).to_string();
+    if text.len() > LONGEST_BEFORE {
+        return Err(Error::Api {
+            doing: "keeping what was there before".into(),
+            reason: format!(
+                "it has {} bytes, and an annotation takes {LONGEST_BEFORE}; nothing was written",
+                text.len()
+            ),
+        });
+    }
+    Ok(text)
+}
+
+/// A text as it is, where Kubernetes would replace `$(NAME)` in it.
+fn literal(text: &str) -> String {
+    text.replace('$', "$$")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service() -> Service {
+        Service {
+            name: "net".into(),
+            image: "serve:1".into(),
+            arguments: vec!["a $(B)".into()],
+            ports: vec![8080],
+            replicas: 2,
+            cores: 1.5,
+            memory: Bytes(1 << 28),
+            node: "n1".into(),
+            hostname: Some("h1".into()),
+            annotations: [(PREDICTOR.to_string(), "sha256:1".to_string())].into(),
+            ..Service::default()
+        }
+    }
+
+    #[test]
+    fn a_service_goes_to_its_node_with_what_was_predicted() {
+        let made = object(&service());
+        let pod = &made["spec"]["template"]["spec"];
+        let requests = &pod["containers"][0]["resources"]["requests"];
+        assert_eq!(requests, &json!({"cpu": "1500m", "memory": "268435456"}));
+        assert!(
+            pod["affinity"]
+                .to_string()
+                .contains(r#""key":"kubernetes.io/hostname","operator":"In","values":["h1"]"#)
+        );
+        assert_eq!(pod["containers"][0]["args"], json!(["a $$(B)"]), "nothing is expanded");
+        assert_eq!(pod["containers"][0]["readinessProbe"]["tcpSocket"]["port"], 8080);
+        assert_eq!(made["metadata"]["annotations"][PREDICTOR], "sha256:1");
+        let parsed: Deployment = serde_json::from_value(made).unwrap();
+        assert_eq!(parsed.spec.unwrap().replicas, Some(2));
+        let unnamed = object(&Service { hostname: None, ..service() });
+        assert!(
+            unnamed["spec"].to_string().contains(r#""key":"metadata.name","operator":"In","values":["n1"]"#)
+        );
+    }
+
+    #[test]
+    fn what_is_kept_is_one_step_back() {
+        let mut found: Deployment = serde_json::from_value(object(&service())).unwrap();
+        found.metadata.annotations.as_mut().unwrap().insert(BEFORE.into(), "x".repeat(1000));
+        found.metadata.resource_version = Some("7".into());
+        let kept: Value = serde_json::from_str(&keep(&found).unwrap()).unwrap();
+        assert_eq!(kept["metadata"]["annotations"], json!({PREDICTOR: "sha256:1"}));
+        assert_eq!(kept["metadata"].get("resourceVersion"), None);
+        found.metadata.annotations.as_mut().unwrap().insert(BEFORE.into(), NOTHING.into());
+        assert!(
+            keep(&found).unwrap().contains(r#""metier.before":"none""#),
+            "that there was nothing is not forgotten"
+        );
+        found.metadata.annotations.as_mut().unwrap().insert("large".into(), "x".repeat(LONGEST_BEFORE));
+        assert!(keep(&found).unwrap_err().to_string().contains("nothing was written"));
+    }
+
+    #[test]
+    fn it_is_available_when_all_of_the_new_ones_are_and_no_other_is_left() {
+        let with = |status: Value| -> Option<String> {
+            let mut made = object(&service());
+            made["metadata"]["generation"] = 2.into();
+            made["status"] = status;
+            standing(&serde_json::from_value(made).unwrap())
+        };
+        let status = |seen: i64, new: i64, ready: i64, all: i64| json!({"observedGeneration": seen, "updatedReplicas": new, "availableReplicas": ready, "replicas": all});
+        assert_eq!(with(status(2, 2, 2, 2)), None);
+        assert!(with(status(1, 2, 2, 2)).unwrap().contains("not looked"));
+        assert!(with(status(2, 2, 1, 2)).unwrap().contains("1 of 2"));
+        assert!(with(status(2, 2, 2, 3)).is_some(), "an old one is still there");
+    }
+}

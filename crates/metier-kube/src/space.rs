@@ -1,0 +1,215 @@
+//! What the nodes of a cluster are, and how much of each is still free: allocatable, less what pods that are there have asked for.
+//!
+//! A node on which nothing may be put now says why: it is not ready, cordoned, or has a taint that no plain workload tolerates.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Container, Node, Pod, PodSpec as Spec};
+use kube::api::ListParams;
+use metier_types::Bytes;
+
+use crate::cluster::Cluster;
+use crate::{Error, node, quantity, state};
+
+/// Pods of one answer, and answers that are asked for.
+const PAGE: u32 = 500;
+const PAGES: usize = 200;
+
+/// What is known of a node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NodeFacts {
+    /// Its name.
+    pub name: String,
+    /// As Kubernetes calls it: `amd64`, `arm64`.
+    pub architecture: String,
+    /// `linux`, `windows`.
+    pub system: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// The boot of its machine.
+    pub boot: String,
+    /// Cores that pods may ask for, all together.
+    pub cores: Option<f64>,
+    /// Memory that pods may ask for, all together.
+    pub memory: Option<Bytes>,
+    /// Cores that nobody has asked for.
+    pub free_cores: Option<f64>,
+    /// Memory that nobody has asked for.
+    pub free_memory: Option<Bytes>,
+    /// Why nothing can be put there now.
+    pub obstacle: Option<String>,
+}
+
+impl NodeFacts {
+    /// The name by which pods are sent there.
+    pub fn hostname(&self) -> Option<&str> {
+        self.labels.get("kubernetes.io/hostname").map(String::as_str)
+    }
+}
+
+/// The nodes of a cluster.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Survey {
+    /// By name.
+    pub nodes: Vec<NodeFacts>,
+    /// What could not be looked at, and so is not in the figures.
+    pub notes: Vec<String>,
+}
+
+/// Looks at all nodes. What the pods of a Deployment that is to be replaced have asked for counts as free.
+pub async fn survey(cluster: &Cluster, replaced: Option<&BTreeMap<String, String>>) -> Result<Survey, Error> {
+    let nodes = cluster.nodes().await?.ok_or(Error::Forbidden {
+        verb: "list",
+        resource: "nodes",
+        namespace: "(all)".into(),
+    })?;
+    let mut notes = Vec::new();
+    let pods = match pods(cluster).await {
+        Ok(pods) => pods,
+        Err(error) => {
+            notes.push(format!(
+                "what pods have asked for is not known, so all of each node counts as free: {error}"
+            ));
+            Vec::new()
+        }
+    };
+    let mut asked: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+    for pod in &pods {
+        let is_over = matches!(
+            pod.status.as_ref().and_then(|status| status.phase.as_deref()),
+            Some("Succeeded" | "Failed")
+        );
+        let is_replaced = pod.metadata.namespace.as_deref() == Some(cluster.namespace.as_str())
+            && replaced.is_some_and(|labels| has(pod, labels));
+        let (Some(spec), Some(node)) = (&pod.spec, state::node(pod)) else { continue };
+        if !is_over && !is_replaced {
+            let sum = asked.entry(node).or_default();
+            sum.0 += asked_for(spec, "cpu");
+            sum.1 += asked_for(spec, "memory");
+        }
+    }
+    let mut nodes: Vec<NodeFacts> = nodes
+        .iter()
+        .map(|node| {
+            let name = node.metadata.name.clone().unwrap_or_default();
+            let (cores, memory) = asked.get(name.as_str()).copied().unwrap_or_default();
+            facts(node, name, cores, memory)
+        })
+        .collect();
+    nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(Survey { nodes, notes })
+}
+
+fn facts(node: &Node, name: String, asked_cores: f64, asked_memory: f64) -> NodeFacts {
+    let status = node.status.as_ref();
+    let info = status.and_then(|status| status.node_info.as_ref());
+    let allocatable = status.and_then(|status| status.allocatable.as_ref());
+    let of = |what: &str| allocatable.and_then(|all| quantity::value(&all.get(what)?.0));
+    let (cores, memory) = (of("cpu"), of("memory"));
+    NodeFacts {
+        architecture: info.map(|info| info.architecture.clone()).unwrap_or_default(),
+        system: info.map(|info| info.operating_system.clone()).unwrap_or_default(),
+        boot: info.map(|info| info.boot_id.clone()).unwrap_or_default(),
+        labels: node.metadata.labels.clone().unwrap_or_default(),
+        cores,
+        memory: memory.map(|bytes| Bytes(bytes as u64)),
+        free_cores: cores.map(|all| (all - asked_cores).max(0.0)),
+        free_memory: memory.map(|all| Bytes((all - asked_memory).max(0.0) as u64)),
+        obstacle: node::unable(node).or_else(|| tainted(node)),
+        name,
+    }
+}
+
+/// A taint that keeps out whoever does not tolerate it.
+fn tainted(node: &Node) -> Option<String> {
+    let taints = node.spec.as_ref()?.taints.as_ref()?;
+    let taint = taints.iter().find(|taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute"))?;
+    let value = taint.value.as_deref().map(|value| format!("={value}")).unwrap_or_default();
+    Some(format!("it has the taint {}{value}:{}", taint.key, taint.effect))
+}
+
+/// As the scheduler counts: the larger of what all containers ask for together and what one of those before them does.
+fn asked_for(spec: &Spec, what: &str) -> f64 {
+    let one = |container: &Container| {
+        let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+        requests.and_then(|requests| quantity::value(&requests.get(what)?.0)).unwrap_or(0.0)
+    };
+    let together: f64 = spec.containers.iter().map(one).sum();
+    let before = spec.init_containers.iter().flatten().map(one).fold(0.0, f64::max);
+    let overhead = spec.overhead.as_ref().and_then(|all| quantity::value(&all.get(what)?.0)).unwrap_or(0.0);
+    together.max(before) + overhead
+}
+
+fn has(pod: &Pod, labels: &BTreeMap<String, String>) -> bool {
+    let own = pod.metadata.labels.as_ref();
+    !labels.is_empty() && labels.iter().all(|(key, value)| own.and_then(|own| own.get(key)) == Some(value))
+}
+
+async fn pods(cluster: &Cluster) -> Result<Vec<Pod>, Error> {
+    let mut parameters = ListParams::default().limit(PAGE);
+    let mut pods = Vec::new();
+    for _ in 0..PAGES {
+        let page = cluster.pods_everywhere().list(&parameters).await;
+        let page = page.map_err(Error::api("listing the pods of all namespaces"))?;
+        pods.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters = parameters.continue_token(&token),
+            None => break,
+        }
+    }
+    Ok(pods)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn node(spec: Value) -> Node {
+        serde_json::from_value(json!({
+            "metadata": {"name": "n", "labels": {"kubernetes.io/hostname": "h"}},
+            "spec": spec,
+            "status": {
+                "conditions": [{"type": "Ready", "status": "True"}],
+                "allocatable": {"cpu": "4", "memory": "8Gi"},
+            }
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_is_free_is_what_nobody_asked_for() {
+        let found = facts(&node(json!({})), "n".into(), 1.5, 1e9);
+        assert_eq!((found.cores, found.free_cores), (Some(4.0), Some(2.5)));
+        assert_eq!(found.free_memory, Some(Bytes(8 * (1 << 30) - 1_000_000_000)));
+        assert_eq!((found.obstacle.as_deref(), found.hostname()), (None, Some("h")));
+        assert_eq!(
+            facts(&node(json!({})), "n".into(), 9.0, 0.0).free_cores,
+            Some(0.0),
+            "never less than nothing"
+        );
+    }
+
+    #[test]
+    fn a_node_that_takes_nothing_says_why() {
+        let why = |spec| facts(&node(spec), "n".into(), 0.0, 0.0).obstacle;
+        let taint = json!({"taints": [{"key": "gpu", "value": "only", "effect": "NoSchedule"}]});
+        assert_eq!(why(taint).as_deref(), Some("it has the taint gpu=only:NoSchedule"));
+        assert!(why(json!({"unschedulable": true})).unwrap().contains("cordoned"));
+        assert_eq!(why(json!({"taints": [{"key": "x", "effect": "PreferNoSchedule"}]})), None);
+    }
+
+    #[test]
+    fn a_pod_asks_for_the_larger_of_its_containers_and_of_those_before_them() {
+        let container =
+            |cpu: &str| json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}});
+        let spec: Spec = serde_json::from_value(json!({
+            "containers": [container("200m"), container("1")],
+            "initContainers": [container("3"), container("1")],
+        }))
+        .unwrap();
+        assert_eq!(asked_for(&spec, "cpu"), 3.0);
+        assert_eq!(asked_for(&spec, "memory"), 0.0);
+    }
+}
