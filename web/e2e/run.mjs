@@ -12,6 +12,7 @@ import { join } from "node:path";
 import { chromium } from "playwright-core";
 import { startServer } from "../dev/server.mjs";
 import { FRAME_CHECKS } from "./check-frame.mjs";
+import { GRAPH_CHECKS } from "./check-graphs.mjs";
 import { LIST_CHECKS } from "./check-list.mjs";
 import { QUEUE_CHECKS } from "./check-queue.mjs";
 import { RUN_CHECKS } from "./check-run.mjs";
@@ -76,7 +77,7 @@ const tools = {
 
 let passed = 0;
 let skipped = 0;
-for (const [name, check] of [...LIST_CHECKS, ...RUN_CHECKS, ...QUEUE_CHECKS, ...FRAME_CHECKS]) {
+for (const [name, check] of [...LIST_CHECKS, ...RUN_CHECKS, ...QUEUE_CHECKS, ...GRAPH_CHECKS, ...FRAME_CHECKS]) {
   faults.length = 0;
   isExpectingFaults = false;
   const page = await context.newPage();

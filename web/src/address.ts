@@ -20,6 +20,7 @@ export type Address =
   | { page: "run"; id: string; from: number | null; to: number | null }
   | { page: "compare"; a: string[]; b: string[] }
   | { page: "queue" }
+  | { page: "graphs" }
   | { page: "devices" }
   | { page: "device"; id: string }
   | { page: "unknown"; text: string };
@@ -85,6 +86,7 @@ export function parse(hash: string): Address {
   if (first === "compare" && second === undefined) {
     return { page: "compare", a: list(query.get("a")), b: list(query.get("b")) };
   }
+  if (first === "graphs" && second === undefined) return { page: "graphs" };
   if (first === "queue" && second === undefined) return { page: "queue" };
   if (first === "devices") return second === undefined ? { page: "devices" } : { page: "device", id: second };
   return { page: "unknown", text };
@@ -104,6 +106,8 @@ export function format(address: Address): string {
       return `#/compare?a=${address.a.map(encodeURIComponent).join(",")}&b=${address.b.map(encodeURIComponent).join(",")}`;
     case "queue":
       return "#/queue";
+    case "graphs":
+      return "#/graphs";
     case "devices":
       return "#/devices";
     case "device":

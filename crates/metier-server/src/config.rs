@@ -187,17 +187,17 @@ impl Default for Limits {
 impl Limits {
     /// Largest body at a path.
     pub fn body_of(&self, path: &str) -> u64 {
-        if path == UPLOAD { self.upload_bytes } else { self.body_bytes }
+        if UPLOADS.contains(&path) { self.upload_bytes } else { self.body_bytes }
     }
 
     /// Longest time for a request to a path.
     pub fn time_of(&self, path: &str) -> Duration {
-        if path == UPLOAD { self.upload_time } else { self.request_time }
+        if UPLOADS.contains(&path) { self.upload_time } else { self.request_time }
     }
 }
 
 /// Where graphs are uploaded.
-const UPLOAD: &str = "/upload";
+const UPLOADS: [&str; 2] = ["/upload", "/api/v1/graphs"];
 
 /// A token that callers must show. Only its digest is kept, and nothing prints it.
 #[derive(Clone)]

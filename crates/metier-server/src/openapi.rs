@@ -33,6 +33,9 @@ pub fn document() -> Value {
                     types.iter().map(|kind| (kind.to_string(), json!({"schema": schema}))).collect();
                 Some(json!({"content": content}))
             }
+            Sent::Bytes(kind) => {
+                Some(json!({"content": {kind: {"schema": {"type": "string", "format": "binary"}}}}))
+            }
         };
         let item = paths.entry(route.path).or_insert_with(|| json!({}));
         item[route.verb.word()] = operation(route, good, sent, &problem);

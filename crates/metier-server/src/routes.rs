@@ -7,7 +7,7 @@ mod call;
 mod route;
 mod router;
 
-use crate::api::{artefacts, compare, devices, doctor, processes, runs, series, sessions, trend};
+use crate::api::{artefacts, compare, devices, doctor, graphs, processes, runs, series, sessions, trend};
 use crate::doors::{jenkins, soprano};
 use crate::parameter::{Form, Parameter};
 use crate::storage::Lane;
@@ -146,6 +146,30 @@ pub const ROUTES: &[Route] = &[
         answer: json_of!(devices::WorkloadList),
         also: &[503],
         work: Work::Blocking(Lane::Store, devices::workloads),
+    },
+    Route {
+        verb: Verb::Post,
+        path: "/api/v1/graphs",
+        operation: "graphTimes",
+        summary: "Looks at an ONNX graph: its operators, and how long it takes on each device that is known. Nothing of it is kept.",
+        parameters: graphs::ASKED,
+        sent: Sent::Bytes("application/octet-stream"),
+        good: 200,
+        answer: json_of!(graphs::GraphTimes),
+        also: &[403, 413, 422, 429, 503],
+        work: Work::Blocking(Lane::Aside, graphs::times),
+    },
+    Route {
+        verb: Verb::Get,
+        path: "/api/v1/predictors",
+        operation: "listPredictors",
+        summary: "What was learned: predictors with how far off they are, newest first.",
+        parameters: graphs::PREDICTORS,
+        sent: Sent::Nothing,
+        good: 200,
+        answer: json_of!(graphs::PredictorList),
+        also: &[503],
+        work: Work::Blocking(Lane::Store, graphs::predictors),
     },
     Route {
         verb: Verb::Get,

@@ -2,9 +2,11 @@
 // sentence for people. Whether the server answers at all is kept in `state/server.svelte.ts`.
 
 import { server } from "../state/server.svelte";
-import type { Check, Comparison, Device, ProcessTree, Run, RunPage, Series, Session, Workload } from "./records";
+import type { Check, Comparison, Device, GraphTimes, ProcessTree, Run, RunPage, Series, Session, Workload } from "./records";
 
 const TIME_LIMIT_MS = 20_000;
+/** A graph may be large, and the way to the server slow. */
+const UPLOAD_LIMIT_MS = 120_000;
 
 /** An RFC 9457 problem, or the nearest that can be made of what came back. */
 export class Problem extends Error {
@@ -35,16 +37,18 @@ async function problemOf(response: Response): Promise<Problem> {
 
 export const get = <T>(path: string, query?: URLSearchParams, abort?: AbortSignal): Promise<T> => ask("GET", path, query, abort);
 
-async function ask<T>(method: "GET" | "DELETE", path: string, query?: URLSearchParams, abort?: AbortSignal): Promise<T> {
+async function ask<T>(method: "GET" | "DELETE" | "POST", path: string, query?: URLSearchParams, abort?: AbortSignal, body?: Blob): Promise<T> {
   const limit = new AbortController();
+  const limitMs = body === undefined ? TIME_LIMIT_MS : UPLOAD_LIMIT_MS;
   const stop = (): void => limit.abort();
-  const timer = setTimeout(stop, TIME_LIMIT_MS);
+  const timer = setTimeout(stop, limitMs);
   abort?.addEventListener("abort", stop, { once: true });
   const search = query?.toString() ?? "";
   const headers: Record<string, string> = { Accept: "application/json" };
+  if (body !== undefined) headers["Content-Type"] = "application/octet-stream";
   if (server.token !== "") headers["Authorization"] = `Bearer ${server.token}`;
   try {
-    const response = await fetch(`api/v1/${path}${search === "" ? "" : `?${search}`}`, { method, headers, signal: limit.signal, cache: "no-store" });
+    const response = await fetch(`api/v1/${path}${search === "" ? "" : `?${search}`}`, { method, headers, signal: limit.signal, cache: "no-store", body: body ?? null });
     if (response.status === 502 || response.status === 504) throw new Problem(0, "The server does not answer", "");
     server.answered();
     if (response.status === 401) server.wantsToken();
@@ -54,7 +58,7 @@ async function ask<T>(method: "GET" | "DELETE", path: string, query?: URLSearchP
     if (abort?.aborted) throw error;
     if (error instanceof Problem && !error.isGone) throw error;
     server.failed();
-    throw new Problem(0, "The server does not answer", limit.signal.aborted ? `No answer within ${TIME_LIMIT_MS / 1000} s.` : "It may have been stopped.");
+    throw new Problem(0, "The server does not answer", limit.signal.aborted ? `No answer within ${limitMs / 1000} s.` : "It may have been stopped.");
   } finally {
     clearTimeout(timer);
     abort?.removeEventListener("abort", stop);
@@ -114,3 +118,6 @@ export const sessions = async (abort?: AbortSignal): Promise<Session[]> =>
   (await get<{ sessions: Session[] }>("sessions", new URLSearchParams({ limit: "100" }), abort)).sessions;
 
 export const cancelSession = (id: string): Promise<Session> => ask("DELETE", `sessions/${part(id)}`);
+
+/** Sends a graph; the server looks at it and keeps nothing. */
+export const graphTimes = (file: Blob, query: URLSearchParams, abort?: AbortSignal): Promise<GraphTimes> => ask("POST", "graphs", query, abort, file);

@@ -312,3 +312,83 @@ export interface Session {
   runs: string[];
   reason?: Maybe<string>;
 }
+
+/** A predicted value; it never comes without its interval. */
+export interface Prediction {
+  value: number;
+  unit: string;
+  low: number;
+  high: number;
+  coverage: number;
+  predictor: string;
+  in_range: boolean;
+  because: string;
+}
+
+export interface GraphValue {
+  name: string;
+  data_type?: Maybe<string>;
+  shape?: Maybe<(number | null)[]>;
+}
+
+export interface GraphOperator {
+  name: string;
+  kind: string;
+  inside?: string;
+  outputs: GraphValue[];
+  multiply_adds?: Maybe<number>;
+  read_bytes?: Maybe<number>;
+  written_bytes?: Maybe<number>;
+  turns: number;
+}
+
+export interface DeviceTime {
+  id: string;
+  name: string;
+  origin: "measured" | "specified";
+  threads: number;
+  prediction?: Maybe<Prediction>;
+  missing?: Maybe<string>;
+}
+
+export interface OperatorTime {
+  seconds: number;
+  share: number;
+  within?: Maybe<number>;
+}
+
+export interface MeasuredGraph {
+  run: string;
+  device: Named;
+  started: string;
+  runtime?: Maybe<string>;
+  threads?: Maybe<number>;
+  seconds?: Maybe<number>;
+  prediction?: Maybe<Prediction>;
+}
+
+/** What the server says of a graph that it was sent. */
+export interface GraphTimes {
+  digest: string;
+  file_bytes: number;
+  graph: {
+    name: string;
+    producer: string;
+    opset: number;
+    inputs: GraphValue[];
+    outputs: GraphValue[];
+    parameters: number;
+    weight_bytes: number;
+    multiply_adds: number;
+    operators_without_cost: number;
+    peak_activation_bytes?: Maybe<number>;
+    notes: string[];
+    operators: GraphOperator[];
+  };
+  runtime: string;
+  memory?: Maybe<Prediction>;
+  devices: DeviceTime[];
+  device?: Maybe<string>;
+  operators: OperatorTime[];
+  measured: MeasuredGraph[];
+}

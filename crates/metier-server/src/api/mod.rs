@@ -4,6 +4,7 @@ pub mod artefacts;
 pub mod compare;
 pub mod devices;
 pub mod doctor;
+pub mod graphs;
 pub mod processes;
 pub mod runs;
 pub mod series;

@@ -35,7 +35,7 @@ pub enum Answer {
 pub enum Verb {
     /// GET and HEAD: it only reads.
     Get,
-    /// POST: it starts or ends runs.
+    /// POST: it starts or ends runs, or has us work for a moment.
     Post,
     /// POST: it asks with a document, and changes nothing.
     Ask,
@@ -71,6 +71,8 @@ pub enum Sent {
     Nothing,
     /// A document of that schema, in one of these media types.
     Document(&'static [&'static str], fn(&mut SchemaGenerator) -> schemars::Schema),
+    /// A file of that media type.
+    Bytes(&'static str),
 }
 
 /// One route.

@@ -5,7 +5,7 @@ use std::time::Instant;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{RawPathParams, Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{Method, StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
@@ -138,7 +138,7 @@ fn wrong_method(path: &str, request: &Request) -> Problem {
 /// Files of the page, and what is nowhere.
 async fn elsewhere(request: Request) -> Response {
     let path = request.uri().path();
-    if !matches!(*request.method(), axum::http::Method::GET | axum::http::Method::HEAD) {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return wrong_method(path, &request).into_response();
     }
     match page::file(path, request.headers()) {

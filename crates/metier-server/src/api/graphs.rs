@@ -1,0 +1,307 @@
+//! Graphs that somebody sends: what they consist of, how long they take on each device that is known, and how long they took
+//! where they were measured. The graph is looked at and forgotten; nothing of it is kept.
+
+use axum::http::StatusCode;
+use metier_measure::passport;
+use metier_onnx::Analysis;
+use metier_store::{RunFilter, Store};
+use metier_types::schema::{Schema, Versioned};
+use metier_types::{
+    Bytes, DeviceRef, Digest, Origin, Passport, Prediction, Predictor, Ratio, Run, RunId, Seconds, Timestamp,
+};
+use metier_work::graph;
+use metier_work::latency::{self, Conditions, Latency};
+use schemars::JsonSchema;
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use crate::parameter::{Form, Parameter};
+use crate::problem::{FieldError, Problem};
+use crate::routes::{Call, Reply};
+use crate::serve::App;
+use crate::storage;
+
+const RUNTIMES: &[&str] = &["rten", "onnxruntime"];
+/// Most runs of a graph that are set beside its predictions.
+const MOST_RUNS: u32 = 200;
+
+/// What is asked of a graph.
+pub const ASKED: &[Parameter] = &[
+    Parameter::query(
+        "device",
+        Form::Text(200),
+        "Whose times of operators are told: a passport's id, name or alias; the first one unless given.",
+    ),
+    Parameter::query(
+        "threads",
+        Form::Whole { least: 1, most: 4096, otherwise: None },
+        "Threads of the runtime; as many as each device has cores unless given.",
+    ),
+    Parameter::query(
+        "runtime",
+        Form::OneOf(RUNTIMES),
+        "What computes it; `rten`, which is built in, unless given.",
+    ),
+    Parameter::query(
+        "shapes",
+        Form::Text(2000),
+        "Shapes of inputs that the graph leaves open: `INPUT=1x3x224x224`, by commas.",
+    ),
+];
+
+/// What narrows the list of predictors.
+pub const PREDICTORS: &[Parameter] =
+    &[Parameter::query("kind", Form::Text(100), "What they predict: `latency`, `power` …")];
+
+/// A graph, and how long it takes.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct GraphTimes {
+    /// `metier.graph-times/1`.
+    pub schema: Schema<GraphTimes>,
+    /// SHA-256 of the file.
+    pub digest: Digest,
+    /// How large it is.
+    pub file_bytes: Bytes,
+    /// Everything that can be said of it without running it.
+    pub graph: Analysis,
+    /// What computes it.
+    pub runtime: String,
+    /// Memory that running it needs, or why that cannot be told.
+    pub memory: Option<Prediction>,
+    /// How long it takes on each device: measured passports first.
+    pub devices: Vec<DeviceTime>,
+    /// Whose `operators` are told; `null` where none can be.
+    pub device: Option<String>,
+    /// How long each operator takes there, in the order of the graph's operators.
+    pub operators: Vec<OperatorTime>,
+    /// Runs of the same file, newest first.
+    pub measured: Vec<Measured>,
+}
+
+impl Versioned for GraphTimes {
+    const SCHEMA: &'static str = "metier.graph-times/1";
+}
+
+/// How long it takes on a device.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DeviceTime {
+    /// Of the passport.
+    pub id: String,
+    /// What people call it.
+    pub name: String,
+    /// Whether its passport was measured or specified.
+    pub origin: Origin,
+    /// Threads that the prediction is of.
+    pub threads: u32,
+    /// One inference.
+    pub prediction: Option<Prediction>,
+    /// Why there is none.
+    pub missing: Option<String>,
+}
+
+/// How long an operator takes.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct OperatorTime {
+    /// All its turns together.
+    pub seconds: Seconds,
+    /// Share of the whole.
+    pub share: Ratio,
+    /// The operator that does it in passing, where one does.
+    pub within: Option<usize>,
+}
+
+/// A run of the same graph.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Measured {
+    /// Its record.
+    pub run: RunId,
+    /// Where.
+    pub device: DeviceRef,
+    /// When.
+    pub started: Timestamp,
+    /// What computed it, where it is told.
+    pub runtime: Option<String>,
+    /// With how many threads, where it is told.
+    pub threads: Option<u32>,
+    /// One inference: the middle one, where inferences were told apart.
+    pub seconds: Option<Seconds>,
+    /// What would have been predicted for that device, runtime and number of threads.
+    pub prediction: Option<Prediction>,
+}
+
+/// Predictors.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PredictorList {
+    /// `metier.predictors/1`.
+    pub schema: Schema<PredictorList>,
+    /// Newest first.
+    pub predictors: Vec<Predictor>,
+}
+
+impl Versioned for PredictorList {
+    const SCHEMA: &'static str = "metier.predictors/1";
+}
+
+/// What was learned.
+pub fn predictors(app: &App, call: &Call) -> Result<Reply, Problem> {
+    let predictors =
+        app.storage.store()?.predictors(call.arguments.text("kind")).map_err(storage::problem)?;
+    Reply::json(&PredictorList { schema: Schema::new(), predictors })
+}
+
+/// Looks at a graph and says how long it takes.
+pub fn times(app: &App, call: &Call) -> Result<Reply, Problem> {
+    let read = graph::read(&call.body, call.arguments.text("shapes")).map_err(|error| {
+        let field = if error.is_shape() { "shapes" } else { "body" };
+        let error = FieldError::new(field, &error.to_string(), error.want());
+        Problem::fields(StatusCode::UNPROCESSABLE_ENTITY, vec![error])
+    })?;
+    let graph = read.analysis;
+    let store = app.storage.store()?;
+    let latency = Latency::open(&store).map_err(failed)?;
+    let asked = Asked {
+        latency: &latency,
+        graph: &graph,
+        runtime: call.arguments.text("runtime").unwrap_or(RUNTIMES[0]).to_string(),
+        threads: call.arguments.whole("threads").and_then(|threads| u32::try_from(threads).ok()),
+    };
+    let passports = passport::all(Some(&store));
+    let devices: Vec<DeviceTime> = passports.iter().map(|passport| asked.on(passport)).collect();
+    let chosen = chosen(&store, call.arguments.text("device"), &passports, &devices)?;
+    let operators = chosen.as_ref().and_then(|passport| asked.operators(passport)).unwrap_or_default();
+    let digest = Digest::from_bytes(Sha256::digest(&call.body).into());
+    let measured = measured(&store, digest, &asked, &passports).map_err(storage::problem)?;
+    let memory = latency.memory(&graph, &asked.conditions(1)).ok();
+    Reply::json(&GraphTimes {
+        schema: Schema::new(),
+        digest,
+        file_bytes: Bytes(call.body.len() as u64),
+        runtime: asked.runtime.clone(),
+        memory,
+        devices,
+        device: chosen.filter(|_| !operators.is_empty()).map(|passport| passport.id),
+        operators,
+        measured,
+        graph: graph.clone(),
+    })
+}
+
+/// What every prediction of one request has in common.
+struct Asked<'a> {
+    latency: &'a Latency,
+    graph: &'a Analysis,
+    runtime: String,
+    threads: Option<u32>,
+}
+
+impl Asked<'_> {
+    fn conditions(&self, threads: u32) -> Conditions {
+        Conditions { runtime: self.runtime.clone(), threads, ..Conditions::default() }
+    }
+
+    /// As asked, else one for each core.
+    fn threads(&self, passport: &Passport) -> u32 {
+        let cpu = &passport.device.cpu;
+        self.threads.unwrap_or_else(|| cpu.cores.unwrap_or(cpu.threads)).max(1)
+    }
+
+    fn on(&self, passport: &Passport) -> DeviceTime {
+        let threads = self.threads(passport);
+        let told = self.latency.graph(self.graph, passport, &self.conditions(threads));
+        let (prediction, missing) = match told {
+            Ok(prediction) => (Some(prediction), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let (id, name) = (passport.id.clone(), passport.name.clone());
+        DeviceTime { id, name, origin: passport.origin, threads, prediction, missing }
+    }
+
+    fn operators(&self, passport: &Passport) -> Option<Vec<OperatorTime>> {
+        let conditions = self.conditions(self.threads(passport));
+        let times = self.latency.operators(self.graph, passport, &conditions).ok()?;
+        let told = times.into_iter().map(|one| OperatorTime {
+            seconds: one.seconds,
+            share: one.share,
+            within: one.within,
+        });
+        Some(told.collect())
+    }
+}
+
+/// The passport that was named, else the first with a prediction.
+fn chosen(
+    store: &Store,
+    name: Option<&str>,
+    passports: &[Passport],
+    devices: &[DeviceTime],
+) -> Result<Option<Passport>, Problem> {
+    match name {
+        Some(name) => match passport::find(Some(store), name) {
+            Some(found) => Ok(Some(found)),
+            None => Err(Problem::bad_field(
+                "device",
+                name,
+                "id, name or alias of a passport; `metier device list` lists them",
+            )),
+        },
+        None => {
+            let first = devices.iter().position(|device| device.prediction.is_some());
+            Ok(first.and_then(|at| passports.get(at)).cloned())
+        }
+    }
+}
+
+/// Runs of the same file with what would have been predicted for each.
+fn measured(
+    store: &Store,
+    digest: Digest,
+    asked: &Asked,
+    passports: &[Passport],
+) -> Result<Vec<Measured>, metier_store::Error> {
+    let mut told = Vec::new();
+    for workload in store.workloads()?.into_iter().filter(|workload| workload.digest == Some(digest)) {
+        let filter =
+            RunFilter { workload: Some(workload.id.to_string()), limit: MOST_RUNS, ..RunFilter::default() };
+        for row in store.runs(&filter)?.runs {
+            if let Some(run) = store.run(row.id)? {
+                told.push(one_measured(&run, asked, passports));
+            }
+        }
+    }
+    told.sort_by_key(|one| std::cmp::Reverse(one.started));
+    told.truncate(MOST_RUNS as usize);
+    Ok(told)
+}
+
+fn one_measured(run: &Run, asked: &Asked, passports: &[Passport]) -> Measured {
+    let graph = serde_json::to_value(&run.context).ok().and_then(|context| context.get("graph").cloned());
+    let field = |name: &str| graph.as_ref().and_then(|graph| graph.get(name).cloned());
+    let runtime = field("runtime").and_then(|value| value.as_str().map(str::to_string));
+    let threads = field("threads").and_then(|value| u32::try_from(value.as_u64()?).ok());
+    let stage = run.stages.iter().find(|stage| stage.name == "inference");
+    let seconds = stage.and_then(|stage| stage.p50.or(stage.mean)).map(Seconds);
+    let passport = passports.iter().find(|passport| passport.id == run.device.id.as_str());
+    let prediction = passport.and_then(|passport| {
+        let conditions = Conditions {
+            runtime: runtime.clone().unwrap_or_else(|| asked.runtime.clone()),
+            ..asked.conditions(threads.unwrap_or_else(|| asked.threads(passport)))
+        };
+        asked.latency.graph(asked.graph, passport, &conditions).ok()
+    });
+    Measured {
+        run: run.id,
+        device: run.device.clone(),
+        started: run.started,
+        runtime,
+        threads,
+        seconds,
+        prediction,
+    }
+}
+
+fn failed(error: latency::Error) -> Problem {
+    match error {
+        latency::Error::Store(error) => storage::problem(error),
+        other => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, other.to_string()),
+    }
+}
