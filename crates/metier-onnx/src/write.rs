@@ -28,6 +28,12 @@ impl Message {
         varint(value, &mut self.0);
     }
 
+    /// Adds a real number of 32 bits.
+    pub fn float(&mut self, field: u64, value: f32) {
+        varint(field << 3 | 5, &mut self.0);
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
     /// Adds a field as it was read.
     pub fn field(&mut self, number: u64, field: Field) {
         match field {

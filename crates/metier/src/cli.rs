@@ -27,9 +27,10 @@ const EXAMPLES: &str = "Examples:
   metier up                       the page, at http://127.0.0.1:7001";
 
 /// The commands by what one wants to do.
-const GROUPS: [(&str, &[&str]); 5] = [
+const GROUPS: [(&str, &[&str]); 6] = [
     ("Measure", &["run", "session", "device", "board", "doctor"]),
     ("Look", &["runs", "show", "compare", "report", "flame", "up"]),
+    ("Learn", &["train", "predict", "predictors"]),
     ("Graphs", &["inspect", "bench", "split", "place"]),
     ("Keep", &["export", "import"]),
     ("Set up", &["agent", "serve", "token", "config", "completions", "man"]),
@@ -114,6 +115,12 @@ pub enum Command {
     Split(command::split::Split),
     /// Choose the node of a cluster that a graph goes to, and put it there
     Place(Box<command::place::Place>),
+    /// Learn predictors on this device
+    Train(command::train::Train),
+    /// Predict what a graph would take
+    Predict(command::predict::Predict),
+    /// List what was learned
+    Predictors(command::predictors::Predictors),
     /// Write runs as an archive
     Export(command::export::Export),
     /// Take an archive into the store

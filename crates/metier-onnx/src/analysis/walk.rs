@@ -230,23 +230,28 @@ impl<'a> Walk<'a> {
     ) -> Result<(Vec<Fact>, Told), Error> {
         let condition =
             inputs.first().and_then(Option::as_ref).and_then(Fact::whole).and_then(|one| one.first());
+        if let Some(value) = condition {
+            // What does not fit in the other branch is of no importance: it does not run.
+            let name = if *value != 0 { "then_branch" } else { "else_branch" };
+            let Some(graph) = node.graph(name) else {
+                return Err(Error::Misfit { node: place.to_string(), why: format!("no {name}") });
+            };
+            let taken = self.graph(graph, Vec::new(), scope, place)?;
+            return Ok((taken.outputs.clone(), taken));
+        }
         let mut sides = Vec::new();
         for name in ["then_branch", "else_branch"] {
             let Some(graph) = node.graph(name) else {
                 return Err(Error::Misfit { node: place.to_string(), why: format!("no {name}") });
             };
-            self.open_branches += u32::from(condition.is_none());
+            self.open_branches += 1;
             let side = self.graph(graph, Vec::new(), scope, place);
-            self.open_branches -= u32::from(condition.is_none());
+            self.open_branches -= 1;
             sides.push(side?);
         }
         let (Some(no), Some(yes)) = (sides.pop(), sides.pop()) else {
             return Ok((Vec::new(), Told::default()));
         };
-        if let Some(value) = condition {
-            let taken = if *value != 0 { yes } else { no };
-            return Ok((taken.outputs.clone(), taken));
-        }
         // What does not fit inside a branch is no fault of the graph where the other one fits.
         let (yes, no) = match (&yes.misfit, &no.misfit) {
             (None, None) => (yes, no),

@@ -43,6 +43,20 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
+    /// A trial that cannot be made or kept.
+    #[error("{name}: {why}")]
+    Trial {
+        /// Of what.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// A graph that cannot be read.
+    #[error(transparent)]
+    Graph(#[from] metier_onnx::Error),
+    /// A graph that cannot be run.
+    #[error(transparent)]
+    Infer(#[from] metier_infer::Error),
     /// The store.
     #[error(transparent)]
     Store(#[from] metier_store::Error),

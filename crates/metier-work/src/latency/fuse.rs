@@ -159,10 +159,21 @@ impl Plan<'_> {
             let other = self.operators[at].inputs.get(1 - side).map(|value| value.name.clone());
             let Some(before) = self.alone(at, side) else { continue };
             let source = self.operators[before].inputs.first().map(|value| value.name.clone());
-            if self.is(before, &["Sigmoid"]) && source == other {
-                self.absorb(at, before);
-                self.kind[at] = Some("Silu");
-                return;
+            if self.is(before, &["Sigmoid"]) {
+                // The argument may be scaled by a constant first.
+                let scale = self.alone(before, 0).filter(|one| self.is(*one, &["Mul"]));
+                let scaled = scale.and_then(|scale| {
+                    let (made, _) = self.with_constant(scale)?;
+                    Some(self.operators[scale].inputs.get(made)?.name.clone())
+                });
+                if source == other || (scaled.is_some() && scaled == other) {
+                    if source != other {
+                        scale.into_iter().for_each(|scale| self.absorb(at, scale));
+                    }
+                    self.absorb(at, before);
+                    self.kind[at] = Some("Silu");
+                    return;
+                }
             }
             if self.is(before, &["Div"])
                 && self.kind[before] == Some("Normalised")

@@ -1,26 +1,38 @@
 //! How long a graph takes on a device: predicted, with an interval and the reason.
 //!
-//! [`step`] says what a runtime really does for a graph; [`physical`] answers from a device's passport alone; a predictor that was learned on the
-//! device answers better. [`Latency`] is where everybody asks: the command line, the doors, placement. It holds the predictors that are in use, is cheap to share
+//! [`step`] says what a runtime really does for a graph; [`physical`] answers from a device's passport alone; a predictor that was [`learned`] on the
+//! device answers better, and one that was learned elsewhere is carried over. [`trial`] makes what is learned from, [`fit`] learns. [`Latency`] is where everybody asks: the command line, the doors, placement. It holds the predictors that are in use, is cheap to share
 //! between threads, and the same question has the same answer.
 
 pub mod conditions;
 pub mod counts;
 mod error;
 pub mod family;
+pub mod fit;
 mod fuse;
+pub mod learned;
 pub mod physical;
 pub mod step;
+pub mod trial;
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use metier_learn::latency::adapt::{Adaptation, Measured};
 use metier_onnx::{Analysis, DataType};
 use metier_store::Store;
-use metier_types::{Bytes, Digest, Interval, Passport, Precision, Prediction, Ratio, Seconds};
+use metier_types::passport::Origin;
+use metier_types::{
+    Bytes, Device, Digest, Interval, Passport, Precision, Prediction, Ratio, Seconds, Standing, Timestamp,
+};
 
 pub use conditions::Conditions;
 pub use counts::Counts;
 pub use error::Error;
+use learned::{File, KIND, Learned};
 use physical::Speeds;
 use step::Step;
+use trial::record::{self, Kept};
 
 /// The coverage that all intervals plan.
 pub const COVERAGE: f64 = 0.9;
@@ -33,6 +45,20 @@ const RUNTIME_BYTES: f64 = 16e6;
 #[derive(Debug, Clone)]
 pub struct Latency {
     passport: Digest,
+    learned: Arc<Vec<Learned>>,
+}
+
+/// What one answer is made of.
+struct Told {
+    steps: Vec<Step>,
+    /// Seconds of each step, all turns.
+    times: Vec<f64>,
+    /// Factor to either side.
+    factor: f64,
+    in_range: bool,
+    predictor: Digest,
+    /// Where it comes from, in words.
+    source: String,
 }
 
 /// The predicted time of one operator.
@@ -50,13 +76,28 @@ pub struct OperatorTime {
 
 impl Latency {
     /// With the predictors that are in use.
-    pub fn open(_store: &Store) -> Result<Self, Error> {
-        Ok(Self::from_passports())
+    pub fn open(store: &Store) -> Result<Self, Error> {
+        let mut all = Vec::new();
+        for record in store.predictors(Some(KIND))? {
+            if record.standing != Standing::InUse {
+                continue;
+            }
+            let Some(bytes) = store.predictor_file(&record.id)? else { continue };
+            match File::read(&record.id, &bytes) {
+                Ok(file) => all.push(Learned { id: record.id, file, elsewhere: BTreeMap::new() }),
+                // The passport's answer is still there.
+                Err(error) => tracing::warn!(%error, "a predictor is left out"),
+            }
+        }
+        if !all.is_empty() {
+            elsewhere(store, &mut all)?;
+        }
+        Ok(Self { passport: physical::id(), learned: Arc::new(all) })
     }
 
     /// Without anything learned.
     pub fn from_passports() -> Self {
-        Self { passport: physical::id() }
+        Self { passport: physical::id(), learned: Arc::default() }
     }
 
     /// How long one inference takes.
@@ -66,12 +107,11 @@ impl Latency {
         passport: &Passport,
         conditions: &Conditions,
     ) -> Result<Prediction, Error> {
-        let (steps, times, speeds) = self.times(graph, passport, conditions)?;
-        let sum: f64 = times.iter().sum();
-        let reach = speeds.reach();
-        let because = because_of(&steps, &times, graph, passport, &speeds);
-        let interval = Interval::new(sum / reach, sum * reach, Ratio(COVERAGE))?;
-        Ok(Prediction::new(sum, "seconds", interval, self.passport, false, because)?)
+        let told = self.told(graph, passport, conditions)?;
+        let sum: f64 = told.times.iter().sum();
+        let because = because_of(&told, graph);
+        let interval = Interval::new(sum / told.factor, sum * told.factor, Ratio(COVERAGE))?;
+        Ok(Prediction::new(sum, "seconds", interval, told.predictor, told.in_range, because)?)
     }
 
     /// How long each operator takes.
@@ -81,7 +121,7 @@ impl Latency {
         passport: &Passport,
         conditions: &Conditions,
     ) -> Result<Vec<OperatorTime>, Error> {
-        let (steps, times, _) = self.times(graph, passport, conditions)?;
+        let Told { steps, times, .. } = self.told(graph, passport, conditions)?;
         let sum: f64 = times.iter().sum();
         let mut all: Vec<OperatorTime> = (0..graph.operators.len())
             .map(|operator| OperatorTime { operator, seconds: Seconds(0.0), share: Ratio(0.0), within: None })
@@ -107,6 +147,16 @@ impl Latency {
         conditions: &Conditions,
     ) -> Result<Prediction, Error> {
         conditions.check()?;
+        let own =
+            self.learned.iter().find(|one| one.is_of(passport) && one.file.law.runtime == conditions.runtime);
+        if let Some((one, (seconds, factor, is_inside))) =
+            own.and_then(|one| Some((one, one.counts(counts, conditions)?)))
+        {
+            let interval = Interval::new(seconds / factor, seconds * factor, Ratio(COVERAGE))?;
+            let because =
+                format!("from counts alone, without shapes, by graphs that were timed on {}", passport.name);
+            return Ok(Prediction::new(seconds, "seconds", interval, one.id, is_inside, because)?);
+        }
         let speeds = Speeds::of(passport, conditions.threads, Precision::F32)?;
         let layers = [counts.conv_layers, counts.pool_layers, counts.fc_layers];
         let layers: f64 = layers.iter().filter(|count| count.is_finite()).map(|count| count.max(0.0)).sum();
@@ -145,15 +195,43 @@ impl Latency {
         Ok(Prediction::new(value, "bytes", interval, self.passport, in_range, because)?)
     }
 
-    fn times(
-        &self,
-        graph: &Analysis,
-        passport: &Passport,
-        conditions: &Conditions,
-    ) -> Result<(Vec<Step>, Vec<f64>, Speeds), Error> {
+    fn told(&self, graph: &Analysis, passport: &Passport, conditions: &Conditions) -> Result<Told, Error> {
         conditions.check()?;
         let steps = step::steps(graph, &conditions.runtime)?;
-        let speeds = Speeds::of(passport, conditions.threads, precision(graph))?;
+        let precision = precision(graph);
+        let fitting = || self.learned.iter().filter(|one| one.file.law.runtime == conditions.runtime);
+        if let Some(one) = fitting().find(|one| one.is_of(passport)) {
+            let answer = one.tell(&steps, conditions);
+            let mut source = format!("learned from {} timed graphs on {}", one.file.law.rows, passport.name);
+            if !answer.in_range {
+                source
+                    .push_str(&format!("; {:.0} % of the time is like what was seen", 100.0 * answer.inside));
+                if !answer.unseen.is_empty() {
+                    let few: Vec<&str> = answer.unseen.iter().take(4).map(String::as_str).collect();
+                    source.push_str(&format!(", never seen: {}", few.join(", ")));
+                }
+            }
+            let (factor, in_range) = (answer.factor, answer.in_range);
+            return Ok(Told { steps, times: answer.each, factor, in_range, predictor: one.id, source });
+        }
+        for one in fitting() {
+            let Some((answer, graphs)) = one.tell_elsewhere(&steps, conditions, passport, precision)? else {
+                continue;
+            };
+            let source = match graphs {
+                0 => format!(
+                    "learned on {}, carried over by the two passports; nothing was measured on {}, so the interval is wide",
+                    one.file.device.name, passport.name
+                ),
+                _ => format!(
+                    "learned on {}, moved by {graphs} graphs that were timed on {}",
+                    one.file.device.name, passport.name
+                ),
+            };
+            let (factor, in_range) = (answer.factor, answer.in_range);
+            return Ok(Told { steps, times: answer.each, factor, in_range, predictor: one.id, source });
+        }
+        let speeds = Speeds::of(passport, conditions.threads, precision)?;
         let times = steps
             .iter()
             .map(|step| {
@@ -162,7 +240,61 @@ impl Latency {
                 idle * physical::slowdown(conditions, speeds.cores, (moved / idle.max(1e-12)).min(1.0))
             })
             .collect();
-        Ok((steps, times, speeds))
+        let stated =
+            if speeds.is_stated { "what the passport states" } else { "guesses from frequency and cores" };
+        let source = format!(
+            "from {stated} of {}: nothing was measured there, so the interval is wide",
+            passport.name
+        );
+        Ok(Told { steps, times, factor: speeds.reach(), in_range: false, predictor: self.passport, source })
+    }
+}
+
+/// What few graphs that were timed on other devices say of them.
+fn elsewhere(store: &Store, all: &mut [Learned]) -> Result<(), Error> {
+    for device in store.devices()? {
+        if all.iter().any(|one| one.file.device.id == device.id) {
+            continue;
+        }
+        let kept = Kept::join(&store.trials(&device.id, record::KIND)?);
+        let passport = store.passport(device.id.as_str())?.unwrap_or_else(|| unmeasured(device.clone()));
+        for one in all.iter_mut() {
+            let measured: Vec<Measured> = kept
+                .iter()
+                .filter(|kept| kept.runtime == one.file.law.runtime && kept.pressure.is_idle())
+                .filter_map(|kept| one.measured_elsewhere(kept, &passport))
+                .collect();
+            if !measured.is_empty() {
+                one.elsewhere
+                    .insert(device.id.to_string(), Adaptation::fit(&Adaptation::prior(1.0), &measured));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A passport of a device of which nothing was measured or specified.
+pub fn unmeasured(device: Device) -> Passport {
+    Passport {
+        schema: metier_types::Schema::new(),
+        id: device.id.to_string(),
+        name: device.name.clone(),
+        aliases: Vec::new(),
+        origin: Origin::Specified,
+        made: Timestamp::UNIX_EPOCH,
+        device,
+        compute: Vec::new(),
+        accelerators: Vec::new(),
+        bandwidth: Vec::new(),
+        latency: Vec::new(),
+        storage: None,
+        spawn_seconds: None,
+        spawn_spread_ratio: None,
+        throttling: None,
+        sources: Vec::new(),
+        notes: Vec::new(),
+        missing: Default::default(),
+        extra: Default::default(),
     }
 }
 
@@ -188,28 +320,20 @@ fn precision(graph: &Analysis) -> Precision {
 }
 
 /// The reason in a sentence: what costs most, and where the figures come from.
-fn because_of(
-    steps: &[Step],
-    times: &[f64],
-    graph: &Analysis,
-    passport: &Passport,
-    speeds: &Speeds,
-) -> String {
-    let sum: f64 = times.iter().sum();
-    let mut families: std::collections::BTreeMap<&str, f64> = std::collections::BTreeMap::new();
-    for (step, seconds) in steps.iter().zip(times) {
+fn because_of(told: &Told, graph: &Analysis) -> String {
+    let sum: f64 = told.times.iter().sum();
+    let mut families: BTreeMap<&str, f64> = BTreeMap::new();
+    for (step, seconds) in told.steps.iter().zip(&told.times) {
         *families.entry(step.family.name()).or_default() += seconds;
     }
     let most = families.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default();
-    let source =
-        if speeds.is_stated { "what the passport states" } else { "guesses from frequency and cores" };
     format!(
-        "{} multiply-adds in {} operators, {} takes {:.0} %; from {source} of {}: nothing was measured there, so the interval is wide",
+        "{} multiply-adds in {} operators, {} takes {:.0} %; {}",
         big(graph.multiply_adds as f64),
-        steps.len(),
+        told.steps.len(),
         most.0,
         100.0 * most.1 / sum,
-        passport.name
+        told.source
     )
 }
 
@@ -217,10 +341,10 @@ fn because_of(
 fn big(count: f64) -> String {
     let steps = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
     match steps.into_iter().find(|(step, _)| count >= *step) {
-        Some((step, word)) => format!("{:.3} {word}", count / step).replace("000 ", " "),
+        Some((step, word)) => format!("{:.2} {word}", count / step),
         None => format!("{count:.0}"),
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -14,7 +14,7 @@ use super::fuse;
 pub const BASIS: [&str; 7] = ["one", "work", "left", "right", "made", "pieces", "beyond-cache"];
 
 /// Names of what the rest may depend on.
-pub const FEATURES: [&str; 24] = [
+pub const FEATURES: [&str; 25] = [
     "kind",
     "work",
     "read",
@@ -29,6 +29,7 @@ pub const FEATURES: [&str; 24] = [
     "kernel",
     "kernel-width",
     "stride",
+    "stride-down",
     "dilation",
     "channels",
     "height",
@@ -157,13 +158,15 @@ fn step(operators: &[OperatorCost], plan: fuse::Planned) -> Step {
         None => Vec::new(),
     };
     let stride = attribute("strides", 0).unwrap_or(1.0).max(1.0);
+    let across =
+        one.attributes.get("strides").and_then(|strides| strides.last()).map_or(1.0, |stride| *stride as f64);
     let is_padded = one.attributes.get("pads").is_some_and(|pads| pads.iter().any(|pad| *pad != 0));
     let product = product(one, family, &out, &input, &kernel, group);
     if family == Family::Conv {
         let is_depth = group > 1.0
             && group == input.get(1).copied().unwrap_or(0.0)
             && group == out.get(1).copied().unwrap_or(0.0);
-        let is_point = count(&window) == 1.0 && stride == 1.0 && group == 1.0 && !is_padded;
+        let is_point = count(&window) == 1.0 && stride == 1.0 && across == 1.0 && group == 1.0 && !is_padded;
         family = if is_depth {
             Family::ConvDepth
         } else if is_point {
@@ -225,6 +228,7 @@ fn step(operators: &[OperatorCost], plan: fuse::Planned) -> Step {
         log(basis[5]),
         window_size,
         window.last().copied().unwrap_or(1.0),
+        across,
         stride,
         attribute("dilations", 0).unwrap_or(1.0),
         log(out.get(1).copied().unwrap_or(1.0)),
@@ -310,7 +314,13 @@ fn run_length(one: &OperatorCost, out: &[f64], input: &[f64]) -> f64 {
         }
         "Concat" | "Split" => behind(if one.kind == "Split" { out } else { input }, axis(rank)),
         "Gather" => behind(input, axis(input.len()) + 1),
-        "ReduceMean" | "ReduceSum" | "ReduceMax" | "ReduceMin" | "Softmax" | "LogSoftmax" => {
+        "Softmax" | "LogSoftmax" => {
+            // One piece for each row, whichever axis the rows lie along.
+            let at = one.attributes.get("axis").and_then(|axes| axes.first()).copied().unwrap_or(-1);
+            let at = if at < 0 { (input.len() as i64 + at).max(0) } else { at } as usize;
+            input.get(at).copied().unwrap_or(1.0)
+        }
+        "ReduceMean" | "ReduceSum" | "ReduceMax" | "ReduceMin" => {
             let axes = one.attributes.get("axes").or(one.attributes.get("axis"));
             let last = axes.and_then(|axes| axes.last()).copied().unwrap_or(-1);
             let at = if last < 0 { (input.len() as i64 + last).max(0) } else { last } as usize;
@@ -334,8 +344,13 @@ fn run_length(one: &OperatorCost, out: &[f64], input: &[f64]) -> f64 {
     }
 }
 
-/// How the second operand is spread over the first: 0 alike, 1 one number, 2 along the last axis, 3 by channel, 4 otherwise.
+/// How the second operand is spread over the first: 0 alike, 1 one number, 2 along the last axis, 3 by channel, 4 otherwise; of a softmax 5 where its rows do not lie
+/// in a row.
 fn broadcast(one: &OperatorCost, out: &[f64]) -> f64 {
+    if matches!(one.kind.as_str(), "Softmax" | "LogSoftmax") {
+        let at = one.attributes.get("axis").and_then(|axes| axes.first()).copied().unwrap_or(-1);
+        return if at == -1 || at + 1 == out.len() as i64 { 0.0 } else { 5.0 };
+    }
     if one.inputs.len() < 2 {
         return 0.0;
     }

@@ -14,6 +14,8 @@ pub mod import;
 pub mod inspect;
 pub mod man;
 pub mod place;
+pub mod predict;
+pub mod predictors;
 pub mod report;
 pub mod run;
 pub mod runs;
@@ -22,6 +24,7 @@ pub mod session;
 pub mod show;
 pub mod split;
 pub mod token;
+pub mod train;
 pub mod up;
 
 use metier_measure::Roots;
@@ -129,6 +132,8 @@ fn perform(cli: Cli) -> anyhow::Result<Code> {
         Command::Bench(bench) => bench.run(&room),
         Command::Inspect(inspect) => inspect.run(&room),
         Command::Place(place) => place.run(&room),
+        Command::Predict(predict) => predict.run(&room),
+        Command::Predictors(predictors) => predictors.run(&room),
         Command::Report(report) => report.run(&room),
         Command::Runs(runs) => runs.run(&room),
         Command::Serve(serve) => serve.run(&room),
@@ -136,6 +141,7 @@ fn perform(cli: Cli) -> anyhow::Result<Code> {
         Command::Show(show) => show.run(&room),
         Command::Split(split) => split.run(&room),
         Command::Token(token) => token.run(&room),
+        Command::Train(train) => train.run(&room),
         Command::Up(up) => up.run(&room),
         Command::Agent(agent) => agent.run(&room),
         Command::Config(config) => config.run(&room),

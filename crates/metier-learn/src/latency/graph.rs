@@ -1,0 +1,288 @@
+//! The time of a whole graph: the sum over its operators, corrected by what whole graphs took, slowed down by what else runs.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::linear::ridge;
+use super::operators::{Asked, Operators};
+
+/// One operator of a graph.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Part {
+    /// Its family.
+    pub family: String,
+    /// Its kind.
+    pub kind: String,
+    /// How often it runs.
+    pub turns: f64,
+    /// Counts that its time is about proportional to.
+    pub basis: Vec<f64>,
+    /// What the rest may depend on.
+    pub features: Vec<f64>,
+    /// What one inference spent in it, where that is known.
+    pub seconds: Option<f64>,
+}
+
+/// What else the device does while a graph runs.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Pressure {
+    /// Logarithm of the slowdown that fair sharing of the processors gives.
+    pub sharing: f64,
+    /// Share of the processors' time that others use.
+    pub cpu: f64,
+    /// Share of memory bandwidth that others use.
+    pub memory: f64,
+}
+
+impl Pressure {
+    fn values(self) -> [f64; 3] {
+        [self.sharing, self.cpu, self.memory]
+    }
+
+    /// Whether nothing else runs.
+    pub fn is_idle(self) -> bool {
+        self.values().iter().all(|value| *value <= 0.0)
+    }
+}
+
+/// A graph of known time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Point {
+    /// The graph; its points stay on one side of every split.
+    pub group: u64,
+    /// Whether it was made up for learning.
+    pub is_trial: bool,
+    /// Threads.
+    pub threads: u32,
+    /// What else ran.
+    pub pressure: Pressure,
+    /// Its operators.
+    pub parts: Vec<Part>,
+    /// What one inference took.
+    pub seconds: f64,
+}
+
+impl Point {
+    /// Its operators whose time is known, each for one turn.
+    pub fn samples(&self) -> Vec<super::operators::Sample> {
+        let known = || self.parts.iter().filter_map(|part| Some((part, part.seconds?)));
+        let sum: f64 = known().map(|(_, seconds)| seconds).sum::<f64>().max(1e-12);
+        known()
+            .map(|(part, seconds)| super::operators::Sample {
+                family: part.family.clone(),
+                kind: part.kind.clone(),
+                threads: self.threads,
+                basis: part.basis.clone(),
+                features: part.features.clone(),
+                seconds: seconds / part.turns.max(1.0),
+                group: self.group,
+                weight: seconds / sum,
+            })
+            .collect()
+    }
+}
+
+/// What the sum over operators says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sum {
+    /// Of each operator, all turns.
+    pub each: Vec<f64>,
+    /// Of all.
+    pub seconds: f64,
+    /// Share of each family.
+    pub shares: BTreeMap<String, f64>,
+    /// How far off it may be, as a logarithm.
+    pub spread: f64,
+    /// Share of the time that operators take which are like those that were seen.
+    pub in_range: f64,
+    /// Kinds that were never seen.
+    pub unseen: Vec<String>,
+}
+
+/// Errors of operators of one family go the same way; of different ones they even out.
+pub fn sum(operators: &Operators, parts: &[Part], threads: u32) -> Sum {
+    let mut shares: BTreeMap<String, f64> = BTreeMap::new();
+    let mut spreads: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut unseen = Vec::new();
+    let mut inside = 0.0;
+    let each: Vec<f64> = parts
+        .iter()
+        .map(|part| {
+            let Part { family, kind, basis, features, .. } = part;
+            let told = operators.tell(&Asked { family, kind, threads, basis, features });
+            let seconds = told.seconds * part.turns;
+            *shares.entry(part.family.clone()).or_default() += seconds;
+            *spreads.entry(&part.family).or_default() += seconds * told.spread;
+            if told.in_range {
+                inside += seconds;
+            } else if !unseen.contains(kind)
+                && operators.laws.get(family).is_none_or(|law| !law.kinds.contains_key(kind))
+            {
+                unseen.push(kind.clone());
+            }
+            seconds
+        })
+        .collect();
+    let seconds: f64 = each.iter().sum::<f64>().max(1e-9);
+    let spread = spreads.values().map(|sum| (sum / seconds).powi(2)).sum::<f64>().sqrt();
+    shares.values_mut().for_each(|share| *share /= seconds);
+    Sum { each, seconds, shares, spread, in_range: inside / seconds, unseen }
+}
+
+/// What whole graphs take beyond the sum over their operators.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Correction {
+    /// Factor of the sum, by number of threads.
+    pub factor: BTreeMap<u32, f64>,
+    /// What the logarithm changes with a family's share.
+    pub families: BTreeMap<String, f64>,
+}
+
+/// How strongly the correction by families is drawn towards none, in graphs.
+const HELD: f64 = 4.0;
+/// How far whole graphs may move a sum, as a logarithm.
+const FARTHEST: f64 = 0.25;
+
+impl Correction {
+    /// Learns from graphs and what operators say of them, each graph counting alike.
+    pub fn fit(points: &[(&Point, &Sum)]) -> Self {
+        let mut sizes: BTreeMap<u64, f64> = BTreeMap::new();
+        points.iter().for_each(|(point, _)| *sizes.entry(point.group).or_default() += 1.0);
+        let weight = |point: &Point| {
+            let alike = if point.is_trial { 0.02 } else { 1.0 };
+            alike / sizes.get(&point.group).copied().unwrap_or(1.0)
+        };
+        let mut this = Self::default();
+        let mut threads: Vec<u32> = points.iter().map(|(point, _)| point.threads).collect();
+        threads.sort_unstable();
+        threads.dedup();
+        for threads in threads {
+            // The middle of all graphs: one whose sum is far off must not move the others.
+            let own = points.iter().filter(|(point, _)| point.threads == threads);
+            let mut off: Vec<(f64, f64)> =
+                own.map(|(point, sum)| ((point.seconds / sum.seconds).ln(), weight(point))).collect();
+            off.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let half = off.iter().map(|(_, weight)| weight).sum::<f64>() / 2.0;
+            let mut below = 0.0;
+            let middle = off.iter().find(|(_, weight)| {
+                below += weight;
+                below >= half
+            });
+            let factor = middle.map_or(0.0, |(off, _)| *off).clamp(-FARTHEST, FARTHEST).exp();
+            this.factor.insert(threads, factor);
+        }
+        let mut families: Vec<String> =
+            points.iter().flat_map(|(_, sum)| sum.shares.keys().cloned()).collect();
+        families.sort();
+        families.dedup();
+        let rows: Vec<(Vec<f64>, f64, f64)> = points
+            .iter()
+            .map(|(point, sum)| {
+                let share = |family: &String| sum.shares.get(family).copied().unwrap_or(0.0);
+                let off = (point.seconds / this.line(sum, point.threads)).ln();
+                (families.iter().map(share).collect(), off.clamp(-FARTHEST, FARTHEST), weight(point))
+            })
+            .collect();
+        let found = ridge(&rows, &vec![HELD; families.len()]);
+        this.families = families.into_iter().zip(found).collect();
+        this
+    }
+
+    fn line(&self, sum: &Sum, threads: u32) -> f64 {
+        let near = self.factor.iter().min_by_key(|(known, _)| known.abs_diff(threads));
+        sum.seconds * near.map_or(1.0, |(_, factor)| *factor)
+    }
+
+    /// What a whole graph takes on an idle device.
+    pub fn apply(&self, sum: &Sum, threads: u32) -> f64 {
+        let slope = |family: &String| self.families.get(family).copied().unwrap_or(0.0);
+        let by_family: f64 = sum.shares.iter().map(|(family, share)| share * slope(family)).sum();
+        self.line(sum, threads) * by_family.clamp(-FARTHEST, FARTHEST).exp()
+    }
+}
+
+/// By how much others slow a graph down: never less with more of them.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Slowdown {
+    /// For each of [`Pressure`]'s fields, none below 0.
+    pub coefficients: [f64; 3],
+    /// For memory pressure and the share of the time that moves bytes.
+    pub moving: f64,
+    /// How far off it is, as a logarithm; 0 where nothing was learned under load.
+    pub spread: f64,
+}
+
+impl Default for Slowdown {
+    /// Fair sharing, and nothing else known.
+    fn default() -> Self {
+        Self { coefficients: [1.0, 0.0, 0.2], moving: 0.5, spread: 0.25 }
+    }
+}
+
+/// Families that move bytes rather than compute.
+const MOVING: [&str; 8] = ["move", "unary", "binary", "matvec", "pool", "resize", "conv-depth", "norm"];
+
+/// Share of a graph's time that moves bytes.
+pub fn moving(sum: &Sum) -> f64 {
+    MOVING.iter().filter_map(|family| sum.shares.get(*family)).sum()
+}
+
+impl Slowdown {
+    /// Learns from loaded points: pressure, share that moves bytes, and the logarithm of measured over idle.
+    pub fn fit(rows: &[(Pressure, f64, f64)]) -> Self {
+        let loaded: Vec<_> = rows.iter().filter(|(pressure, ..)| !pressure.is_idle()).collect();
+        if loaded.len() < 8 {
+            return Self::default();
+        }
+        // Towards fair sharing, with the strength of four points; coefficients below 0 are left out one after the other.
+        let prior = [1.0, 0.0, 0.0, 0.0];
+        let mut is_in = [true; 4];
+        let mut found = [0.0; 4];
+        for _ in 0..4 {
+            let system: Vec<(Vec<f64>, f64, f64)> = loaded
+                .iter()
+                .map(|(pressure, moving, off)| {
+                    let values = [pressure.sharing, pressure.cpu, pressure.memory, pressure.memory * moving];
+                    let base: f64 = values.iter().zip(prior).map(|(value, prior)| value * prior).sum();
+                    let kept = values
+                        .iter()
+                        .zip(is_in)
+                        .map(|(value, is_in)| if is_in { *value } else { 0.0 })
+                        .collect();
+                    (kept, off - base, 1.0)
+                })
+                .collect();
+            let moved = ridge(&system, &[0.5; 4]);
+            let mut is_done = true;
+            for at in 0..4 {
+                found[at] = if is_in[at] { prior[at] + moved[at] } else { 0.0 };
+                if found[at] < 0.0 {
+                    (is_in[at], is_done) = (false, false);
+                    found[at] = 0.0;
+                }
+            }
+            if is_done {
+                break;
+            }
+        }
+        let mut this = Self { coefficients: [found[0], found[1], found[2]], moving: found[3], spread: 0.0 };
+        let left: f64 = loaded
+            .iter()
+            .map(|(pressure, moving, off)| (off - this.logarithm(*pressure, *moving)).powi(2))
+            .sum();
+        this.spread = (left / loaded.len() as f64).sqrt().max(0.02);
+        this
+    }
+
+    /// Logarithm of the factor.
+    pub fn logarithm(&self, pressure: Pressure, moving: f64) -> f64 {
+        let values = pressure.values();
+        let sum: f64 = values
+            .iter()
+            .zip(self.coefficients)
+            .map(|(value, coefficient)| value.max(0.0) * coefficient)
+            .sum();
+        sum + pressure.memory.max(0.0) * moving.clamp(0.0, 1.0) * self.moving
+    }
+}

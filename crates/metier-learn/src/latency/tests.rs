@@ -1,0 +1,173 @@
+//! Learning on made-up devices whose truth is known.
+
+use super::adapt::{Adaptation, Measured};
+use super::graph::Slowdown;
+use super::*;
+use crate::random::Random;
+
+struct Device {
+    random: Random,
+    noise: f64,
+}
+
+impl Device {
+    fn new(seed: u64, noise: f64) -> Self {
+        Self { random: Random::new(seed), noise }
+    }
+
+    fn uniform(&mut self) -> f64 {
+        (self.random.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
+    }
+
+    /// Two families; the truth of the second has a step that no straight line has.
+    fn part(&mut self) -> Part {
+        let work = 10f64.powf(4.0 + 4.0 * self.uniform());
+        let bytes = 10f64.powf(3.0 + 3.0 * self.uniform());
+        let is_conv = self.uniform() < 0.5;
+        let truth = if is_conv {
+            2e-6 + work / 40e9 + bytes / 8e9
+        } else {
+            1e-6 + bytes / if bytes > 1e5 { 2e9 } else { 8e9 }
+        };
+        let own = (self.noise * self.normal()).exp();
+        Part {
+            family: if is_conv { "conv" } else { "move" }.to_string(),
+            kind: if is_conv { "Conv" } else { "Concat" }.to_string(),
+            turns: 1.0,
+            basis: vec![1.0, if is_conv { work } else { 0.0 }, bytes],
+            features: vec![0.0, work.log2(), bytes.log2()],
+            seconds: Some(truth * own),
+        }
+    }
+
+    fn point(&mut self, group: u64, pressure: Pressure) -> Point {
+        let parts: Vec<Part> = (0..20).map(|_| self.part()).collect();
+        let sum: f64 = parts.iter().filter_map(|part| part.seconds).sum();
+        // A graph takes a tenth more than its operators, a microsecond for each, and has a habit of its own.
+        let habit = (0.04 * self.normal()).exp();
+        let slow = (0.8 * pressure.sharing + 0.3 * pressure.memory).exp();
+        let seconds = (1.1 * sum + 20.0 * 1e-6) * habit * slow;
+        Point { group, is_trial: false, threads: 1, pressure, parts, seconds }
+    }
+}
+
+fn names() -> Vec<String> {
+    ["kind", "work", "bytes"].map(String::from).to_vec()
+}
+
+fn learned(points: &[Point]) -> (Predictor, Vec<Unseen>) {
+    let names = names();
+    Predictor::fit(&Lessons { points, features: &names, basis: 3, runtime: "rten" }).unwrap()
+}
+
+#[test]
+fn the_truth_of_a_made_up_device_is_found_and_intervals_hold_on_new_graphs() {
+    let mut device = Device::new(3, 0.05);
+    let points: Vec<Point> = (0..40).map(|group| device.point(group, Pressure::default())).collect();
+    let (predictor, unseen) = learned(&points);
+    assert_eq!(unseen.len(), points.len());
+    let (mut covered, mut close, rounds) = (0, 0, 300);
+    for group in 0..rounds {
+        let new = device.point(1000 + group, Pressure::default());
+        let answer = predictor.tell(&new.parts, 1, Pressure::default(), 0.9);
+        let off = (new.seconds / answer.seconds).ln().abs();
+        covered += usize::from(off <= answer.factor.ln());
+        close += usize::from(off <= 0.15);
+        assert!(answer.in_range);
+        assert!((answer.each.iter().sum::<f64>() / answer.seconds - 1.0).abs() < 1e-9);
+    }
+    let share = covered as f64 / rounds as f64;
+    assert!((0.83..=0.98).contains(&share), "{share}");
+    assert!(close as f64 / rounds as f64 > 0.9, "{close}");
+}
+
+#[test]
+fn a_file_gives_the_same_answers() {
+    let mut device = Device::new(5, 0.05);
+    let points: Vec<Point> = (0..14).map(|group| device.point(group, Pressure::default())).collect();
+    let (predictor, _) = learned(&points);
+    let file = serde_json::to_vec(&predictor).unwrap();
+    let read: Predictor = serde_json::from_slice(&file).unwrap();
+    read.check().unwrap();
+    assert_eq!(read, predictor);
+    assert_eq!(serde_json::to_vec(&learned(&points).0).unwrap(), file);
+    let mut broken = read.clone();
+    broken.operators.any.coefficients.insert(1, vec![1.0]);
+    assert!(broken.check().unwrap_err().to_string().contains("law.operators"));
+    let later = Predictor { schema: "metier.latency.law/9".to_string(), ..read };
+    assert!(later.check().unwrap_err().to_string().contains("law.schema"));
+}
+
+#[test]
+fn what_was_never_seen_is_out_of_range_and_wider() {
+    let mut device = Device::new(7, 0.05);
+    let points: Vec<Point> = (0..20).map(|group| device.point(group, Pressure::default())).collect();
+    let (predictor, _) = learned(&points);
+    let mut strange = device.point(99, Pressure::default());
+    let usual = predictor.tell(&strange.parts, 1, Pressure::default(), 0.9);
+    for part in &mut strange.parts {
+        part.kind = "GridSample".to_string();
+    }
+    let answer = predictor.tell(&strange.parts, 1, Pressure::default(), 0.9);
+    assert!(!answer.in_range && answer.factor > usual.factor);
+    assert_eq!(answer.unseen, ["GridSample"]);
+    assert!(!predictor.tell(&points[0].parts, 16, Pressure::default(), 0.9).in_range);
+}
+
+#[test]
+fn load_is_learned_and_more_of_it_never_takes_less() {
+    let mut device = Device::new(9, 0.03);
+    let mut points: Vec<Point> = (0..15).map(|group| device.point(group, Pressure::default())).collect();
+    for group in 0..15 {
+        for step in 1..4 {
+            let level = f64::from(step) / 4.0;
+            let mut loaded = points[group as usize].clone();
+            loaded.pressure = Pressure { sharing: level, cpu: level, memory: level };
+            loaded.seconds *= (0.8 * level + 0.3 * level).exp();
+            points.push(loaded);
+        }
+    }
+    let (predictor, _) = learned(&points);
+    let parts = &points[0].parts;
+    let mut before = 0.0;
+    for step in 0..=10 {
+        let level = f64::from(step) / 10.0;
+        let pressure = Pressure { sharing: level, cpu: level, memory: level };
+        let seconds = predictor.tell(parts, 1, pressure, 0.9).seconds;
+        assert!(seconds >= before);
+        before = seconds;
+    }
+    let idle = predictor.tell(parts, 1, Pressure::default(), 0.9).seconds;
+    assert!((before / idle).ln() > 0.9 && (before / idle).ln() < 1.3, "{}", (before / idle).ln());
+    assert!(Slowdown::fit(&[]).coefficients.iter().all(|value| *value >= 0.0));
+}
+
+#[test]
+fn a_few_graphs_move_it_to_another_device() {
+    let truth = |family: &str| if family == "conv" { 3.0 } else { 1.5 };
+    let mut device = Device::new(13, 0.0);
+    let mut graph = || {
+        let mut sums = std::collections::BTreeMap::new();
+        for _ in 0..10 {
+            let part = device.part();
+            *sums.entry(part.family).or_insert(0.0) += part.seconds.unwrap();
+        }
+        let seconds = sums.iter().map(|(family, seconds)| truth(family) * seconds).sum();
+        Measured { seconds_by_family: sums, seconds }
+    };
+    let seen: Vec<Measured> = (0..5).map(|_| graph()).collect();
+    let prior = Adaptation::prior(2.0);
+    let adapted = Adaptation::fit(&prior, &seen);
+    let (mut by_prior, mut by_graphs) = (0.0, 0.0);
+    for _ in 0..50 {
+        let new = graph();
+        by_prior += (new.seconds / prior.apply(&new.seconds_by_family)).ln().abs();
+        by_graphs += (new.seconds / adapted.apply(&new.seconds_by_family)).ln().abs();
+    }
+    assert!(by_graphs < 0.5 * by_prior, "{by_graphs} {by_prior}");
+    assert_eq!(adapted.graphs, 5);
+}

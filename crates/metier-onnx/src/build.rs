@@ -1,0 +1,238 @@
+//! Makes small graphs: what trials run in order to learn how long operators take.
+//!
+//! Weights are drawn from a seed, so the same calls give the same bytes.
+
+use crate::graph::DataType;
+use crate::write::Message;
+
+/// The value of an attribute.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Setting {
+    /// A whole number.
+    Integer(i64),
+    /// Whole numbers.
+    Integers(Vec<i64>),
+    /// Another number.
+    Float(f32),
+    /// A text.
+    Text(&'static str),
+}
+
+/// A graph that is being made.
+#[derive(Debug, Default)]
+pub struct Builder {
+    nodes: Vec<Vec<u8>>,
+    constants: Vec<Vec<u8>>,
+    inputs: Vec<Vec<u8>>,
+    outputs: Vec<Vec<u8>>,
+    names: u64,
+    seed: u64,
+}
+
+/// Version of the operators that are written.
+pub const OPSET: u64 = 17;
+const IR_VERSION: u64 = 8;
+
+impl Builder {
+    /// An empty graph whose weights come from a seed.
+    pub fn new(seed: u64) -> Self {
+        Self { seed, ..Self::default() }
+    }
+
+    fn name(&mut self) -> String {
+        self.names += 1;
+        format!("v{}", self.names)
+    }
+
+    /// Something that the graph is given; gives its name.
+    pub fn input(&mut self, data_type: DataType, dims: &[u64]) -> String {
+        let name = self.name();
+        self.inputs.push(value(&name, data_type, Some(dims)));
+        name
+    }
+
+    /// Real numbers around 0, of a size that keeps sums over `fan` of them near 1; gives the constant's name.
+    pub fn weights(&mut self, dims: &[u64], fan: u64) -> String {
+        let count: u64 = dims.iter().product();
+        let size = 1.7 / (fan.max(1) as f32).sqrt();
+        let mut raw = Vec::with_capacity(count as usize * 4);
+        for _ in 0..count {
+            self.seed =
+                self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let even = (self.seed >> 40) as f32 / (1u64 << 23) as f32 - 1.0;
+            raw.extend_from_slice(&(even * size).to_le_bytes());
+        }
+        self.constant(DataType::Float, dims, &raw)
+    }
+
+    /// The same number everywhere.
+    pub fn same(&mut self, dims: &[u64], number: f32) -> String {
+        let count: u64 = dims.iter().product();
+        let raw = number.to_le_bytes().repeat(count as usize);
+        self.constant(DataType::Float, dims, &raw)
+    }
+
+    /// A list of real numbers.
+    pub fn constant_floats(&mut self, numbers: &[f32]) -> String {
+        let raw: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        self.constant(DataType::Float, &[numbers.len() as u64], &raw)
+    }
+
+    /// A list of whole numbers.
+    pub fn integers(&mut self, numbers: &[i64]) -> String {
+        let raw: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        self.constant(DataType::Int64, &[numbers.len() as u64], &raw)
+    }
+
+    fn constant(&mut self, data_type: DataType, dims: &[u64], raw: &[u8]) -> String {
+        let name = self.name();
+        let mut tensor = Message::default();
+        dims.iter().for_each(|size| tensor.number(1, *size));
+        tensor.number(2, data_type.number().unwrap_or(1));
+        tensor.bytes(8, name.as_bytes());
+        tensor.bytes(9, raw);
+        self.constants.push(tensor.into_bytes());
+        name
+    }
+
+    /// Adds an operator with one output; gives the output's name. An input without a name is left out.
+    pub fn node(&mut self, kind: &str, inputs: &[&str], settings: &[(&str, Setting)]) -> String {
+        self.node_of(kind, inputs, settings, 1).pop().unwrap_or_default()
+    }
+
+    /// Adds an operator with so many outputs.
+    pub fn node_of(
+        &mut self,
+        kind: &str,
+        inputs: &[&str],
+        settings: &[(&str, Setting)],
+        outputs: usize,
+    ) -> Vec<String> {
+        let names: Vec<String> = (0..outputs).map(|_| self.name()).collect();
+        let mut node = Message::default();
+        inputs.iter().for_each(|name| node.bytes(1, name.as_bytes()));
+        names.iter().for_each(|name| node.bytes(2, name.as_bytes()));
+        node.bytes(3, format!("{kind}_{}", self.nodes.len()).as_bytes());
+        node.bytes(4, kind.as_bytes());
+        for (name, setting) in settings {
+            node.bytes(5, &attribute(name, setting));
+        }
+        self.nodes.push(node.into_bytes());
+        names
+    }
+
+    /// Names something that the graph gives.
+    pub fn output(&mut self, name: &str) {
+        self.outputs.push(value(name, DataType::Float, None));
+    }
+
+    /// How many operators there are.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// The file.
+    pub fn finish(self) -> Vec<u8> {
+        let mut graph = Message::default();
+        self.nodes.iter().for_each(|node| graph.bytes(1, node));
+        graph.bytes(2, b"trial");
+        self.constants.iter().for_each(|constant| graph.bytes(5, constant));
+        self.inputs.iter().for_each(|input| graph.bytes(11, input));
+        self.outputs.iter().for_each(|output| graph.bytes(12, output));
+        let mut opset = Message::default();
+        opset.bytes(1, b"");
+        opset.number(2, OPSET);
+        let mut file = Message::default();
+        file.number(1, IR_VERSION);
+        file.bytes(2, b"metier");
+        file.bytes(7, &graph.into_bytes());
+        file.bytes(8, &opset.into_bytes());
+        file.into_bytes()
+    }
+}
+
+fn attribute(name: &str, setting: &Setting) -> Vec<u8> {
+    let mut message = Message::default();
+    message.bytes(1, name.as_bytes());
+    let kind = match setting {
+        Setting::Float(number) => {
+            message.float(2, *number);
+            1
+        }
+        Setting::Integer(number) => {
+            message.number(3, *number as u64);
+            2
+        }
+        Setting::Text(text) => {
+            message.bytes(4, text.as_bytes());
+            3
+        }
+        Setting::Integers(numbers) => {
+            numbers.iter().for_each(|number| message.number(8, *number as u64));
+            7
+        }
+    };
+    message.number(20, kind);
+    message.into_bytes()
+}
+
+fn value(name: &str, data_type: DataType, dims: Option<&[u64]>) -> Vec<u8> {
+    let mut tensor = Message::default();
+    tensor.number(1, data_type.number().unwrap_or(1));
+    if let Some(dims) = dims {
+        let mut shape = Message::default();
+        for size in dims {
+            let mut dim = Message::default();
+            dim.number(1, *size);
+            shape.bytes(1, &dim.into_bytes());
+        }
+        tensor.bytes(2, &shape.into_bytes());
+    }
+    let mut kind = Message::default();
+    kind.bytes(1, &tensor.into_bytes());
+    let mut message = Message::default();
+    message.bytes(1, name.as_bytes());
+    message.bytes(2, &kind.into_bytes());
+    message.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Bindings, Limits, analyse, read};
+
+    #[test]
+    fn what_is_made_is_read_back() {
+        let mut made = Builder::new(1);
+        let x = made.input(DataType::Float, &[1, 3, 32, 32]);
+        let weights = made.weights(&[8, 3, 3, 3], 27);
+        let pads = ("pads", Setting::Integers(vec![1, 1, 1, 1]));
+        let conv = made.node("Conv", &[&x, &weights], &[pads, ("strides", Setting::Integers(vec![2, 2]))]);
+        let leaky = made.node("LeakyRelu", &[&conv], &[("alpha", Setting::Float(0.1))]);
+        made.output(&leaky);
+        let model = read(&made.finish(), &Limits::default()).unwrap();
+        let told = analyse(&model, &Bindings::default(), &Limits::default()).unwrap();
+        assert_eq!(told.multiply_adds, 8 * 16 * 16 * 27);
+        assert_eq!(told.outputs[0].shape, Some(vec![Some(1), Some(8), Some(16), Some(16)]));
+        assert_eq!(told.parameters, 8 * 27);
+    }
+
+    #[test]
+    fn the_same_seed_makes_the_same_file() {
+        let make = |seed| {
+            let mut made = Builder::new(seed);
+            let x = made.input(DataType::Float, &[1, 4]);
+            let weights = made.weights(&[4, 4], 4);
+            let y = made.node("MatMul", &[&x, &weights], &[]);
+            made.output(&y);
+            made.finish()
+        };
+        assert_eq!(make(5), make(5));
+        assert_ne!(make(5), make(6));
+    }
+}

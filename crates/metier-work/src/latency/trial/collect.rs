@@ -1,0 +1,316 @@
+//! Makes trials on this device, until a budget is used up: graphs that the user gave first, then made-up networks where the
+//! predictor is least sure.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use metier_infer::{Engine, Runtime, Source, inputs};
+use metier_learn::latency::graph::sum;
+use metier_learn::latency::{Operators, Point, Pressure, Sample};
+use metier_onnx::{Analysis, Bindings, Limits};
+use metier_store::Store;
+use metier_types::DeviceId;
+
+use super::measure::{self, Effort};
+use super::network;
+use super::record::{KIND, Kept};
+use super::stress::Stress;
+use crate::latency::step::{self, BASIS, FEATURES};
+use crate::latency::{Counts, Error};
+
+/// A graph that the user gave.
+#[derive(Debug, Clone)]
+pub struct Given {
+    /// Its name: points of one name are held out together.
+    pub name: String,
+    /// Its content.
+    pub bytes: Arc<Vec<u8>>,
+    /// Sizes for what it leaves open.
+    pub bindings: Bindings,
+}
+
+/// What is to be tried.
+pub struct Wanted<'a> {
+    /// Where trials are kept.
+    pub store: &'a Store,
+    /// This device.
+    pub device: &'a DeviceId,
+    /// Processors of it.
+    pub cores: u32,
+    /// The runtime.
+    pub engine: Engine,
+    /// Numbers of threads.
+    pub threads: &'a [u32],
+    /// How long to go on.
+    pub budget: Duration,
+    /// Graphs of the user.
+    pub graphs: &'a [Given],
+    /// Whether to make points beside stress, too.
+    pub load: bool,
+    /// Whether to time known points once more instead of making new ones.
+    pub again: bool,
+    /// Whether to make up no networks.
+    pub only_graphs: bool,
+    /// Whether somebody wants it to end.
+    pub is_stopped: &'a dyn Fn() -> bool,
+}
+
+/// How far it has come.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    /// Points made.
+    pub points: u64,
+    /// Points that could not be made.
+    pub failed: u64,
+    /// Share of the budget that is used up.
+    pub share: f64,
+    /// What was tried last.
+    pub last: String,
+}
+
+/// What a point of a graph is worth.
+pub const GRAPH: Effort = Effort { seconds: 0.35, fewest: 5, most: 100, looks: 3 };
+/// And one of a made-up network.
+pub const TRIAL: Effort = Effort { seconds: 0.06, fewest: 5, most: 40, looks: 4 };
+/// Beside stress, where times vary more.
+const LOADED: Effort = Effort { seconds: 0.6, fewest: 5, most: 200, looks: 0 };
+/// Candidates of which the least known is tried.
+const CANDIDATES: u64 = 3;
+/// Middle over lower quarter of the repeats from which on a trial was disturbed.
+const DISTURBED: f64 = 1.15;
+/// Trials before anything is known.
+const FIRST: usize = 64;
+
+/// Makes trials; gives how many.
+pub fn collect(wanted: &Wanted, tell: &mut dyn FnMut(&Progress)) -> Result<Progress, Error> {
+    let begin = Instant::now();
+    let mut progress = Progress { points: 0, failed: 0, share: 0.0, last: String::new() };
+    let mut known = Kept::join(&wanted.store.trials(wanted.device, KIND)?);
+    known.retain(|kept| kept.runtime == wanted.engine.name());
+    let mut done: BTreeSet<String> = known.iter().map(Kept::key).collect();
+    let runtimes: Vec<(u32, Runtime)> = wanted
+        .threads
+        .iter()
+        .map(|threads| Ok((*threads, Runtime::open(&wanted.engine, *threads as usize)?)))
+        .collect::<Result<_, metier_infer::Error>>()?;
+    let is_over = || begin.elapsed() >= wanted.budget || (wanted.is_stopped)();
+    let mut keep = |kept: Result<Kept, Error>,
+                    name: &str,
+                    progress: &mut Progress,
+                    known: &mut Vec<Kept>|
+     -> Result<(), Error> {
+        match kept {
+            Ok(kept) => {
+                let pieces = kept
+                    .pieces()
+                    .map_err(|error| Error::Trial { name: name.to_string(), why: error.to_string() })?;
+                wanted.store.put_trials(wanted.device, KIND, &pieces)?;
+                known.push(kept);
+                progress.points += 1;
+            }
+            Err(error) => {
+                tracing::debug!(name, %error, "a trial that cannot be made");
+                progress.failed += 1;
+            }
+        }
+        progress.last = name.to_string();
+        progress.share = (begin.elapsed().as_secs_f64() / wanted.budget.as_secs_f64().max(1e-9)).min(1.0);
+        tell(progress);
+        Ok(())
+    };
+    for given in wanted.graphs {
+        for (threads, runtime) in &runtimes {
+            let graph = analyse(&given.bytes, &given.bindings)
+                .map_err(|error| Error::Trial { name: given.name.clone(), why: error.to_string() })?;
+            let id = graph_id(&given.name, &graph);
+            let mut levels = vec![None];
+            if wanted.load {
+                levels.extend(Stress::levels(wanted.cores).into_iter().map(Some));
+            }
+            for level in levels {
+                if is_over() {
+                    return Ok(progress);
+                }
+                let pressure =
+                    level.map_or(Pressure::default(), |level: Stress| level.pressure(*threads, wanted.cores));
+                let probe =
+                    Probe { id: &id, name: &given.name, is_trial: false, threads: *threads, pressure };
+                let key = probe.key(runtime);
+                let effort = if level.is_some() { LOADED } else { GRAPH };
+                if wanted.again {
+                    let Some(before) = known.iter().find(|kept| kept.key() == key && kept.again.is_none())
+                    else {
+                        continue;
+                    };
+                    let before = before.clone();
+                    let once = Effort { looks: 0, ..effort };
+                    let _stress = level.map(Stress::start);
+                    let kept = point(runtime, &given.bytes, &graph, &probe, &once);
+                    let kept = kept.map(|kept| Kept { again: Some(kept.seconds), ..before });
+                    keep(kept, &given.name, &mut progress, &mut known)?;
+                    continue;
+                }
+                if !done.insert(key) {
+                    continue;
+                }
+                let kept = {
+                    let _stress = level.map(Stress::start);
+                    point(runtime, &given.bytes, &graph, &probe, &effort)
+                };
+                keep(kept, &given.name, &mut progress, &mut known)?;
+            }
+        }
+    }
+    if wanted.again || wanted.only_graphs {
+        return Ok(progress);
+    }
+    let mut number = 0;
+    let mut laws: Option<Operators> = None;
+    let mut learned_from = 0;
+    while !is_over() {
+        if known.len() >= FIRST && known.len() >= 2 * learned_from {
+            laws = learn(&known);
+            learned_from = known.len();
+        }
+        let next = choose(number, laws.as_ref());
+        number += if laws.is_some() { CANDIDATES } else { 1 };
+        let (name, bytes) = network::network(next);
+        let Ok(graph) = analyse(&bytes, &Bindings::default()) else { continue };
+        for (threads, runtime) in &runtimes {
+            let id = format!("net-{next}");
+            let probe = Probe {
+                id: &id,
+                name: &name,
+                is_trial: true,
+                threads: *threads,
+                pressure: Pressure::default(),
+            };
+            if is_over() || !done.insert(probe.key(runtime)) {
+                continue;
+            }
+            let kept = point(runtime, &bytes, &graph, &probe, &TRIAL);
+            keep(kept, &name, &mut progress, &mut known)?;
+        }
+        if number > 1_000_000 {
+            break;
+        }
+    }
+    Ok(progress)
+}
+
+/// Everything that can be said of a graph.
+pub fn analyse(bytes: &[u8], bindings: &Bindings) -> Result<Analysis, Error> {
+    let limits = Limits::default();
+    let model = metier_onnx::read(bytes, &limits)?;
+    Ok(metier_onnx::analyse(&model, bindings, &limits)?)
+}
+
+/// A graph with its shapes.
+pub fn graph_id(name: &str, graph: &Analysis) -> String {
+    let shapes: Vec<String> = graph
+        .inputs
+        .iter()
+        .map(|input| {
+            step::dims(Some(input)).iter().map(|size| format!("{size:.0}")).collect::<Vec<_>>().join("x")
+        })
+        .collect();
+    format!("{name}|{}", shapes.join(","))
+}
+
+/// What one point is.
+#[derive(Debug, Clone, Copy)]
+pub struct Probe<'a> {
+    /// The graph with its shapes.
+    pub id: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// Whether it is made up.
+    pub is_trial: bool,
+    /// Threads.
+    pub threads: u32,
+    /// What else runs.
+    pub pressure: Pressure,
+}
+
+impl Probe<'_> {
+    fn key(&self, runtime: &Runtime) -> String {
+        self.kept(runtime.engine().name()).key()
+    }
+
+    fn kept(&self, runtime: &str) -> Kept {
+        Kept {
+            graph: self.id.to_string(),
+            name: self.name.to_string(),
+            is_trial: self.is_trial,
+            runtime: runtime.to_string(),
+            threads: self.threads,
+            pressure: self.pressure,
+            seconds: 0.0,
+            median: 0.0,
+            again: None,
+            cpu_seconds: 0.0,
+            multiply_adds: 0,
+            counts: [0.0; 7],
+            piece: (0, 1),
+            parts: Vec::new(),
+        }
+    }
+}
+
+/// Measures one point.
+pub fn point(
+    runtime: &Runtime,
+    bytes: &[u8],
+    graph: &Analysis,
+    probe: &Probe,
+    effort: &Effort,
+) -> Result<Kept, Error> {
+    let engine = runtime.engine().name();
+    let steps = measure::steps(graph, engine, probe.threads)?;
+    let (given, _) = inputs::make(graph, &inputs::Making::default())?;
+    let mut loaded = runtime.load(Source::Bytes(bytes))?;
+    loaded.give(&given)?;
+    let timed = measure::whole(&mut loaded, effort)?;
+    if probe.is_trial && timed.median > DISTURBED * timed.seconds {
+        let why = "something else ran meanwhile".to_string();
+        return Err(Error::Trial { name: probe.name.to_string(), why });
+    }
+    let told = if effort.looks > 0 { loaded.operators(effort.looks)? } else { Vec::new() };
+    let (parts, _) = measure::parts(graph, &steps, &told);
+    let size = |values: &[metier_onnx::analysis::Value]| -> f64 {
+        values.iter().map(|value| 4.0 * step::count(&step::dims(Some(value)))).sum()
+    };
+    let is_loaded = !probe.pressure.is_idle();
+    Ok(Kept {
+        seconds: if is_loaded { timed.median } else { timed.seconds },
+        median: timed.median,
+        cpu_seconds: timed.cpu_seconds,
+        multiply_adds: graph.multiply_adds,
+        counts: Counts::of(&graph.characteristics, size(&graph.inputs), size(&graph.outputs)).features(),
+        parts: Kept::kept_parts(&parts),
+        ..probe.kept(engine)
+    })
+}
+
+/// The laws that what is known allows.
+fn learn(known: &[Kept]) -> Option<Operators> {
+    let points: Vec<Point> = known.iter().map(Kept::point).collect();
+    let samples: Vec<Sample> = points.iter().flat_map(Point::samples).collect();
+    Operators::fit(&samples, &FEATURES.map(String::from), BASIS.len()).ok()
+}
+
+/// Of the next few made-up networks, the one whose time is least sure.
+fn choose(from: u64, laws: Option<&Operators>) -> u64 {
+    let Some(laws) = laws else { return from };
+    let doubt = |number: u64| {
+        let (_, bytes) = network::network(number);
+        let graph = analyse(&bytes, &Bindings::default()).ok()?;
+        let steps = measure::steps(&graph, "rten", 1).ok()?;
+        let parts: Vec<_> = steps.iter().map(|step| measure::part(step, None)).collect();
+        let sum = sum(laws, &parts, 1);
+        Some(sum.spread + 0.5 * (1.0 - sum.in_range))
+    };
+    let scored = (from..from + CANDIDATES).map(|number| (number, doubt(number).unwrap_or(0.0)));
+    scored.reduce(|a, b| if b.1 > a.1 { b } else { a }).map_or(from, |(number, _)| number)
+}

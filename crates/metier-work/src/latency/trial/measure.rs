@@ -1,0 +1,102 @@
+//! Times a graph for learning: whole, and operator by operator.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use metier_infer::{Loaded, OperatorTime};
+use metier_learn::latency::Part;
+use metier_onnx::Analysis;
+
+use crate::latency::step::{self, Step};
+
+/// How much time a point is worth.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Effort {
+    /// Seconds of repeating, where the fewest repeats do not take longer.
+    pub seconds: f64,
+    /// Fewest repeats.
+    pub fewest: usize,
+    /// Most repeats.
+    pub most: usize,
+    /// Looks at each operator.
+    pub looks: usize,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Timed {
+    /// One inference: what a quarter of the repeats stay below, so that a short disturbance does not count.
+    pub seconds: f64,
+    /// The middle of the repeats.
+    pub median: f64,
+    /// Processor time of the middle one.
+    pub cpu_seconds: f64,
+    /// Repeats.
+    pub runs: usize,
+}
+
+/// Runs a graph again and again; the first ones do not count.
+pub fn whole(loaded: &mut Loaded, effort: &Effort) -> Result<Timed, metier_infer::Error> {
+    let first = loaded.run_once()?.wall.0;
+    for _ in 0..if first > 0.2 { 0 } else { 2 } {
+        loaded.run_once()?;
+    }
+    let mut walls = Vec::new();
+    let mut cpus = Vec::new();
+    let begin = Instant::now();
+    while walls.len() < effort.fewest
+        || (begin.elapsed().as_secs_f64() < effort.seconds && walls.len() < effort.most)
+    {
+        let spent = loaded.run_once()?;
+        walls.push(spent.wall.0);
+        cpus.push(spent.cpu.0);
+    }
+    walls.sort_by(f64::total_cmp);
+    cpus.sort_by(f64::total_cmp);
+    let at =
+        |list: &[f64], share: usize| list.get(list.len() * share / 4).or(list.last()).copied().unwrap_or(0.0);
+    Ok(Timed { seconds: at(&walls, 1), median: at(&walls, 2), cpu_seconds: at(&cpus, 2), runs: walls.len() })
+}
+
+/// Steps with what each took, as the runtime tells; what it did beside any step is given too.
+pub fn parts(graph: &Analysis, steps: &[Step], told: &[OperatorTime]) -> (Vec<Part>, Vec<OperatorTime>) {
+    let mut place: BTreeMap<&str, usize> = BTreeMap::new();
+    for (at, step) in steps.iter().enumerate() {
+        for operator in step.absorbed.iter().chain([&step.operator]) {
+            for value in &graph.operators[*operator].outputs {
+                place.insert(&value.name, at);
+            }
+        }
+    }
+    let mut seconds: Vec<Option<f64>> = vec![None; steps.len()];
+    let mut beside = Vec::new();
+    for one in told {
+        match one.outputs.iter().find_map(|name| place.get(name.as_str())) {
+            Some(at) => *seconds[*at].get_or_insert(0.0) += one.seconds,
+            None => beside.push(one.clone()),
+        }
+    }
+    let parts = steps.iter().zip(seconds).map(|(step, seconds)| part(step, seconds)).collect();
+    (parts, beside)
+}
+
+/// A step as the learning side takes it.
+pub fn part(step: &Step, seconds: Option<f64>) -> Part {
+    Part {
+        family: step.family.name().to_string(),
+        kind: step.kind.clone(),
+        turns: step.turns as f64,
+        basis: step.basis.to_vec(),
+        features: step.features.to_vec(),
+        seconds,
+    }
+}
+
+/// Steps of a graph for a number of threads.
+pub fn steps(graph: &Analysis, runtime: &str, threads: u32) -> Result<Vec<Step>, crate::latency::Error> {
+    let mut steps = step::steps(graph, runtime)?;
+    for step in &mut steps {
+        step.features[step::WIDTH - 1] = f64::from(threads);
+    }
+    Ok(steps)
+}

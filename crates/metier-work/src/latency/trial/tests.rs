@@ -1,0 +1,68 @@
+use std::collections::BTreeSet;
+
+use metier_onnx::Bindings;
+
+use super::collect::analyse;
+use super::record::Kept;
+use super::*;
+use crate::latency::family::Family;
+
+#[test]
+fn the_same_number_makes_the_same_network_and_every_network_can_be_read() {
+    let mut families = BTreeSet::new();
+    for number in 0..64 {
+        let (name, bytes) = network::network(number);
+        assert_eq!((name.clone(), bytes.clone()), network::network(number));
+        let graph = analyse(&bytes, &Bindings::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(graph.operators_without_cost, 0, "{name}");
+        let steps = measure::steps(&graph, "rten", 1).unwrap();
+        families.extend(steps.into_iter().map(|step| step.family.name()));
+    }
+    for family in [
+        Family::Conv,
+        Family::ConvPoint,
+        Family::ConvDepth,
+        Family::MatMul,
+        Family::Recurrent,
+        Family::Softmax,
+        Family::Move,
+    ] {
+        assert!(families.contains(family.name()), "{} in {families:?}", family.name());
+    }
+}
+
+#[test]
+fn a_runtime_runs_what_is_made_up() {
+    let runtime = metier_infer::Runtime::open(&Engine::Rten, 1).unwrap();
+    let effort = measure::Effort { seconds: 0.0, fewest: 1, most: 1, looks: 0 };
+    for number in 0..8 {
+        let (name, bytes) = network::network(number);
+        let graph = analyse(&bytes, &Bindings::default()).unwrap();
+        let probe =
+            Probe { id: &name, name: &name, is_trial: true, threads: 1, pressure: Default::default() };
+        let kept = point(&runtime, &bytes, &graph, &probe, &effort)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(kept.seconds > 0.0 && !kept.parts.is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn a_large_point_is_kept_in_pieces_and_joined_again() {
+    let (name, bytes) = network::network(3);
+    let graph = analyse(&bytes, &Bindings::default()).unwrap();
+    let steps = measure::steps(&graph, "rten", 2).unwrap();
+    let many: Vec<_> =
+        std::iter::repeat_n(steps, 20).flatten().map(|step| measure::part(&step, Some(1.25e-6))).collect();
+    let runtime = metier_infer::Runtime::open(&Engine::Rten, 2).unwrap();
+    let probe = Probe { id: "g", name: &name, is_trial: false, threads: 2, pressure: Default::default() };
+    let effort = measure::Effort { seconds: 0.0, fewest: 1, most: 1, looks: 0 };
+    let kept =
+        Kept { parts: Kept::kept_parts(&many), ..point(&runtime, &bytes, &graph, &probe, &effort).unwrap() };
+    let mut pieces = kept.pieces().unwrap();
+    assert!(pieces.len() > 1 && pieces.iter().all(|piece| piece.record.len() < 64 << 10));
+    pieces.reverse();
+    let joined = Kept::join(&pieces);
+    assert_eq!(joined.len(), 1);
+    assert_eq!(joined[0].parts, kept.parts);
+    assert_eq!(Kept::join(&pieces[1..]), Vec::new());
+}

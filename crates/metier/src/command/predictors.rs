@@ -1,0 +1,161 @@
+//! `metier predictors`: what was learned.
+
+use clap::{Args, Subcommand};
+use metier_store::Store;
+use metier_types::{Digest, Predictor, Standing};
+use serde_json::json;
+
+use super::Room;
+use super::train::sheet;
+use crate::exit::{Code, usage};
+use crate::output::{self, Cell, Format, Paint, Table, plain, word_of};
+use crate::time;
+
+const EXAMPLES: &str = "Examples:
+  metier predictors                    what was learned, newest first
+  metier predictors show 3f2a          everything about one, by the start of its id
+  metier predictors file 3f2a > x.json its file
+  metier predictors remove 3f2a        forget it";
+
+/// List what was learned
+#[derive(Debug, Args)]
+#[command(before_help = EXAMPLES)]
+pub struct Predictors {
+    #[command(subcommand)]
+    what: Option<What>,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Everything about one
+    Show(Which),
+    /// Print its file
+    File(Which),
+    /// Forget one
+    Remove(Which),
+}
+
+#[derive(Debug, Args)]
+#[command(before_help = EXAMPLES)]
+struct Which {
+    /// The start of its id
+    id: String,
+}
+
+impl Predictors {
+    /// Does what was asked for.
+    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+        let console = &room.console;
+        match &self.what {
+            None => list(room, &room.store()?.predictors(None)?)?,
+            Some(What::Show(which)) => {
+                let one = which.find(&room.store()?)?;
+                match console.format {
+                    Format::Json => console.data(|out| output::json(out, &one))?,
+                    Format::Yaml => console.data(|out| output::yaml(out, &one))?,
+                    Format::Csv => console.data(|out| output::csv(out, &HEADER, [row(&one)]))?,
+                    Format::Table => console.print(&sheet(&one, console.paint))?,
+                }
+            }
+            Some(What::File(which)) => {
+                let store = room.store()?;
+                let one = which.find(&store)?;
+                let file = store.predictor_file(&one.id)?.unwrap_or_default();
+                console.data(|out| Ok(out.write_all(&file)?))?;
+            }
+            Some(What::Remove(which)) => {
+                let store = room.writable_store()?;
+                let one = which.find(&store)?;
+                store.remove_predictor(&one.id)?;
+                promote(&store, &one)?;
+                console.note(format!("removed {}", one.id));
+            }
+        }
+        Ok(Code::OK)
+    }
+}
+
+impl Which {
+    fn find(&self, store: &Store) -> anyhow::Result<Predictor> {
+        let all = store.predictors(None)?;
+        let mut fitting = all.into_iter().filter(|one| one.id.to_string().starts_with(&self.id));
+        match (fitting.next(), fitting.next()) {
+            (Some(one), None) if !self.id.is_empty() => Ok(one),
+            (None, _) => anyhow::bail!(
+                "no predictor has an id that starts with {:?}; `metier predictors` lists them",
+                self.id
+            ),
+            _ => Err(usage(format!("{:?} is the start of several ids; want more of it", self.id))),
+        }
+    }
+}
+
+/// With the one in use gone, the newest of those it had passed answers again.
+fn promote(store: &Store, gone: &Predictor) -> anyhow::Result<()> {
+    if gone.standing != Standing::InUse {
+        return Ok(());
+    }
+    let is_heir = |one: &Predictor| {
+        one.id != gone.id
+            && one.standing == Standing::Passed
+            && one.device.as_ref().map(|of| &of.id) == gone.device.as_ref().map(|of| &of.id)
+            && one.extra.get("runtime") == gone.extra.get("runtime")
+    };
+    if let Some(mut heir) = store.predictors(Some(&gone.kind))?.into_iter().find(is_heir) {
+        heir.standing = Standing::InUse;
+        store.update_predictor(&heir)?;
+    }
+    Ok(())
+}
+
+const HEADER: [&str; 7] = ["id", "kind", "name", "standing", "made", "rows", "mean_error_ratio"];
+
+fn error(one: &Predictor) -> Option<metier_types::Ratio> {
+    one.held_out.first().and_then(|held| held.mean_absolute_error_ratio)
+}
+
+fn row(one: &Predictor) -> Vec<String> {
+    vec![
+        one.id.to_string(),
+        one.kind.clone(),
+        one.name.clone(),
+        word_of(&one.standing),
+        one.made.to_string(),
+        one.rows.to_string(),
+        plain(error(one).map(|ratio| ratio.get())),
+    ]
+}
+
+fn short(id: &Digest) -> String {
+    id.to_string().chars().take(12).collect()
+}
+
+fn list(room: &Room, all: &[Predictor]) -> anyhow::Result<()> {
+    let console = &room.console;
+    let record = || json!({ "schema": "metier.predictors/1", "predictors": all });
+    match console.format {
+        Format::Json => console.data(|out| output::json(out, &record())),
+        Format::Yaml => console.data(|out| output::yaml(out, &record())),
+        Format::Csv => console.data(|out| output::csv(out, &HEADER, all.iter().map(row))),
+        Format::Table if all.is_empty() => {
+            console.note("nothing was learned yet; `metier train latency` learns how long graphs take here");
+            Ok(())
+        }
+        Format::Table => {
+            let mut table =
+                Table::with_header(&["ID", "KIND", "NAME", "STANDING", "POINTS", "MEAN ERROR", "MADE"]);
+            for one in all {
+                table.row(vec![
+                    Cell::text(short(&one.id)),
+                    Cell::text(&one.kind),
+                    Cell::text(&one.name).at_most(40),
+                    Cell::text(word_of(&one.standing)),
+                    Cell::number(one.rows.to_string()),
+                    Cell::quantity(error(one)),
+                    Cell::text(time::local(one.made)).styled(Paint::dim),
+                ]);
+            }
+            console.print(&table.render(console.paint))
+        }
+    }
+}

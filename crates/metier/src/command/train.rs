@@ -1,0 +1,348 @@
+//! `metier train`: learns predictors on this device.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use metier_measure::Roots;
+use metier_onnx::Bindings;
+use metier_types::{HeldOut, Predictor, Ratio, Standing};
+use metier_work::latency::fit::{self, Fitted, Row};
+use metier_work::latency::trial::{Engine, Given, Progress, Wanted, collect};
+
+use super::Room;
+use super::inspect::Binding;
+use crate::config::data_folder;
+use crate::exit::{Code, usage};
+use crate::output::{self, Cell as Field, Format, Paint, Table};
+use crate::time;
+
+const EXAMPLES: &str = "Examples:
+  metier train latency                                 ten minutes of trials, then learn
+  metier train latency --graphs *.onnx                 graphs of your own are timed first
+  metier train latency --budget 0s                     only learn, from what was timed before
+  metier train latency --threads 1,4 --load            with four threads too, and beside stress";
+
+/// Learn predictors on this device
+#[derive(Debug, Args)]
+#[command(before_help = EXAMPLES)]
+pub struct Train {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// How long graphs take here
+    Latency(Latency),
+}
+
+/// Learn how long graphs take here
+#[derive(Debug, Args)]
+#[command(before_help = EXAMPLES)]
+struct Latency {
+    /// Time to spend on trials; what was timed before is kept and used
+    #[arg(long, value_name = "TIME", default_value = "10m")]
+    budget: String,
+    /// What runs the graphs
+    #[arg(long, value_name = "RUNTIME", default_value = "rten")]
+    runtime: String,
+    /// Numbers of threads
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
+    threads: Vec<u32>,
+    /// Graphs of your own, timed before made-up ones; without them there is nothing to say how far off it is
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    graphs: Vec<PathBuf>,
+    #[command(flatten)]
+    binding: Binding,
+    /// Graphs with shapes, as a JSON list of {graph, shapes, values}; beside --graphs
+    #[arg(long, value_name = "FILE")]
+    points: Option<PathBuf>,
+    /// Time the graphs beside stress of processors and memory, too
+    #[arg(long)]
+    load: bool,
+    /// Time graphs that are known once more, which tells how far two measurements are apart
+    #[arg(long)]
+    again: bool,
+    /// Make up no networks: only graphs that were given
+    #[arg(long)]
+    only_graphs: bool,
+    /// Only time, and learn another day
+    #[arg(long)]
+    no_learn: bool,
+    /// Write what was said of each held-out point, as CSV
+    #[arg(long, value_name = "FILE")]
+    held_out: Option<PathBuf>,
+}
+
+impl Train {
+    /// Learns what was asked for.
+    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+        match &self.what {
+            What::Latency(latency) => latency.run(room),
+        }
+    }
+}
+
+/// The engine of a runtime's name.
+pub fn engine(name: &str) -> anyhow::Result<Engine> {
+    match name {
+        "rten" => Ok(Engine::Rten),
+        other => Err(usage(format!("--runtime is {other:?}; want rten"))),
+    }
+}
+
+impl Latency {
+    fn run(&self, room: &Room) -> anyhow::Result<Code> {
+        let budget = time::duration(&self.budget)
+            .filter(|budget| *budget <= Duration::from_secs(86_400))
+            .ok_or_else(|| {
+                usage(format!("--budget is {:?}; want a time such as 90s or 10m, at most a day", self.budget))
+            })?;
+        let engine = engine(&self.runtime)?;
+        if let Some(odd) = self.threads.iter().find(|threads| !(1..=1024).contains(*threads)) {
+            return Err(usage(format!("--threads has {odd}; want numbers from 1 to 1024")));
+        }
+        let graphs = self.given()?;
+        let store = room.writable_store()?;
+        let device = metier_measure::device::this(&Roots::default(), data_folder().as_deref())?;
+        store.put_device(&device)?;
+        let passport = metier_measure::passport::of_device(Some(&store), &device);
+        // Every point is kept as it is made: whoever ends this loses none.
+        let is_stopped = || false;
+        let wanted = Wanted {
+            store: &store,
+            device: &device.id,
+            cores: device.cpu.threads,
+            engine: engine.clone(),
+            threads: &self.threads,
+            budget,
+            graphs: &graphs,
+            load: self.load,
+            again: self.again,
+            only_graphs: self.only_graphs,
+            is_stopped: &is_stopped,
+        };
+        let begin = Instant::now();
+        let said = Cell::new(None::<Instant>);
+        let done = collect(&wanted, &mut |progress| tell(room, &said, begin, budget, progress))?;
+        if !budget.is_zero() {
+            room.console.note(format!(
+                "{} points in {}, {} could not be made",
+                done.points,
+                metier_types::Seconds(begin.elapsed().as_secs_f64()),
+                done.failed
+            ));
+        }
+        if self.no_learn {
+            return Ok(Code::OK);
+        }
+        let fitted = fit::fit(&store, &device, passport, engine.name())?;
+        if let Some(path) = &self.held_out {
+            rows(path, &fitted.rows)?;
+        }
+        show(room, &fitted)?;
+        Ok(Code::OK)
+    }
+
+    fn given(&self) -> anyhow::Result<Vec<Given>> {
+        let bindings = self.binding.bindings()?;
+        let mut all = self
+            .graphs
+            .iter()
+            .map(|path| {
+                let bytes = self.binding.bytes(path)?;
+                let mut own = bindings.clone();
+                let model =
+                    self.binding.named(path, metier_onnx::read(&bytes, &metier_onnx::Limits::default()))?;
+                // A shape that is meant for another graph of the list does not concern this one.
+                let has = |name: &String| model.graph.inputs.iter().any(|input| input.name == *name);
+                own.shapes.retain(|name, _| has(name));
+                own.values.retain(|name, _| has(name));
+                Ok(Given { name: stem(path)?, bytes: Arc::new(bytes), bindings: own })
+            })
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        if let Some(path) = &self.points {
+            all.extend(self.listed(path)?);
+        }
+        Ok(all)
+    }
+
+    /// The points of a file; graphs are looked for beside it where their path is not absolute.
+    fn listed(&self, path: &Path) -> anyhow::Result<Vec<Given>> {
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let list: Vec<Listed> = serde_json::from_str(&text).map_err(|error| {
+            usage(format!("{}: {error}; want a list of {{graph, shapes, values}}", path.display()))
+        })?;
+        let mut read: BTreeMap<PathBuf, Arc<Vec<u8>>> = BTreeMap::new();
+        list.into_iter()
+            .map(|one| {
+                let file = path.parent().unwrap_or(Path::new(".")).join(&one.graph);
+                let bytes = match read.get(&file) {
+                    Some(bytes) => bytes.clone(),
+                    None => {
+                        let bytes = Arc::new(self.binding.bytes(&file)?);
+                        read.insert(file.clone(), bytes.clone());
+                        bytes
+                    }
+                };
+                let bindings = Bindings { shapes: one.shapes, values: one.values, ..Bindings::default() };
+                Ok(Given { name: stem(&file)?, bytes, bindings })
+            })
+            .collect()
+    }
+}
+
+/// One line of `--points`.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Listed {
+    graph: PathBuf,
+    #[serde(default)]
+    shapes: BTreeMap<String, Vec<u64>>,
+    #[serde(default)]
+    values: BTreeMap<String, Vec<i64>>,
+}
+
+/// What was said of each point by a predictor that had not seen its graph.
+fn rows(path: &Path, rows: &[Row]) -> anyhow::Result<()> {
+    let mut file = std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    let names: Vec<&str> =
+        rows.first().map(|row| row.baselines.keys().copied().collect()).unwrap_or_default();
+    let mut header = vec!["graph", "point", "threads", "loaded", "measured", "again", "predicted", "factor"];
+    header.extend(&names);
+    let lines = rows.iter().map(|row| {
+        let mut line = vec![
+            row.name.clone(),
+            row.graph.clone(),
+            row.threads.to_string(),
+            row.is_loaded.to_string(),
+            row.measured.to_string(),
+            output::plain(row.again),
+            row.predicted.to_string(),
+            row.factor.to_string(),
+        ];
+        line.extend(names.iter().map(|name| output::plain(row.baselines.get(name).copied())));
+        line
+    });
+    output::csv(&mut file, &header, lines)
+}
+
+fn stem(path: &Path) -> anyhow::Result<String> {
+    let name = path.file_stem().and_then(|name| name.to_str());
+    name.map(String::from).with_context(|| format!("{} has no name that can be written", path.display()))
+}
+
+/// How far trials have come: on a terminal a line that is written over, elsewhere one now and then.
+fn tell(room: &Room, said: &Cell<Option<Instant>>, begin: Instant, budget: Duration, progress: &Progress) {
+    if room.console.quiet || said.get().is_some_and(|at| at.elapsed() < Duration::from_secs(5)) {
+        return;
+    }
+    said.set(Some(Instant::now()));
+    let left = budget.saturating_sub(begin.elapsed());
+    let _ = writeln!(
+        std::io::stderr().lock(),
+        "metier: {} points, at most {} left, last {}",
+        progress.points,
+        metier_types::Seconds(left.as_secs_f64().round()),
+        progress.last
+    );
+}
+
+fn show(room: &Room, fitted: &Fitted) -> anyhow::Result<()> {
+    let console = &room.console;
+    match console.format {
+        Format::Json => console.data(|out| output::json(out, &fitted.record)),
+        Format::Yaml => console.data(|out| output::yaml(out, &fitted.record)),
+        Format::Csv => console.data(|out| output::csv(out, &HEADER, fitted.record.held_out.iter().map(row))),
+        Format::Table => {
+            let mut text = sheet(&fitted.record, console.paint);
+            if let Some((id, old, new)) = &fitted.before {
+                let verdict = if fitted.record.standing == Standing::InUse {
+                    "is better and is used from now on"
+                } else {
+                    "is worse and is kept aside"
+                };
+                text.push_str(&format!(
+                    "\nmean error of the one before ({}) {}, of this one {}: it {verdict}\n",
+                    &id.to_string()[..12],
+                    Ratio(*old),
+                    Ratio(*new)
+                ));
+            }
+            console.print(&text)
+        }
+    }
+}
+
+const HEADER: [&str; 7] =
+    ["target", "rows", "graphs", "mean_error_ratio", "within_10_percent", "within_20_percent", "coverage"];
+
+fn row(one: &HeldOut) -> Vec<String> {
+    let ratio = |value: Option<Ratio>| output::plain(value.map(|value| value.get()));
+    vec![
+        one.target.clone(),
+        one.rows.to_string(),
+        one.groups.to_string(),
+        ratio(one.mean_absolute_error_ratio),
+        ratio(one.within_10_percent),
+        ratio(one.within_20_percent),
+        ratio(one.coverage),
+    ]
+}
+
+/// A predictor for people.
+pub fn sheet(record: &Predictor, paint: Paint) -> String {
+    let mut table = Table::default();
+    let mut line =
+        |label: &str, text: String| table.row(vec![Field::text(label).styled(Paint::dim), Field::text(text)]);
+    line("predictor", record.id.to_string());
+    line("of", format!("{} ({})", record.name, record.kind));
+    line("learned", format!("{}, {}", time::local(record.made), record.provenance));
+    line("standing", output::word_of(&record.standing));
+    let mut text = table.render(paint);
+    if record.held_out.is_empty() {
+        text.push_str(
+            "\nNo graph could be held out, so how far off it is is not known; --graphs gives some.\n",
+        );
+        return text;
+    }
+    let mut table = Table::with_header(&[
+        "ON GRAPHS NOT SEEN",
+        "POINTS",
+        "GRAPHS",
+        "MEAN ERROR",
+        "WITHIN 10 %",
+        "WITHIN 20 %",
+        "COVERAGE OF 90 %",
+    ]);
+    for one in &record.held_out {
+        let mut cells = vec![
+            Field::text(&one.target),
+            Field::number(one.rows.to_string()),
+            Field::number(one.groups.to_string()),
+        ];
+        for ratio in
+            [one.mean_absolute_error_ratio, one.within_10_percent, one.within_20_percent, one.coverage]
+        {
+            cells.push(Field::quantity(ratio));
+        }
+        table.row(cells);
+        for (name, error) in &one.baselines {
+            table.row(vec![
+                Field::text(format!("  {name}")).styled(Paint::dim),
+                Field::text(""),
+                Field::text(""),
+                Field::quantity(Some(Ratio(*error))),
+            ]);
+        }
+    }
+    text.push_str(&format!("\n{}", table.render(paint)));
+    text
+}
