@@ -22,7 +22,8 @@ impl Neighbours {
 
     /// The mean target of the nearest rows by Euclidean distance; the first of equals.
     pub fn predict(&self, row: &[f64]) -> f64 {
-        let mut near: Vec<(f64, f64)> = Vec::with_capacity(self.count + 1);
+        // A file may say any count.
+        let mut near: Vec<(f64, f64)> = Vec::with_capacity(self.count.min(self.targets.len()) + 1);
         for (at, target) in self.targets.iter().enumerate().take(self.rows.rows()) {
             let distance: f64 = self.rows.row(at).iter().zip(row).map(|(a, b)| (a - b) * (a - b)).sum();
             if near.len() == self.count && near.last().is_some_and(|last| distance >= last.0) {

@@ -57,8 +57,9 @@ impl Svr {
 
     /// What it says for a row.
     pub fn predict(&self, row: &[f64]) -> f64 {
-        let kernels: Vec<f64> =
-            (0..self.weights.len()).map(|at| kernel(self.vectors.row(at), row, self.gamma)).collect();
+        // A file may have more weights than vectors.
+        let count = self.weights.len().min(self.vectors.rows());
+        let kernels: Vec<f64> = (0..count).map(|at| kernel(self.vectors.row(at), row, self.gamma)).collect();
         dot(&self.weights, &kernels) + self.bias
     }
 }

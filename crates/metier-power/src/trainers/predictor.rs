@@ -16,6 +16,8 @@ use crate::weights::{AllWeights, ComponentWeights, Numerical, Weights};
 pub const SCHEMA: &str = "metier.power-predictor/1";
 /// Largest file that is read.
 const BYTES: usize = 256 << 20;
+/// Most features: some formulas look at every pair of two.
+const FEATURES: usize = 1024;
 /// How far beyond the largest value of training a feature may go before the answer is said to be out of range.
 const MARGIN: f64 = 1.05;
 
@@ -78,10 +80,20 @@ impl Predictor {
         if read.schema != SCHEMA {
             return Err(Error::weights("schema", format!("is {:?}; want {SCHEMA:?}", read.schema)));
         }
+        if read.features.len() > FEATURES {
+            let got = read.features.len();
+            return Err(Error::weights("features", format!("has {got} names; want at most {FEATURES}")));
+        }
         if read.scale.len() != read.features.len()
             || read.scale.iter().any(|scale| *scale <= 0.0 || !scale.is_finite())
         {
             return Err(Error::weights("scale", "does not have a number above 0 for each feature"));
+        }
+        if let Some((component, reach)) = read.components.iter().find_map(|(component, part)| {
+            part.reach.filter(|reach| *reach < 0.0).map(|reach| (component, reach))
+        }) {
+            let why = format!("is {reach}; want 0 or more");
+            return Err(Error::weights(format!("components.{}.reach", component.name()), why));
         }
         Ok(read)
     }
@@ -92,7 +104,7 @@ impl Predictor {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// The watts of every component for a row of features; a component whose formula has no value there is left out.
+    /// The watts of every component for a row of features; a component whose formula has no finite value there is left out.
     pub fn predict(&self, row: &[f64]) -> Result<Vec<(Component, Watts)>, Error> {
         if row.len() != self.features.len() || row.iter().any(|value| !value.is_finite()) {
             return Err(Error::table(format!(
@@ -109,7 +121,8 @@ impl Predictor {
             let value = watts.is_finite().then_some(watts.max(0.0))?;
             // Without an interval that holds, everything between nothing and twice as much is said.
             let reach = part.reach.map_or(value.max(1.0), |reach| reach * scale.max(1e-9));
-            Some((*component, Watts { value, low: (value - reach).max(0.0), high: value + reach, in_range }))
+            let high = (value + reach).is_finite().then_some(value + reach)?;
+            Some((*component, Watts { value, low: (value - reach).max(0.0), high, in_range }))
         };
         Ok(self.components.iter().filter_map(one).collect())
     }

@@ -125,3 +125,39 @@ fn what_cannot_be_learned_from_is_named() {
     assert!(trained.predictor.predict(&[1.0, f64::NAN]).is_err());
     assert!(Predictor::read(b"{}").is_err());
 }
+
+/// A file with one component of this formula and reach.
+fn file(learned: &str, reach: &str) -> String {
+    format!(
+        r#"{{"schema":"{SCHEMA}","trainer":"t","features":["a"],"scale":[1.0],"components":{{"package":{{"learned":{learned},"reach":{reach},
+        "held_out":{{"component":"package","validation":"rows","rows":1,"mae":0.0,"mape":null,"rows_above_floor":0,"coverage":null,"width":null}}}}}}}}"#
+    )
+}
+
+#[test]
+fn a_file_that_contradicts_itself_stops_nothing() {
+    let neighbours = format!(
+        r#"{{"kind":"neighbours","of":{{"rows":{{"width":1,"values":[1.0]}},"targets":[7.0],"count":{}}}}}"#,
+        usize::MAX
+    );
+    let vectors = r#"{"kind":"svr","of":{"vectors":{"width":1,"values":[1.0]},"weights":[2.0,3.0],"bias":5.0,"gamma":1.0}}"#;
+    for (learned, want) in [(neighbours.as_str(), 7.0), (vectors, 7.0)] {
+        let read = Predictor::read(file(learned, "0.5").as_bytes()).unwrap();
+        let said = read.predict(&[1.0]).unwrap();
+        assert_eq!((said[0].1.value, said[0].1.low, said[0].1.high), (want, 6.5, 7.5), "{learned}");
+    }
+}
+
+#[test]
+fn intervals_of_a_file_hold_their_value_or_are_refused() {
+    let line = r#"{"kind":"linear","of":{"bias":7.0,"weights":[0.0]}}"#;
+    let error = Predictor::read(file(line, "-0.5").as_bytes()).unwrap_err().to_string();
+    assert!(error.contains("components.package.reach") && error.contains("-0.5"), "{error}");
+    let steep = r#"{"kind":"linear","of":{"bias":1e308,"weights":[0.0]}}"#;
+    let read = Predictor::read(file(steep, "1e308").as_bytes()).unwrap();
+    assert!(read.predict(&[1.0]).unwrap().is_empty(), "its upper end has no number");
+    let names = vec!["a"; 1025];
+    let wide = file(line, "1.0").replace(r#"["a"]"#, &serde_json::to_string(&names).unwrap());
+    let error = Predictor::read(wide.as_bytes()).unwrap_err().to_string();
+    assert!(error.contains("1025") && error.contains("1024"), "{error}");
+}
