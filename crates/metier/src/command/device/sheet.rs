@@ -23,13 +23,13 @@ pub fn print(room: &Room, passport: &Passport) -> anyhow::Result<()> {
 /// The tables.
 pub fn text(passport: &Passport, paint: Paint) -> String {
     let mut text = format!(
-        "{}  {}\n{} {}, {}\n",
+        "{}  {}\n{} {}, from\n",
         paint.bold(&passport.name),
         paint.dim(&passport.id),
         word_of(&passport.origin),
         time::local(passport.made),
-        passport.sources.join("; "),
     );
+    passport.sources.iter().for_each(|source| text.push_str(&format!("  {source}\n")));
     for table in
         [compute(passport), accelerators(passport), bandwidth(passport), latency(passport), rest(passport)]
     {
