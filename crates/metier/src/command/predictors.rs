@@ -78,9 +78,10 @@ impl Predictors {
 impl Which {
     fn find(&self, store: &Store) -> anyhow::Result<Predictor> {
         let all = store.predictors(None)?;
-        let mut fitting = all.into_iter().filter(|one| one.id.to_string().starts_with(&self.id));
+        let hex = self.id.trim_start_matches("sha256:");
+        let mut fitting = all.into_iter().filter(|one| digits(&one.id).starts_with(hex));
         match (fitting.next(), fitting.next()) {
-            (Some(one), None) if !self.id.is_empty() => Ok(one),
+            (Some(one), None) if !hex.is_empty() => Ok(one),
             (None, _) => anyhow::bail!(
                 "no predictor has an id that starts with {:?}; `metier predictors` lists them",
                 self.id
@@ -126,8 +127,13 @@ fn row(one: &Predictor) -> Vec<String> {
     ]
 }
 
+/// The digits of an id, without what says how they were made.
+fn digits(id: &Digest) -> String {
+    id.to_string().trim_start_matches("sha256:").to_string()
+}
+
 fn short(id: &Digest) -> String {
-    id.to_string().chars().take(12).collect()
+    digits(id).chars().take(12).collect()
 }
 
 fn list(room: &Room, all: &[Predictor]) -> anyhow::Result<()> {

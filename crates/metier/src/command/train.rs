@@ -271,7 +271,7 @@ fn show(room: &Room, fitted: &Fitted) -> anyhow::Result<()> {
                 };
                 text.push_str(&format!(
                     "\nmean error of the one before ({}) {}, of this one {}: it {verdict}\n",
-                    &id.to_string()[..12],
+                    &id.to_string().trim_start_matches("sha256:")[..12],
                     Ratio(*old),
                     Ratio(*new)
                 ));
