@@ -1,8 +1,8 @@
 //! The first answer: from a passport alone, before anything was measured on a device.
 //!
 //! Each step takes the longer of computing and of moving bytes, and a moment for itself. How near a family of operators comes to what the
-//! passport states is a table here, taken from measurements of real graphs on one x86 device; other processors differ, so the
-//! interval is wide, and the answer says where it comes from.
+//! passport states is a table of estimates here, not learned from anything; so the interval is wide, and the answer says where it
+//! comes from.
 
 use metier_types::{Digest, Passport, Precision};
 use sha2::{Digest as _, Sha256};
@@ -25,7 +25,7 @@ pub struct Speeds {
     pub is_stated: bool,
 }
 
-/// Factor by which the truth may lie to either side for 9 of 10 graphs on a device with stated rates, and without.
+/// Factor by which the truth is taken to lie to either side on a device with stated rates, and without. Estimates: not calibrated.
 pub const REACH: f64 = 3.0;
 const REACH_GUESSED: f64 = 5.0;
 
