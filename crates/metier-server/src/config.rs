@@ -154,6 +154,8 @@ pub struct Limits {
     pub request_time: Duration,
     /// The same for the upload of a graph.
     pub upload_time: Duration,
+    /// How much longer a request may take that places a graph in a cluster.
+    pub place_time: Duration,
     /// How long a client may leave a response unread before the connection is dropped.
     pub write_time: Duration,
     /// How long requests under way may take after the server was told to stop.
@@ -176,6 +178,8 @@ impl Default for Limits {
             header_time: Duration::from_secs(10),
             request_time: Duration::from_secs(10),
             upload_time: Duration::from_secs(60),
+            // Looking for the cluster, at it, and writing to it have 30 s each, and then it is waited for at most 60 s.
+            place_time: Duration::from_secs(160),
             write_time: Duration::from_secs(30),
             drain_time: Duration::from_secs(5),
             compress_from_bytes: 32 << 10,
@@ -190,14 +194,21 @@ impl Limits {
         if UPLOADS.contains(&path) { self.upload_bytes } else { self.body_bytes }
     }
 
-    /// Longest time for a request to a path.
+    /// Longest time for a request to a path, where nothing is placed.
     pub fn time_of(&self, path: &str) -> Duration {
         if UPLOADS.contains(&path) { self.upload_time } else { self.request_time }
+    }
+
+    /// Longest time for whatever may be asked at a path.
+    pub fn longest_of(&self, path: &str) -> Duration {
+        self.time_of(path) + if PLACES.contains(&path) { self.place_time } else { Duration::ZERO }
     }
 }
 
 /// Where graphs are uploaded.
 const UPLOADS: [&str; 2] = ["/upload", "/api/v1/graphs"];
+/// Where graphs can be placed.
+const PLACES: [&str; 2] = ["/upload", "/api/profiling"];
 
 /// A token that callers must show. Only its digest is kept, and nothing prints it.
 #[derive(Clone)]

@@ -2,7 +2,7 @@
 //! way out adds the headers that protect browsers, counts it and writes one log line.
 
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -97,7 +97,7 @@ pub async fn door(State(app): State<App>, request: Request, next: Next) -> Respo
 async fn enter(app: &App, request: Request, next: Next) -> Result<Response, Problem> {
     let limits = &app.config.limits;
     guard::check_host(&app.config, app.listen, request.uri(), request.headers())?;
-    let (most, time) = (limits.body_of(request.uri().path()), limits.time_of(request.uri().path()));
+    let (most, time) = (limits.body_of(request.uri().path()), limits.longest_of(request.uri().path()));
     guard::check_length(most, request.headers())?;
     let is_trusted = guard::admit(&app.config, request.uri().path(), request.headers())?;
 
@@ -106,12 +106,14 @@ async fn enter(app: &App, request: Request, next: Next) -> Result<Response, Prob
     if is_trusted {
         request.extensions_mut().insert(Trusted);
     }
-    tokio::time::timeout(time, next.run(request)).await.map_err(|_| {
-        let seconds = time.as_secs_f64();
-        let detail =
-            format!("this took longer than {seconds} s and was given up; ask for less, or try again");
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with(header::RETRY_AFTER, "2")
-    })
+    tokio::time::timeout(time, next.run(request)).await.map_err(|_| too_long(time))
+}
+
+/// A request that took longer than it may.
+pub fn too_long(time: Duration) -> Problem {
+    let seconds = time.as_secs_f64();
+    let detail = format!("this took longer than {seconds} s and was given up; ask for less, or try again");
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with(header::RETRY_AFTER, "2")
 }
 
 /// The client's own id where it is short and plain, else a new one.

@@ -14,7 +14,7 @@ use crate::storage::Lane;
 use crate::{page, system};
 
 pub use call::{Call, Reply};
-pub use route::{Answer, Route, Sent, Verb, Work};
+pub use route::{Answer, Route, Sent, Stage, Verb, Work};
 pub use router::{Label, router};
 
 macro_rules! json_of {
@@ -347,27 +347,27 @@ pub const ROUTES: &[Route] = &[
         verb: Verb::Ask,
         path: "/api/profiling",
         operation: "sopranoProfiling",
-        summary: "As the SOPRANO profiler: on which node a graph with such counts would be fastest, and all others.",
+        summary: "As the SOPRANO profiler: on which node a graph with such counts would be fastest, and all others; with `apply` it is put there.",
         parameters: &[],
         sent: Sent::Document(&["application/json"], |generator| generator.subschema_for::<soprano::Asked>()),
         good: 200,
         answer: json_of!(soprano::Profiling),
-        also: &[413, 415, 422, 503],
-        work: Work::Blocking(Lane::Compute, soprano::profiling),
+        also: &[403, 409, 413, 415, 422, 429, 503],
+        work: Work::Stages(Lane::Compute, soprano::profiling),
     },
     Route {
         verb: Verb::Post,
         path: "/upload",
         operation: "sopranoUpload",
-        summary: "As the SOPRANO extractor: on which node an uploaded graph would be fastest, and all others.",
+        summary: "As the SOPRANO extractor: on which node an uploaded graph would be fastest, and all others; with `apply` it is put there.",
         parameters: &[],
         sent: Sent::Document(&["multipart/form-data"], |generator| {
             generator.subschema_for::<soprano::Upload>()
         }),
         good: 201,
         answer: json_of!(soprano::Profiling),
-        also: &[403, 413, 415, 422, 429, 503],
-        work: Work::Blocking(Lane::Aside, soprano::upload),
+        also: &[403, 409, 413, 415, 422, 429, 503],
+        work: Work::Stages(Lane::Aside, soprano::upload),
     },
     Route {
         verb: Verb::Get,

@@ -63,8 +63,8 @@ pub fn run(config: Config, store: Store, on_ready: impl FnOnce(SocketAddr)) -> R
     let drain_time = config.limits.drain_time;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        // More than store calls: for what goes aside of them, and for what only computes.
-        .max_blocking_threads(config.limits.store_calls.max(1) + 1 + crate::storage::processors())
+        // More than store calls: for what goes aside of them, what is placed, and what only computes.
+        .max_blocking_threads(config.limits.store_calls.max(1) + 2 + crate::storage::processors())
         .thread_keep_alive(IDLE_THREAD)
         .thread_name("metier-store")
         .build()

@@ -22,6 +22,7 @@ pub struct Storage {
     calls: Arc<Semaphore>,
     aside: Arc<Semaphore>,
     compute: Arc<Semaphore>,
+    place: Arc<Semaphore>,
 }
 
 /// Which gate blocking work goes through.
@@ -33,6 +34,8 @@ pub enum Lane {
     Aside,
     /// What only computes, as many at a time as there are processors.
     Compute,
+    /// What is put into a cluster, one at a time: two that look at once would both take the same room.
+    Place,
 }
 
 struct Opened {
@@ -65,6 +68,7 @@ impl Storage {
             calls: Arc::new(Semaphore::new(calls.max(1))),
             aside: Arc::new(Semaphore::new(1)),
             compute: Arc::new(Semaphore::new(processors())),
+            place: Arc::new(Semaphore::new(1)),
         }
     }
 
@@ -108,6 +112,7 @@ impl Storage {
             Lane::Store => &self.calls,
             Lane::Aside => &self.aside,
             Lane::Compute => &self.compute,
+            Lane::Place => &self.place,
         };
         let Ok(turn) = gate.clone().acquire_owned().await else {
             return Err(unavailable("the server is stopping"));

@@ -15,6 +15,7 @@ use metier_prom::query::{Blocking, Endpoint};
 use metier_server::{Config, Secret, Soprano};
 use metier_work::choose::Columns;
 use metier_work::nodes::Pace;
+use metier_work::placing::{Access, Hands};
 use serde_json::{Value, json};
 
 const JSON: &str = "Content-Type: application/json\r\n";
@@ -162,7 +163,7 @@ impl Drop for Prometheus {
 
 fn config(prometheus: Option<Endpoint>) -> Config {
     let pace = Pace { every: Duration::from_millis(200), ..Pace::default() };
-    let soprano = Soprano { prometheus, pace, predictor: None };
+    let soprano = Soprano { prometheus, pace, ..Soprano::default() };
     Config { start_token: Some(Secret::new(TOKEN).unwrap()), soprano, ..Config::default() }
 }
 
@@ -262,11 +263,13 @@ fn wrong_requests_are_refused_in_json_with_each_field() {
     let mut large = described();
     large["note"] = json!("x".repeat(2 << 20));
     ask(&server, &large).problem(413);
-    // Placing needs the token, and more than counts.
+    // Placing needs the token, and nodes. Who has none learns nothing else.
     let mut apply = described();
     apply["apply"] = json!(true);
-    let stranger = "X-Forwarded-For: 192.0.2.1\r\n";
-    server.post("/api/profiling", &format!("{JSON}{stranger}"), &apply.to_string()).problem(401);
+    let stranger = format!("{JSON}X-Forwarded-For: 192.0.2.1\r\n");
+    server.post("/api/profiling", &stranger, &apply.to_string()).problem(401);
+    let problem = server.post("/api/profiling", &stranger, &json!({"apply": true}).to_string()).problem(401);
+    assert_eq!(problem["errors"].as_array().unwrap().len(), 1, "{problem}");
     let bearer = format!("{JSON}Authorization: Bearer {TOKEN}\r\n");
     let problem = server.post("/api/profiling", &bearer, &apply.to_string()).problem(422);
     assert_eq!(problem["errors"][0]["field"], "apply");
@@ -424,4 +427,189 @@ impl Beside {
         .unwrap();
         Response::read(&mut stream).status
     }
+}
+
+/// The node of the lab's cluster, as exporters there would show it, and one that is not of it.
+fn of_cluster() -> Vec<Node> {
+    vec![
+        Node { name: "localhost", model: "Raspberry Pi 4 Model B", idle_share: 0.5, disk_free: 70.0 },
+        Node { name: "elsewhere", model: "Raspberry Pi 5", idle_share: 0.98, disk_free: 70.0 },
+    ]
+}
+
+/// The lab's cluster, and a name there of which nothing is left, whatever happens.
+struct Cluster {
+    hands: Hands,
+    access: Access,
+    name: String,
+}
+
+impl Cluster {
+    fn of_lab(name: &str) -> Option<Self> {
+        let Some(kubeconfig) = std::env::var_os("METIER_LAB_KUBECONFIG") else {
+            eprintln!("SKIP: no cluster, because METIER_LAB_KUBECONFIG is not set (lab/lab up)");
+            return None;
+        };
+        let access = Access { kubeconfig: Some(kubeconfig.into()), ..Access::default() };
+        let name = format!("metier-test-{name}-{}", std::process::id());
+        Some(Self { hands: Hands::reach(&access).unwrap(), access, name })
+    }
+
+    fn deployment(&self, image: &str) -> Value {
+        json!({"name": self.name, "image": image, "arguments": ["sleep", "600"], "within_seconds": 60})
+    }
+
+    fn is_there(&self) -> bool {
+        // What is there can be gone back from, once.
+        self.hands.rollback(&self.name, Duration::from_secs(1)).is_ok()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for _ in 0..3 {
+            if self.hands.rollback(&self.name, Duration::from_secs(1)).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn place(server: &Server, deployment: &Value) -> Response {
+    let mut body = counts();
+    (body["apply"], body["deployment"]) = (json!(true), deployment.clone());
+    server.post("/api/profiling", &format!("{JSON}Authorization: Bearer {TOKEN}\r\n"), &body.to_string())
+}
+
+#[test]
+fn a_graph_is_put_on_the_chosen_node_of_a_real_cluster() {
+    let Some(cluster) = Cluster::of_lab("door") else { return };
+    let Some(prometheus) = Prometheus::start(&["localhost", "elsewhere"], exporter(of_cluster())) else {
+        return;
+    };
+    let (_folder, store) = store();
+    let mut told = config(Some(prometheus.endpoint()));
+    told.soprano.cluster = cluster.access.clone();
+    let server = Server::with(&store, told);
+    // Elsewhere is faster, as far as Prometheus knows.
+    assert_eq!(ask(&server, &counts()).json()["profiling_prediction"]["node"], "elsewhere");
+    let serve = cluster.deployment("busybox:local");
+    let mut body = counts();
+    (body["apply"], body["deployment"]) = (json!(true), serve.clone());
+    let stranger = format!("{JSON}X-Forwarded-For: 192.0.2.1\r\n");
+    server.post("/api/profiling", &stranger, &body.to_string()).problem(401);
+    let mut large = serve.clone();
+    (large["threads"], large["replicas"]) = (json!(4000), json!(2));
+    let problem = place(&server, &large).problem(409);
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains("localhost: 8000 cores are wanted"), "{detail}");
+    assert!(detail.contains("elsewhere: left out, the cluster has no node of this name"), "{detail}");
+    let mut refused = serve.clone();
+    refused["environment"] = json!({"no name": "x"});
+    let problem = place(&server, &refused).problem(409);
+    assert!(problem["detail"].as_str().unwrap().contains("nothing was written"), "{problem}");
+    assert!(!cluster.is_there(), "what was refused is not written");
+
+    let answer = place(&server, &serve).json();
+    assert_eq!(answer["profiling_prediction"]["node"], "localhost", "{answer}");
+    assert_eq!(answer["model_characteristics"], counts());
+    let placement = &answer["placement"];
+    assert_eq!(
+        (&placement["schema"], &placement["status"]),
+        (&json!("metier.placement/1"), &json!("optimal"))
+    );
+    assert_eq!(placement["assignments"][0]["device"], "localhost");
+    assert_eq!(placement["objective"], answer["profiling_prediction"]["predicted_execution_time"]);
+    let applied = &placement["applied"];
+    assert_eq!((&applied["name"], &applied["action"]), (&json!(cluster.name), &json!("created")));
+    assert_eq!((&applied["is_available"], &applied["because"]), (&json!(true), &json!(null)), "{applied}");
+    // Not available is an answer, too, and says why.
+    let answer = place(&server, &cluster.deployment("metier.test/no-such-image:1")).json();
+    let applied = &answer["placement"]["applied"];
+    assert_eq!((&applied["action"], &applied["is_available"]), (&json!("replaced"), &json!(false)));
+    assert!(applied["because"].as_str().unwrap().contains("no-such-image"), "{applied}");
+    assert!(
+        cluster.is_there() && cluster.is_there() && !cluster.is_there(),
+        "back to the first, then to nothing"
+    );
+}
+
+#[test]
+fn an_uploaded_graph_is_put_there_with_the_digest_of_its_file() {
+    let (Some(cluster), Some(folder)) = (Cluster::of_lab("upload"), std::env::var_os("METIER_LAB_GRAPHS"))
+    else {
+        eprintln!("SKIP: no graphs, because METIER_LAB_GRAPHS is not set");
+        return;
+    };
+    let Some(prometheus) = Prometheus::start(&["localhost", "elsewhere"], exporter(of_cluster())) else {
+        return;
+    };
+    let (_folder, store) = store();
+    let mut told = config(Some(prometheus.endpoint()));
+    told.soprano.cluster = cluster.access.clone();
+    let server = Server::with(&store, told);
+    let bytes = std::fs::read(Path::new(&folder).join("light-squeezenet.onnx")).unwrap();
+    let send = |apply: &str, deployment: &str| {
+        upload(
+            &server,
+            &form(&[
+                ("file", Some("light-squeezenet.onnx"), &bytes),
+                ("model_input_size", None, b"602112"),
+                ("model_output_size", None, b"4000"),
+                ("apply", None, apply.as_bytes()),
+                ("deployment", None, deployment.as_bytes()),
+            ]),
+        )
+    };
+    assert_eq!(send("yes", "{}").problem(422)["errors"][0]["field"], "apply");
+    assert_eq!(send("true", "{").problem(422)["errors"][0]["field"], "deployment");
+    assert_eq!(send("true", "{}").problem(422)["errors"][0]["field"], "deployment.image");
+    assert!(send("false", "{").status == 201 && !cluster.is_there());
+    let answer = send("true", &cluster.deployment("busybox:local").to_string());
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    let answer: Value = serde_json::from_slice(&answer.body).unwrap();
+    assert_eq!(answer["profiling_prediction"]["node"], "localhost");
+    let placement = &answer["placement"];
+    assert!(placement["applied"]["is_available"] == true, "{placement}");
+    let memory = placement["assignments"][0]["memory"]["because"].as_str().unwrap();
+    assert!(memory.contains("activations at one moment"), "from the graph, not from counts: {memory}");
+}
+
+#[test]
+fn without_a_cluster_nothing_is_placed_and_faults_are_told_before_one_is_looked_for() {
+    let Some(prometheus) = Prometheus::start(&["localhost", "elsewhere"], exporter(of_cluster())) else {
+        return;
+    };
+    let (folder, store) = store();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    let nobody = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "x",
+        "clusters": [{"name": "x", "cluster": {"server": format!("http://{free}")}}],
+        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+        "users": [{"name": "x", "user": {}}],
+    });
+    std::fs::write(&kubeconfig, nobody.to_string()).unwrap();
+    for (file, said) in
+        [(kubeconfig, "could not be looked at"), (folder.path().join("nowhere"), "no cluster")]
+    {
+        let mut told = config(Some(prometheus.endpoint()));
+        told.soprano.cluster.kubeconfig = Some(file);
+        let server = Server::with(&store, told);
+        let refused = place(&server, &json!({"image": "serve:1"}));
+        let problem = refused.problem(503);
+        assert!(problem["detail"].as_str().unwrap().contains(said), "{problem}");
+        assert!(refused.header("retry-after").is_some());
+        let problem = place(&server, &json!({"name": "A", "x": 1})).problem(422);
+        let errors = problem["errors"].as_array().unwrap();
+        let names: Vec<&str> = errors.iter().map(|error| error["field"].as_str().unwrap()).collect();
+        assert_eq!(names, ["deployment.image", "deployment.name", "deployment.x"]);
+        assert_eq!(place(&server, &json!(null)).problem(422)["errors"][0]["field"], "deployment");
+    }
+    // A predictor file has no interval, and nothing is placed without one.
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../metier-work/tests/fixtures/predictor");
+    let mut told = config(Some(prometheus.endpoint()));
+    told.soprano.predictor = Some(Arc::new(Columns::open(&fixtures.join("original.json")).unwrap()));
+    let problem = place(&Server::with(&store, told), &json!({"image": "serve:1"})).problem(422);
+    assert!(problem["detail"].as_str().unwrap().contains("no interval"), "{problem}");
 }

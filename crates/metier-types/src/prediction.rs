@@ -159,6 +159,11 @@ impl Prediction {
         self.in_range
     }
 
+    /// The predictor that it comes from.
+    pub fn predictor(&self) -> Digest {
+        self.predictor
+    }
+
     /// Why, in a sentence.
     pub fn because(&self) -> &str {
         &self.because

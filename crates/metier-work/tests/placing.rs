@@ -94,14 +94,15 @@ fn a_service_is_made_replaced_brought_back_and_removed() {
     assert!(found.objective.unwrap() > 0.0 && found.notes.is_empty(), "{found:?}");
     let serving = lab.serving("busybox:local", &["sleep", "600"]);
     let graph = Digest::from_bytes([5; 32]);
-    let first = service(&found, &demand, &serving, &graph).unwrap();
+    let first = service(&found, &demand, &serving, Some(&graph)).unwrap();
     let applied = lab.hands.apply(&first, PATIENCE).unwrap();
     assert!(applied.is_available && applied.action == "created", "{applied:?}");
     let free = |found: &Placement| found.chosen().unwrap().free_memory_bytes.unwrap().get();
     let again = lab.choose(&demand);
     assert_eq!(free(&again), free(&found), "what it asked for itself counts as free");
 
-    let second = service(&again, &demand, &lab.serving("metier.test/no-such-image:1", &[]), &graph).unwrap();
+    let second =
+        service(&again, &demand, &lab.serving("metier.test/no-such-image:1", &[]), Some(&graph)).unwrap();
     let applied = lab.hands.apply(&second, PATIENCE).unwrap();
     assert!(!applied.is_available && applied.action == "replaced", "{applied:?}");
     assert!(applied.because.as_ref().unwrap().contains("metier.test/no-such-image:1"), "{applied:?}");
@@ -121,7 +122,7 @@ fn what_the_cluster_refuses_is_not_written() {
     let found = lab.choose(&demand);
     let mut serving = lab.serving("busybox:local", &[]);
     serving.environment.push(("no name".into(), "x".into()));
-    let wrong = service(&found, &demand, &serving, &Digest::from_bytes([5; 32])).unwrap();
+    let wrong = service(&found, &demand, &serving, Some(&Digest::from_bytes([5; 32]))).unwrap();
     let error = lab.hands.apply(&wrong, PATIENCE).unwrap_err().to_string();
     assert!(error.contains("nothing was written") && error.contains("no name"), "{error}");
     assert!(lab.hands.rollback(&lab.name, PATIENCE).is_err(), "there is nothing to go back from");
@@ -133,7 +134,9 @@ fn a_graph_that_fits_nowhere_has_a_reason_for_each_node() {
     let found = lab.choose(&Demand { threads: 4000, ..lab.demand() });
     assert_eq!(found.status, "infeasible");
     assert!(found.unplaced[0].because.contains("4000 cores are wanted"), "{found:?}");
-    assert!(service(&found, &lab.demand(), &lab.serving("x", &[]), &Digest::from_bytes([5; 32])).is_none());
+    assert!(
+        service(&found, &lab.demand(), &lab.serving("x", &[]), Some(&Digest::from_bytes([5; 32]))).is_none()
+    );
 }
 
 #[test]

@@ -48,7 +48,7 @@ const fn key(
 }
 
 /// Everything that can be set.
-pub const KEYS: [Key; 28] = [
+pub const KEYS: [Key; 29] = [
     key("store", "METIER_STORE", Some("--store"), None, "where runs are kept: a file, or postgres://…"),
     key("output", "METIER_OUTPUT", Some("--output"), Some("table"), "form of data: table, json, yaml or csv"),
     key("color", "METIER_COLOR", Some("--color"), Some("auto"), "colours: auto, always or never"),
@@ -109,6 +109,13 @@ pub const KEYS: [Key; 28] = [
         Some("--soprano-predictor"),
         None,
         "predictor file of XGBoost for /api/profiling",
+    ),
+    key(
+        "up.kubeconfig",
+        "METIER_UP_KUBECONFIG",
+        Some("--kubeconfig"),
+        None,
+        "file of the cluster that graphs are placed in; else as kubectl finds it",
     ),
     key("up.token_file", "METIER_UP_TOKEN_FILE", Some("--token-file"), None, "file that holds the token"),
     Key {
@@ -429,6 +436,7 @@ fn beside(key: &Key, value: String, file: &Path) -> String {
                 | "up.prometheus_ca"
                 | "up.prometheus_token_file"
                 | "up.soprano_predictor"
+                | "up.kubeconfig"
                 | "agent.token_file"
         );
     if !is_path {

@@ -19,7 +19,23 @@ pub enum Work {
     Quick(Handler),
     /// On the bounded pool for what blocks.
     Blocking(Lane, Handler),
+    /// The same, and what takes long has its own lane afterwards.
+    Stages(Lane, Beginning),
 }
+
+/// A handler that may leave the rest for later.
+pub type Beginning = fn(&App, &Call) -> Result<Stage, Problem>;
+
+/// How far a handler has come.
+pub enum Stage {
+    /// To its end.
+    Done(Reply),
+    /// This is left, for that lane.
+    Then(Lane, Rest),
+}
+
+/// What is left of a handler.
+pub type Rest = Box<dyn FnOnce(&App) -> Result<Reply, Problem> + Send>;
 
 /// What the body of a good answer is.
 #[derive(Debug, Clone, Copy)]

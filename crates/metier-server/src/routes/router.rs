@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
 use http_body_util::BodyExt;
 
-use super::{Call, ROUTES, Reply, Route, Verb, Work};
+use super::{Call, ROUTES, Reply, Route, Stage, Verb, Work};
 use crate::front::{self, Line, Peer, Trusted};
 use crate::parameter::Arguments;
 use crate::problem::{FieldError, Problem};
@@ -59,12 +59,33 @@ async fn handled(
     request: Request,
 ) -> Result<Reply, Problem> {
     let limits = &app.config.limits;
-    let is_trusted = request.extensions().get::<Trusted>().is_some();
     let is_compressed = compress::is_wanted(limits, request.extensions().get::<Peer>(), request.headers());
     let compress_from = if is_compressed { limits.compress_from_bytes } else { usize::MAX };
+    let begun = begun(&app, route, path, request, compress_from);
+    // Only what is left for later may take longer than other requests.
+    let time = limits.time_of(route.path);
+    match tokio::time::timeout(time, begun).await.map_err(|_| front::too_long(time))?? {
+        Stage::Done(reply) => Ok(reply),
+        Stage::Then(lane, rest) => {
+            let inner = app.clone();
+            let work = move || rest(&inner).map(|reply| compress::compress(reply, compress_from));
+            app.storage.blocking(lane, work).await
+        }
+    }
+}
+
+async fn begun(
+    app: &App,
+    route: &'static Route,
+    path: RawPathParams,
+    request: Request,
+    compress_from: usize,
+) -> Result<Stage, Problem> {
+    let limits = &app.config.limits;
+    let is_trusted = request.extensions().get::<Trusted>().is_some();
     // Here and not earlier: whatever is in the table and does not only read passes this line.
     let only_reads = matches!(route.verb, Verb::Get | Verb::Ask);
-    let user = if only_reads { None } else { starter(&app, &request)?.user };
+    let user = if only_reads { None } else { starter(app, &request)?.user };
     let line = request.extensions().get::<Line>().copied();
     let arguments =
         Arguments::read(route.parameters, path.iter(), request.uri().query().unwrap_or_default())?;
@@ -74,15 +95,22 @@ async fn handled(
         _ => whole(body, limits.body_of(route.path)).await?,
     };
     let call = Call { arguments, headers: parts.headers, is_trusted, user, line, body };
+    let short = move |reply| compress::compress(reply, compress_from);
+    let inner = app.clone();
     match route.work {
-        Work::Quick(handler) => handler(&app, &call),
+        Work::Quick(handler) => handler(app, &call).map(Stage::Done),
         Work::Blocking(lane, handler) => {
-            let inner = app.clone();
-            app.storage
-                .blocking(lane, move || {
-                    handler(&inner, &call).map(|reply| compress::compress(reply, compress_from))
+            let work = move || handler(&inner, &call).map(|reply| Stage::Done(short(reply)));
+            app.storage.blocking(lane, work).await
+        }
+        Work::Stages(lane, beginning) => {
+            let work = move || {
+                Ok(match beginning(&inner, &call)? {
+                    Stage::Done(reply) => Stage::Done(short(reply)),
+                    left => left,
                 })
-                .await
+            };
+            app.storage.blocking(lane, work).await
         }
     }
 }

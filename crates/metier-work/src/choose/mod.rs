@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use metier_measure::passport;
 use metier_onnx::Analysis;
 use metier_store::Store;
-use metier_types::{Bytes, Origin, Passport, Ratio};
+use metier_types::{Bytes, Digest, Interval, Origin, Passport, Prediction, Ratio};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -31,6 +31,9 @@ use crate::nodes::{Node, Snapshot};
 
 /// Most names of devices that are remembered with their passport.
 const MOST_REMEMBERED: usize = 2000;
+/// Why nothing is placed with a predictor file.
+const WITHOUT_INTERVAL: &str =
+    "the predictor file that the server was given has no interval, and nothing is placed without one";
 
 /// What is to run.
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +42,8 @@ pub struct Question<'a> {
     pub counts: Counts,
     /// The graph itself, where it is known.
     pub graph: Option<&'a Analysis>,
+    /// Threads that it will have; else all of the device's.
+    pub threads: Option<u32>,
 }
 
 /// A device that somebody describes instead of a Prometheus.
@@ -91,6 +96,8 @@ pub struct Candidate {
     pub coverage: Option<f64>,
     /// Whether the question lies within what the predictor has learned from.
     pub in_range: Option<bool>,
+    /// The predictor that says so; `null` for a predictor file, and where nothing can be said.
+    pub predictor: Option<Digest>,
     /// Why it takes so long, or why nothing can be said.
     pub reason: String,
     /// What the device's speed is known from.
@@ -105,6 +112,24 @@ pub struct Candidate {
     pub age_seconds: Option<f64>,
     /// What is not known of it.
     pub missing: Vec<Lack>,
+}
+
+impl Candidate {
+    /// Its time as a prediction. The error says why there is none.
+    pub fn prediction(&self) -> Result<Prediction, String> {
+        let Some(time) = self.predicted_execution_time else { return Err(self.reason.clone()) };
+        let (Some(low), Some(high), Some(coverage), Some(predictor)) =
+            (self.low, self.high, self.coverage, self.predictor)
+        else {
+            return Err(WITHOUT_INTERVAL.to_string());
+        };
+        Interval::new(low, high, Ratio(coverage))
+            .and_then(|interval| {
+                let in_range = self.in_range.unwrap_or(false);
+                Prediction::new(time, "seconds", interval, predictor, in_range, self.reason.clone())
+            })
+            .map_err(|error| error.to_string())
+    }
 }
 
 /// Who tells the times.
@@ -160,6 +185,18 @@ impl Chooser {
                 .then_with(|| one.node.cmp(&other.node))
         });
         candidates
+    }
+
+    /// How much memory it needs, on whatever node. The error says why that is not known.
+    pub fn memory(&self, question: &Question<'_>) -> Result<Prediction, String> {
+        let Predictor::Ours(latency) = &self.predictor else { return Err(WITHOUT_INTERVAL.to_string()) };
+        // Where sizes are open, what is alive at one moment is not known.
+        let graph = question.graph.filter(|graph| graph.peak_activation_bytes.is_some());
+        let told = match graph {
+            Some(graph) => latency.memory(graph, &Conditions::default()),
+            None => latency.memory_of_counts(&question.counts),
+        };
+        told.map_err(|error| error.to_string())
     }
 
     /// One device that somebody describes.
@@ -275,7 +312,7 @@ fn by_passport(
     let passport = &judged.passport;
     let conditions = Conditions {
         runtime: ONNX_RUNTIME.to_string(),
-        threads: passport.device.cpu.threads.max(1),
+        threads: question.threads.unwrap_or(u32::MAX).clamp(1, passport.device.cpu.threads.max(1)),
         cpu_load: busy,
         ..Conditions::default()
     };
@@ -303,6 +340,7 @@ fn by_passport(
             candidate.low = Some(interval.low() / reach);
             candidate.high = Some(interval.high() * reach);
             candidate.coverage = Some(interval.coverage().get());
+            candidate.predictor = Some(prediction.predictor());
             candidate.in_range = Some(prediction.in_range() && !judged.is_generic);
             candidate.reason = format!("{note}{}", prediction.because());
         }
@@ -338,6 +376,7 @@ fn empty() -> Candidate {
         high: None,
         coverage: None,
         in_range: None,
+        predictor: None,
         reason: String::new(),
         known_from: None,
         cpu_usage: None,

@@ -39,7 +39,7 @@ fn question() -> Question<'static> {
         model_input_size: 602_112.0,
         model_output_size: 4000.0,
     };
-    Question { counts, graph: None }
+    Question { counts, graph: None, threads: None }
 }
 
 fn names(candidates: &[Candidate]) -> Vec<&str> {
@@ -102,6 +102,26 @@ fn nodes_without_a_load_or_a_device_are_listed_last_with_the_reason() {
 }
 
 #[test]
+fn a_candidate_is_a_prediction_again_and_fewer_threads_take_longer() {
+    let chooser = Chooser::without_store(None);
+    let mut strange = node("strange", "Acme Anvil 9000", 0.1);
+    let nodes = snapshot(vec![node("ok", "Raspberry Pi 4B", 0.1), strange.clone()]);
+    let ranked = chooser.rank(&nodes, &question());
+    let told = ranked[0].prediction().unwrap();
+    assert_eq!(Some(told.value()), ranked[0].predicted_execution_time);
+    assert_eq!((Some(told.interval().high()), told.unit()), (ranked[0].high, "seconds"));
+    assert!(ranked[1].prediction().unwrap_err().contains("no passport of \"Acme Anvil 9000\""));
+    // A guess from cores alone keeps its wider interval.
+    (strange.architecture, strange.cores) = (Some("aarch64".to_string()), Some(4));
+    let guess = &chooser.rank(&snapshot(vec![strange]), &question())[0];
+    assert_eq!(Some(guess.prediction().unwrap().interval().low()), guess.low);
+    let alone = chooser.rank(&nodes, &Question { threads: Some(1), ..question() });
+    let many = chooser.rank(&nodes, &Question { threads: Some(4000), ..question() });
+    assert!(alone[0].predicted_execution_time > ranked[0].predicted_execution_time, "{alone:?}");
+    assert_eq!(many[0].predicted_execution_time, ranked[0].predicted_execution_time, "no more than it has");
+}
+
+#[test]
 fn absurd_counts_have_a_finite_answer() {
     let chooser = Chooser::without_store(None);
     let counts = Counts {
@@ -114,10 +134,10 @@ fn absurd_counts_have_a_finite_answer() {
         model_output_size: 123_421_435.0,
     };
     let described = Described { model: "Raspberry Pi 4B", cpu_percent: 95.0, disk_percent: 75.0 };
-    let candidate = chooser.device(&described, &Question { counts, graph: None });
+    let candidate = chooser.device(&described, &Question { counts, graph: None, threads: None });
     assert!(candidate.predicted_execution_time.unwrap().is_finite(), "{candidate:?}");
     let unknown = Described { model: "toaster", ..described };
-    let candidate = chooser.device(&unknown, &Question { counts, graph: None });
+    let candidate = chooser.device(&unknown, &Question { counts, graph: None, threads: None });
     assert!(candidate.reason.contains("no passport of \"toaster\""), "{}", candidate.reason);
 }
 
@@ -160,6 +180,8 @@ fn predictor_files_give_the_numbers_of_xgboost_itself() {
     let ranked = chooser.rank(&snapshot(vec![node("a", "Acme Anvil 9000", 0.1)]), &question());
     assert!(ranked[0].predicted_execution_time.is_some(), "a file needs no passport: {ranked:?}");
     assert_eq!((ranked[0].low, ranked[0].in_range), (None, None), "and has no interval");
+    assert!(ranked[0].prediction().unwrap_err().contains("no interval"));
+    assert!(chooser.memory(&question()).unwrap_err().contains("no interval"));
 }
 
 #[test]

@@ -1,6 +1,12 @@
 //! From the counts of the SOPRANO profiler alone: without shapes, so coarser.
 
 use metier_onnx::soprano::Characteristics;
+use metier_types::{Bytes, Interval, Prediction, Ratio};
+
+use super::{COVERAGE, Error, Latency, RUNTIME_BYTES};
+
+/// What is alive at one moment, at most, in sizes of input and output together.
+const MOST_ALIVE: f64 = 64.0;
 
 /// What the SOPRANO profiler says of a graph, beside its name.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -59,5 +65,49 @@ impl Counts {
         let places = positive(self.model_input_size) / 12.0;
         let uses = (places / 100.0).clamp(1.0, 20_000.0);
         positive(self.total_parameters) * (share * uses + (1.0 - share))
+    }
+}
+
+impl Latency {
+    /// How much memory a graph needs of which only counts are known: weights of four bytes, what goes in and out, and the runtime. What is
+    /// between input and output is not known, so the interval is wide.
+    pub fn memory_of_counts(&self, counts: &Counts) -> Result<Prediction, Error> {
+        let positive = |count: f64| if count.is_finite() { count.max(0.0) } else { 0.0 };
+        let weights = 4.0 * positive(counts.total_parameters);
+        let ends = positive(counts.model_input_size) + positive(counts.model_output_size);
+        let value = RUNTIME_BYTES + weights + ends;
+        let high = RUNTIME_BYTES + 2.5 * weights + MOST_ALIVE * ends;
+        // Weights may have one byte.
+        let interval = Interval::new(weights / 4.0, high, Ratio(COVERAGE))?;
+        let because = format!(
+            "from counts alone: {} of weights at 4 bytes each, {} of input and output, and the runtime itself; activations are not known",
+            Bytes(weights as u64),
+            Bytes(ends as u64)
+        );
+        Ok(Prediction::new(value, "bytes", interval, self.passport, false, because)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_from_counts_holds_the_weights_and_is_finite_for_absurd_ones() {
+        let latency = Latency::from_passports();
+        let counts = Counts {
+            total_parameters: 25e6,
+            model_input_size: 602_112.0,
+            model_output_size: 4000.0,
+            ..Counts::default()
+        };
+        let told = latency.memory_of_counts(&counts).unwrap();
+        assert!(told.value() > 100e6 && told.value() < 150e6 && told.unit() == "bytes", "{told:?}");
+        let wide = told.interval();
+        assert!(wide.low() <= 25e6 && wide.high() > 2.0 * told.value() && !told.in_range(), "{told:?}");
+        for absurd in [1e30, f64::NAN, f64::INFINITY, -1.0] {
+            let told = latency.memory_of_counts(&Counts { total_parameters: absurd, ..counts }).unwrap();
+            assert!(told.interval().high().is_finite(), "{told:?}");
+        }
     }
 }

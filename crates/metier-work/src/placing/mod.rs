@@ -17,6 +17,7 @@ use metier_measure::spec::PodSpec;
 use metier_onnx::Analysis;
 use metier_store::Store;
 use metier_types::{Bytes, Device, Digest, Origin, Passport, Prediction};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -65,7 +66,7 @@ pub struct Predicted {
 }
 
 /// A passport that was used.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct PassportUse {
     /// Its id.
     pub id: String,
@@ -83,8 +84,9 @@ impl PassportUse {
 }
 
 /// What became of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "PlacementStanding")]
 pub enum Standing {
     /// It was chosen.
     Chosen,
@@ -95,7 +97,8 @@ pub enum Standing {
 }
 
 /// A node that was looked at.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "PlacementCandidate")]
 pub struct Candidate {
     /// Its name.
     pub device: String,
@@ -120,7 +123,7 @@ pub struct Candidate {
 }
 
 /// A workload on a device.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Assignment {
     /// Which workload.
     pub workload: String,
@@ -135,7 +138,7 @@ pub struct Assignment {
 }
 
 /// A workload that has no device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Unplaced {
     /// Which workload.
     pub workload: String,
@@ -144,7 +147,7 @@ pub struct Unplaced {
 }
 
 /// What was written to the cluster.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Applied {
     /// The namespace.
     pub namespace: String,
@@ -159,7 +162,7 @@ pub struct Applied {
 }
 
 /// Where it goes.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Placement {
     /// `metier.placement/1`.
     pub schema: &'static str,
@@ -443,18 +446,31 @@ impl Serving {
     }
 }
 
-/// A placement as the service that it becomes; `None` where nothing was chosen.
-pub fn service(placement: &Placement, demand: &Demand, serving: &Serving, graph: &Digest) -> Option<Service> {
+/// The name of a graph as the name of an object.
+pub fn name_of(graph: &str) -> String {
+    let letters = graph.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' });
+    let name: String = letters.take(63).collect();
+    let name = name.trim_matches('-');
+    if name.is_empty() { "graph".into() } else { name.into() }
+}
+
+/// A placement as the service that it becomes; `None` where nothing was chosen. `graph` is the digest of its file, where there is one.
+pub fn service(
+    placement: &Placement,
+    demand: &Demand,
+    serving: &Serving,
+    graph: Option<&Digest>,
+) -> Option<Service> {
     let chosen = placement.chosen()?;
     let (latency, memory) = (chosen.prediction.as_ref()?, chosen.memory.as_ref()?);
     let told =
         json!({"latency": latency, "memory": memory, "threads": demand.threads, "passport": chosen.passport});
-    let predictor = serde_json::to_value(latency).ok()?.get("predictor")?.as_str()?.to_string();
     let annotations = [
-        (deployment::PREDICTION, told.to_string()),
-        (deployment::PREDICTOR, predictor),
-        (deployment::GRAPH, graph.to_string()),
+        (deployment::PREDICTION, Some(told.to_string())),
+        (deployment::PREDICTOR, Some(latency.predictor().to_string())),
+        (deployment::GRAPH, graph.map(Digest::to_string)),
     ];
+    let annotations = annotations.into_iter().filter_map(|(name, value)| Some((name.to_string(), value?)));
     Some(Service {
         name: serving.name.clone(),
         image: serving.image.clone(),
@@ -466,7 +482,7 @@ pub fn service(placement: &Placement, demand: &Demand, serving: &Serving, graph:
         memory: request(memory),
         node: chosen.device.clone(),
         hostname: chosen.hostname.clone(),
-        annotations: annotations.map(|(name, value)| (name.to_string(), value)).into(),
+        annotations: annotations.collect(),
     })
 }
 

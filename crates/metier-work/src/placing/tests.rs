@@ -114,7 +114,7 @@ fn replicas_need_room_together() {
 fn a_service_asks_for_what_the_interval_allows() {
     let found = choose(&survey(vec![node("a")]), &demand(), &answers(&[("a", 5.0)]));
     let serving = Serving { name: "net".into(), image: "serve:1".into(), ..Serving::default() };
-    let made = service(&found, &demand(), &serving, &Digest::from_bytes([2; 32])).unwrap();
+    let made = service(&found, &demand(), &serving, Some(&Digest::from_bytes([2; 32]))).unwrap();
     assert_eq!(made.memory, Bytes(191 << 20), "200 MB in whole mebibytes");
     assert_eq!((made.node.as_str(), made.cores), ("a", 1.0));
     assert!(made.annotations["metier.predictor"].starts_with("sha256:0101"));
@@ -124,6 +124,18 @@ fn a_service_asks_for_what_the_interval_allows() {
         serde_json::from_str(object["metadata"]["annotations"]["metier.prediction"].as_str().unwrap())
             .unwrap();
     assert_eq!(kept["latency"]["value"], 0.005);
+    assert!(object["metadata"]["annotations"]["metier.graph"].as_str().unwrap().starts_with("sha256:0202"));
+    let unseen = service(&found, &demand(), &serving, None).unwrap();
+    assert!(!unseen.annotations.contains_key("metier.graph"), "no file, no digest");
+}
+
+#[test]
+fn whatever_a_graph_is_called_its_object_has_a_name() {
+    for (graph, name) in [("Net_v2.1", "net-v2-1"), ("--", "graph"), ("", "graph"), ("Größe", "gr--e")] {
+        assert_eq!(name_of(graph), name);
+    }
+    let long = Serving { name: name_of(&"Ab".repeat(200)), image: "x".into(), ..Serving::default() };
+    assert_eq!(long.defect(), None);
 }
 
 #[test]

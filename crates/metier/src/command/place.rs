@@ -127,7 +127,7 @@ impl Place {
         let hands = Hands::reach(&access)?;
         let survey = hands.survey(self.image.as_ref().map(|_| serving.name.as_str()))?;
         let mut placement = placing::choose(&survey, &demand, &|node| oracle.ask(node));
-        let service = placing::service(&placement, &demand, &serving, &digest::of_bytes(&bytes));
+        let service = placing::service(&placement, &demand, &serving, Some(&digest::of_bytes(&bytes)));
         let service = service.filter(|_| self.image.is_some());
         if let Some(service) = service.as_ref().filter(|_| self.apply) {
             placement.applied = Some(hands.apply(service, patience)?);
@@ -152,7 +152,7 @@ impl Place {
     fn serving(&self) -> anyhow::Result<Serving> {
         let name = match (&self.name, &self.graph) {
             (Some(name), _) => name.clone(),
-            (None, Some(path)) => name_of(&path.file_stem().unwrap_or_default().to_string_lossy()),
+            (None, Some(path)) => placing::name_of(&path.file_stem().unwrap_or_default().to_string_lossy()),
             (None, None) => String::new(),
         };
         let serving = Serving {
@@ -167,14 +167,6 @@ impl Place {
             None => Ok(serving),
         }
     }
-}
-
-/// The stem of a file as the name of an object.
-fn name_of(stem: &str) -> String {
-    let letters = stem.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' });
-    let name: String = letters.take(63).collect();
-    let name = name.trim_matches('-');
-    if name.is_empty() { "graph".into() } else { name.into() }
 }
 
 fn pairs(flag: &str, given: &[String]) -> anyhow::Result<Vec<(String, String)>> {

@@ -12,6 +12,7 @@ use metier_prom::query::{self, Credentials, Endpoint};
 use metier_server::{Check, Config, Secret, Soprano};
 use metier_store::Store;
 use metier_work::choose::Columns;
+use metier_work::placing::Access;
 use metier_work::queue::{Stop, Until};
 
 use super::Room;
@@ -61,6 +62,9 @@ pub struct Up {
     /// Predictor file of XGBoost (JSON) that answers at /api/profiling instead of ours
     #[arg(long, value_name = "FILE")]
     soprano_predictor: Option<PathBuf>,
+    /// The cluster's file, for graphs that are placed through /api/profiling and /upload [default: as kubectl finds it]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
     /// Do not measure sessions that wait; `metier session work` does that elsewhere
     #[arg(long)]
     no_work: bool,
@@ -86,6 +90,7 @@ impl Up {
             ("up.prometheus_token_file", shown(&self.prometheus_token_file)),
             ("up.prometheus_insecure", self.prometheus_insecure.then(|| "true".to_string())),
             ("up.soprano_predictor", shown(&self.soprano_predictor)),
+            ("up.kubeconfig", shown(&self.kubeconfig)),
         ]
     }
 
@@ -240,7 +245,8 @@ fn soprano(room: &Room) -> anyhow::Result<Soprano> {
         None => None,
     };
     let predictor = settings.path("up.soprano_predictor").map(|path| Columns::open(&path)).transpose()?;
-    Ok(Soprano { prometheus, predictor: predictor.map(Arc::new), ..Soprano::default() })
+    let cluster = Access { kubeconfig: settings.path("up.kubeconfig"), ..Access::default() };
+    Ok(Soprano { prometheus, predictor: predictor.map(Arc::new), cluster, ..Soprano::default() })
 }
 
 /// The jobs of the Jenkins-shaped door.

@@ -2,10 +2,13 @@
 //!
 //! A door translates. What is asked is checked in [`request`], the nodes come from `metier_work::nodes`, the times and the order
 //! from `metier_work::choose`, and [`reply`] writes them with the original's names. Both are kept at hand ([`Desk`]): the nodes by a task that asks Prometheus
-//! again and again, predictors and passports by one that reads the store once a minute; so a request neither asks Prometheus nor the store.
+//! again and again, predictors and passports by one that reads the store once a minute; so a request neither asks Prometheus nor the store. Only what is to be
+//! placed ([`placed`]) goes to a cluster, in a lane of its own.
 //!
 //! How it differs from the original, and why: docs/soprano.md.
 
+mod deployment;
+mod placed;
 mod profiling;
 mod reply;
 mod request;
@@ -17,6 +20,7 @@ use std::time::Duration;
 use metier_prom::query::Endpoint;
 use metier_work::choose::{Chooser, Columns};
 use metier_work::nodes::{Pace, Warm};
+use metier_work::placing::Access;
 
 pub use profiling::profiling;
 pub use reply::Profiling;
@@ -42,6 +46,8 @@ pub struct Soprano {
     pub pace: Pace,
     /// A predictor file in place of ours.
     pub predictor: Option<Arc<Columns>>,
+    /// The cluster that graphs are placed in, where a request asks for that.
+    pub cluster: Access,
 }
 
 /// What is at hand.

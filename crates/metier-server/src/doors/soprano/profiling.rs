@@ -1,43 +1,67 @@
 //! `POST /api/profiling`.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use axum::http::{StatusCode, header};
+use metier_types::Prediction;
 use metier_work::choose::{Candidate, Described, Question};
 use serde_json::Value;
 
+use super::placed::Plan;
 use super::reply::{Profiling, Seen, Winner};
 use super::request::{self, DEVICE, Device};
 use crate::problem::{FieldError, Problem};
-use crate::routes::{Call, Reply};
+use crate::routes::{Call, Reply, Stage};
 use crate::serve::App;
 use crate::starter;
+use crate::storage::Lane;
 
 /// Nodes whose reason is told when none can be chosen.
 const MOST_REASONS: usize = 8;
 
-/// Says on which node a graph would be fastest.
-pub fn profiling(app: &App, call: &Call) -> Result<Reply, Problem> {
+/// Says on which node a graph would be fastest, and puts it there where that is asked for.
+pub fn profiling(app: &App, call: &Call) -> Result<Stage, Problem> {
     if !matches!(call.media_type().as_str(), "application/json" | "text/json") {
         let fault = FieldError::new("Content-Type", &call.media_type(), "application/json");
         return Err(Problem::fields(StatusCode::UNSUPPORTED_MEDIA_TYPE, vec![fault]));
     }
-    let asked = request::read(&call.body, app.soprano.nodes.is_some())?;
-    if asked.apply {
-        // Who may not place must not learn more than that.
-        starter::admit(&app.config, "/api/profiling", &call.headers, call.line.as_ref())?;
-        return Err(unplaced());
+    let fields = request::object(&call.body)?;
+    if request::applies(&fields) {
+        admit(app, call)?;
     }
-    let question = Question { counts: asked.counts, graph: None };
-    let answer = answered(app, asked.model, asked.device.as_ref(), &question, asked.echo)?;
-    Reply::json(&answer)
+    let asked = request::checked(fields, app.soprano.nodes.is_some())?;
+    let threads = asked.deployment.as_ref().map(|wanted| wanted.threads);
+    let question = Question { counts: asked.counts, graph: None, threads };
+    let answer = answered(app, asked.model.clone(), asked.device.as_ref(), &question, asked.echo)?;
+    match asked.deployment {
+        None => Reply::json(&answer).map(Stage::Done),
+        Some(wanted) => {
+            let memory = memory(app, &question)?;
+            let plan = Plan { model: asked.model, answer, memory, wanted, graph: None };
+            Ok(Stage::Then(Lane::Place, Box::new(move |app| Reply::json(&plan.carry_out(app)?))))
+        }
+    }
 }
 
-/// Counts alone are no graph: there is nothing to place.
-fn unplaced() -> Problem {
-    let want =
-        "false or absent: counts alone are nothing that can run; `metier place --graph FILE` places a graph";
-    Problem::fields(StatusCode::UNPROCESSABLE_ENTITY, vec![FieldError::new("apply", "true", want)])
+/// Whether a caller may place graphs, and not too often.
+fn admit(app: &App, call: &Call) -> Result<(), Problem> {
+    starter::admit(&app.config, "/api/profiling", &call.headers, call.line.as_ref())?;
+    match app.starts.allows(Instant::now()) {
+        true => Ok(()),
+        false => {
+            let detail = "graphs are placed too fast; try again in a moment";
+            Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).with(header::RETRY_AFTER, "1"))
+        }
+    }
+}
+
+/// The memory that a graph needs wherever it is placed.
+pub fn memory(app: &App, question: &Question<'_>) -> Result<Prediction, Problem> {
+    app.soprano.chooser().memory(question).map_err(|why| {
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, format!("apply: {why}"))
+            .because(vec![FieldError::new("apply", "true", "false or absent where a predictor file answers")])
+    })
 }
 
 /// The answer for a described device, or for the nodes that are known.
@@ -77,27 +101,21 @@ pub fn answered(
     };
     let profiling_prediction = match device {
         Some(_) => Winner::Device { model, predicted_execution_time },
-        None => Winner::Node {
-            class: winner.class.clone(),
-            device_model: winner.device_model.clone(),
-            model,
-            node: winner.node.clone(),
-            node_uuid: winner.node_uuid.clone(),
-            predicted_execution_time,
-        },
+        None => Winner::node(winner, &model).ok_or_else(|| nobody(&candidates))?,
     };
     Ok(Profiling {
         candidates,
         filepath: None,
         message: "Profiling data received",
         model_characteristics: echo,
+        placement: None,
         profiling_prediction,
         snapshot,
         status: "success",
     })
 }
 
-fn unavailable(detail: String) -> Problem {
+pub fn unavailable(detail: String) -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with(header::RETRY_AFTER, "5")
 }
 

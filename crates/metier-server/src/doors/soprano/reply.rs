@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use metier_work::choose::Candidate;
 use metier_work::nodes::Latest;
+use metier_work::placing::Placement;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -20,7 +21,10 @@ pub struct Profiling {
     pub message: &'static str,
     /// What was sent.
     pub model_characteristics: BTreeMap<String, Value>,
-    /// The fastest node.
+    /// Where it was put and why there, and what else came into question; only where the request asked for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Placement>,
+    /// The fastest node; where it was placed, the node that it is on.
     pub profiling_prediction: Winner,
     /// From when the nodes' figures are; absent where the request described its device.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,6 +59,20 @@ pub enum Winner {
         /// Seconds.
         predicted_execution_time: f64,
     },
+}
+
+impl Winner {
+    /// A node, where a time is known for it.
+    pub fn node(one: &Candidate, model: &str) -> Option<Self> {
+        Some(Self::Node {
+            class: one.class.clone(),
+            device_model: one.device_model.clone(),
+            model: model.to_string(),
+            node: one.node.clone(),
+            node_uuid: one.node_uuid.clone(),
+            predicted_execution_time: one.predicted_execution_time?,
+        })
+    }
 }
 
 /// From when the figures are.

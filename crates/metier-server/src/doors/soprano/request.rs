@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::deployment::{self, Deployment};
 use crate::problem::{FieldError, Problem};
 
 /// Longest name of a graph or device.
@@ -50,6 +51,8 @@ pub struct Asked {
     pub device_type: Option<String>,
     /// Whether the graph is to be placed on the chosen node; needs the token.
     pub apply: Option<bool>,
+    /// What serves it there; needed with `apply`.
+    pub deployment: Option<deployment::Wanted>,
 }
 
 pub const CPU: &str = "cpu_usage(percentage)";
@@ -69,8 +72,8 @@ pub struct Request {
     pub counts: Counts,
     /// The device, where the request describes it.
     pub device: Option<Device>,
-    /// Whether it is to be placed.
-    pub apply: bool,
+    /// What serves it, where it is to be placed.
+    pub deployment: Option<Deployment>,
     /// What was sent, as it comes back.
     pub echo: BTreeMap<String, Value>,
 }
@@ -150,6 +153,12 @@ impl Fields {
         self.number(name, PERCENT, |percent| (0.0..=100.0).contains(&percent))
     }
 
+    /// What serves a graph that is to be placed.
+    pub fn deployment(&mut self, wanted: Option<Value>, model: &str) -> Option<Deployment> {
+        let read = deployment::read(wanted.as_ref(), model);
+        read.map_err(|faults| self.faults.extend(faults)).ok()
+    }
+
     /// The faults, if there are any.
     pub fn checked(self) -> Result<Map<String, Value>, Problem> {
         match self.faults.is_empty() {
@@ -159,8 +168,8 @@ impl Fields {
     }
 }
 
-/// Reads a body.
-pub fn read(body: &[u8], knows_nodes: bool) -> Result<Request, Problem> {
+/// The object that a body is, not checked yet.
+pub fn object(body: &[u8]) -> Result<Map<String, Value>, Problem> {
     let value: Value = serde_json::from_slice(body).map_err(|error| {
         let got = format!("{error}");
         Problem::fields(StatusCode::BAD_REQUEST, vec![FieldError::new("body", &got, "a JSON object")])
@@ -169,6 +178,16 @@ pub fn read(body: &[u8], knows_nodes: bool) -> Result<Request, Problem> {
         let fault = FieldError::new("body", &shown(&value), "a JSON object");
         return Err(Problem::fields(StatusCode::UNPROCESSABLE_ENTITY, vec![fault]));
     };
+    Ok(fields)
+}
+
+/// Whether it is to be placed: who may not do that is not told more.
+pub fn applies(fields: &Map<String, Value>) -> bool {
+    fields.get("apply") == Some(&Value::Bool(true))
+}
+
+/// Checks all fields.
+pub fn checked(fields: Map<String, Value>, knows_nodes: bool) -> Result<Request, Problem> {
     let describes = [CPU, DISK, DEVICE].iter().any(|name| fields.contains_key(*name));
     let mut fields = Fields::new(fields);
     if fields.fields.len() > MOST_FIELDS {
@@ -190,13 +209,20 @@ pub fn read(body: &[u8], knows_nodes: bool) -> Result<Request, Problem> {
         cpu_percent: fields.percent(CPU),
         disk_percent: fields.percent(DISK),
     });
-    let apply = match fields.fields.get("apply") {
-        None | Some(Value::Null) => false,
-        Some(Value::Bool(apply)) => *apply,
+    let deployment = match fields.fields.get("apply") {
+        None | Some(Value::Null | Value::Bool(false)) => None,
+        Some(Value::Bool(true)) if device.is_some() => {
+            fields.fault(deployment::nowhere());
+            None
+        }
+        Some(Value::Bool(true)) => {
+            let wanted = fields.fields.remove("deployment");
+            fields.deployment(wanted, &model)
+        }
         Some(other) => {
             let fault = FieldError::new("apply", &shown(other), "true or false");
             fields.fault(fault);
-            false
+            None
         }
     };
     let fields = fields.checked().map_err(|mut problem| {
@@ -209,11 +235,11 @@ pub fn read(body: &[u8], knows_nodes: bool) -> Result<Request, Problem> {
     })?;
     // The original takes `model_name` away; `apply` is ours.
     let echo = fields.into_iter().filter(|(name, _)| name != "model_name" && name != "apply").collect();
-    Ok(Request { model, counts, device, apply, echo })
+    Ok(Request { model, counts, device, deployment, echo })
 }
 
 /// What was sent, as an error shows it.
-fn shown(value: &Value) -> String {
+pub fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Object(_) => "an object".to_string(),
@@ -227,6 +253,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    fn read(body: &[u8], knows_nodes: bool) -> Result<Request, Problem> {
+        checked(object(body)?, knows_nodes)
+    }
 
     fn body() -> Value {
         json!({
@@ -281,6 +311,23 @@ mod tests {
         assert_eq!(read(b"[1]", true).unwrap_err().status, 422);
         assert_eq!(read(b"{", true).unwrap_err().status, 400);
         assert_eq!(read(b"", true).unwrap_err().status, 400);
+    }
+
+    #[test]
+    fn a_deployment_counts_only_where_it_is_asked_for_and_does_not_come_back_then() {
+        let serve = json!({"image": "serve:1", "environment": {"PASSWORD": "x"}});
+        let request = with("deployment", serve.clone()).unwrap();
+        assert_eq!((request.deployment, &request.echo["deployment"]), (None, &serve));
+        let mut body = body();
+        (body["apply"], body["deployment"]) = (json!(true), serve);
+        let request = read(body.to_string().as_bytes(), true).unwrap();
+        assert_eq!(request.deployment.unwrap().serving.name, "model");
+        assert!(!request.echo.contains_key("deployment") && !request.echo.contains_key("apply"));
+        body["conv_layers"] = json!(-1);
+        body["deployment"] = json!({"threads": 0});
+        let problem = read(body.to_string().as_bytes(), true).unwrap_err();
+        let names: Vec<&str> = problem.errors.iter().map(|error| error.field.as_str()).collect();
+        assert_eq!(names, ["conv_layers", "deployment.image", "deployment.threads"]);
     }
 
     #[test]

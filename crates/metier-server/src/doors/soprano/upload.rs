@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use axum::body::Bytes;
 use axum::http::{StatusCode, header};
+use metier_measure::digest;
 use metier_work::choose::Question;
 use metier_work::graph::{self, Read};
 use metier_work::latency::Counts;
@@ -14,14 +15,20 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::profiling::answered;
+use super::deployment::{self, Deployment};
+use super::placed::Plan;
+use super::profiling::{answered, memory};
+use super::reply::Profiling;
 use super::request::Fields;
 use crate::problem::{FieldError, Problem};
-use crate::routes::{Call, Reply};
+use crate::routes::{Call, Reply, Stage};
 use crate::serve::App;
+use crate::storage::Lane;
 
 /// Longest value of a field that is not the file.
-const FIELD_BYTES: u64 = 4096;
+const FIELD_BYTES: usize = 4096;
+/// Longest value of the field that says what serves the graph.
+const DEPLOYMENT_BYTES: usize = 256 << 10;
 /// Most parts of a body.
 const MOST_PARTS: usize = 32;
 
@@ -37,6 +44,10 @@ pub struct Upload {
     pub model_output_size: u64,
     /// Sizes of inputs that the file leaves open: `x=1x3x224x224`, by commas.
     pub shape: Option<String>,
+    /// `true` where the graph is to be placed on the chosen node.
+    pub apply: Option<String>,
+    /// What serves it there, as JSON; needed with `apply`.
+    pub deployment: Option<String>,
 }
 
 /// What came.
@@ -46,8 +57,8 @@ struct Parts {
     fields: BTreeMap<String, String>,
 }
 
-/// Says on which node an uploaded graph would be fastest.
-pub fn upload(app: &App, call: &Call) -> Result<Reply, Problem> {
+/// Says on which node an uploaded graph would be fastest, and puts it there where that is asked for.
+pub fn upload(app: &App, call: &Call) -> Result<Stage, Problem> {
     let kind =
         call.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let boundary = multer::parse_boundary(kind).map_err(|_| {
@@ -66,6 +77,9 @@ pub fn upload(app: &App, call: &Call) -> Result<Reply, Problem> {
         parts.fields.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
     let mut fields = Fields::new(given);
     let sizes = (fields.count("model_input_size"), fields.count("model_output_size"));
+    let model = name.rsplit(['/', '\\']).next().unwrap_or(&name).to_string();
+    let model = model[..model.len() - ".onnx".len()].to_string();
+    let wanted = wanted(app, &parts, &mut fields, &model);
     fields.checked()?;
     let Read { analysis, counted } = graph::read(&bytes, parts.fields.get("shape").map(String::as_str))
         .map_err(|error| {
@@ -79,8 +93,6 @@ pub fn upload(app: &App, call: &Call) -> Result<Reply, Problem> {
                 .because(vec![FieldError::new(field, &got, error.want())])
         })?;
     let counts = Counts::of(&counted, sizes.0, sizes.1);
-    let model = name.rsplit(['/', '\\']).next().unwrap_or(&name).to_string();
-    let model = model[..model.len() - ".onnx".len()].to_string();
     let echo = BTreeMap::from([
         ("model".to_string(), json!(model)),
         ("conv_layers".to_string(), json!(counted.conv_layers)),
@@ -91,11 +103,44 @@ pub fn upload(app: &App, call: &Call) -> Result<Reply, Problem> {
         ("model_input_size".to_string(), whole(sizes.0)),
         ("model_output_size".to_string(), whole(sizes.1)),
     ]);
-    let question = Question { counts, graph: Some(&analysis) };
-    let mut answer = answered(app, model, None, &question, echo)?;
+    let threads = wanted.as_ref().map(|wanted| wanted.threads);
+    let question = Question { counts, graph: Some(&analysis), threads };
+    let mut answer = answered(app, model.clone(), None, &question, echo)?;
     answer.message = "File uploaded and profiled successfully";
     answer.filepath = Some(name);
-    Ok(Reply::json(&answer)?.status(StatusCode::CREATED))
+    let Some(wanted) = wanted else { return created(&answer).map(Stage::Done) };
+    let memory = memory(app, &question)?;
+    let plan = Plan { model, answer, memory, wanted, graph: Some(digest::of_bytes(&bytes)) };
+    Ok(Stage::Then(Lane::Place, Box::new(move |app| created(&plan.carry_out(app)?))))
+}
+
+fn created(answer: &Profiling) -> Result<Reply, Problem> {
+    Ok(Reply::json(answer)?.status(StatusCode::CREATED))
+}
+
+/// What serves the graph, where it is to be placed. Who may not do that has not come this far.
+fn wanted(app: &App, parts: &Parts, fields: &mut Fields, model: &str) -> Option<Deployment> {
+    match parts.fields.get("apply").map(String::as_str) {
+        None | Some("" | "false") => None,
+        Some("true") if app.soprano.nodes.is_none() => {
+            fields.fault(deployment::nowhere());
+            None
+        }
+        Some("true") => {
+            // What is no JSON is a text, and a text is no deployment.
+            let text = parts.fields.get("deployment");
+            let value = text.map(|text| serde_json::from_str(text).unwrap_or_else(|_| json!(text)));
+            fields.deployment(value, model)
+        }
+        Some(other) => {
+            fields.fault(FieldError::new("apply", other, "true or false"));
+            None
+        }
+    }
+}
+
+fn most_of(name: &str) -> usize {
+    if name == "deployment" { DEPLOYMENT_BYTES } else { FIELD_BYTES }
 }
 
 fn whole(size: f64) -> Value {
@@ -119,12 +164,9 @@ fn parts(body: Bytes, boundary: String) -> Result<Parts, Problem> {
             let bytes = field.bytes().await.map_err(wrong)?;
             if name == "file" {
                 parts.file = Some((file_name.unwrap_or_default(), bytes));
-            } else if bytes.len() as u64 > FIELD_BYTES {
-                let fault = FieldError::new(
-                    name,
-                    &format!("{} bytes", bytes.len()),
-                    format!("at most {FIELD_BYTES} bytes"),
-                );
+            } else if bytes.len() > most_of(&name) {
+                let want = format!("at most {} bytes", most_of(&name));
+                let fault = FieldError::new(name, &format!("{} bytes", bytes.len()), want);
                 return Err(Problem::fields(StatusCode::BAD_REQUEST, vec![fault]));
             } else {
                 parts.fields.insert(name, String::from_utf8_lossy(&bytes).into_owned());

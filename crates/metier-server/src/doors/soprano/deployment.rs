@@ -1,0 +1,308 @@
+//! What serves a graph that is to be placed: the field `deployment` of a request. All faults are told at once, each by its name.
+
+use std::time::Duration;
+
+use metier_work::placing::{Serving, name_of};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::request::shown;
+use crate::problem::{FieldError, shorten};
+
+/// Longest argument or variable.
+const LONGEST_TEXT: usize = 4096;
+/// Most arguments, and most variables.
+const MOST_TEXTS: usize = 1000;
+/// Most ports.
+const MOST_PORTS: usize = 100;
+/// Fields that there are.
+const FIELDS: &str =
+    "image, name, namespace, threads, replicas, arguments, environment, ports or within_seconds";
+const OBJECT: &str = "an object with the image that serves the graph: {\"image\": \"serve:1.2\"}";
+
+/// The schema of what is asked, for the API's description; it is read by hand.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Deployment")]
+#[allow(dead_code, reason = "describes what is sent")]
+pub struct Wanted {
+    /// The image that serves the graph.
+    pub image: String,
+    /// Name of the Deployment; else made of the graph's.
+    pub name: Option<String>,
+    /// Its namespace; else that of the server's account.
+    pub namespace: Option<String>,
+    /// Threads of each replica, and cores that it asks for: 1 to 4096, 1 where absent.
+    pub threads: Option<u32>,
+    /// How many of it, all on one node: 1 to 1000, 1 where absent.
+    pub replicas: Option<u32>,
+    /// Arguments of its program.
+    pub arguments: Option<Vec<String>>,
+    /// Variables of its environment.
+    pub environment: Option<std::collections::BTreeMap<String, String>>,
+    /// Ports that it listens at; it is available when the first one is open.
+    pub ports: Option<Vec<u16>>,
+    /// How long the answer may wait until it is available, in seconds: 1 to 60, 10 where absent.
+    pub within_seconds: Option<u64>,
+}
+
+/// What is asked, checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Deployment {
+    /// The image, and how.
+    pub serving: Serving,
+    /// The namespace.
+    pub namespace: Option<String>,
+    /// Threads of each replica.
+    pub threads: u32,
+    /// How many replicas.
+    pub replicas: u32,
+    /// How long it is waited for.
+    pub patience: Duration,
+}
+
+/// Something is to be placed where no nodes are known.
+pub fn nowhere() -> FieldError {
+    let want = "false or absent where no Prometheus is asked: there are no nodes to choose from";
+    FieldError::new("apply", "true", want)
+}
+
+/// Reads the field; the default of the name comes from what the graph is called.
+pub fn read(value: Option<&Value>, model: &str) -> Result<Deployment, Vec<FieldError>> {
+    let fields = match value {
+        None | Some(Value::Null) => return Err(vec![FieldError::absent("deployment", OBJECT)]),
+        Some(Value::Object(fields)) => fields,
+        Some(other) => return Err(vec![FieldError::new("deployment", &shown(other), OBJECT)]),
+    };
+    let mut reader = Reader { fields, seen: Vec::new(), faults: Vec::new() };
+    let image = reader.text("image");
+    if image.is_none() {
+        reader.absent("image", "the name of an image, such as serve:1.2");
+    }
+    let name = reader.text("name").unwrap_or_else(|| name_of(model));
+    let namespace = reader.text("namespace");
+    let serving = |name: &str, image: &str| Serving {
+        name: name.to_string(),
+        image: image.to_string(),
+        ..Serving::default()
+    };
+    // Each is checked beside one that is right.
+    let of_name = |name: &str| serving(name, "x").defect().map(|(_, _, want)| want);
+    reader.check("name", &name, of_name(&name));
+    if let Some(namespace) = &namespace {
+        reader.check("namespace", namespace, of_name(namespace));
+    }
+    if let Some(image) = &image {
+        reader.check("image", image, serving("x", image).defect().map(|(_, _, want)| want));
+    }
+    let threads = reader.whole("threads", 1, 4096);
+    let replicas = reader.whole("replicas", 1, 1000);
+    let arguments = reader.arguments();
+    let environment = reader.environment();
+    let ports = reader.ports();
+    let within = reader.whole("within_seconds", 10, 60);
+    let faults = reader.ended();
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    Ok(Deployment {
+        serving: Serving { name, image: image.unwrap_or_default(), arguments, environment, ports },
+        namespace,
+        threads,
+        replicas,
+        patience: Duration::from_secs(within.into()),
+    })
+}
+
+struct Reader<'a> {
+    fields: &'a Map<String, Value>,
+    seen: Vec<&'static str>,
+    faults: Vec<FieldError>,
+}
+
+impl<'a> Reader<'a> {
+    fn given(&mut self, name: &'static str) -> Option<&'a Value> {
+        self.seen.push(name);
+        self.fields.get(name).filter(|value| !value.is_null())
+    }
+
+    fn wrong(&mut self, name: &str, got: &str, want: impl Into<String>) {
+        self.faults.push(FieldError::new(format!("deployment.{name}"), got, want));
+    }
+
+    fn absent(&mut self, name: &str, want: &str) {
+        self.faults.push(FieldError::absent(format!("deployment.{name}"), want));
+    }
+
+    fn check(&mut self, name: &str, got: &str, defect: Option<&str>) {
+        if let Some(want) = defect {
+            self.wrong(name, got, want);
+        }
+    }
+
+    /// A text; what is none, or too long, gets a space before it, which no name may have.
+    fn text(&mut self, name: &'static str) -> Option<String> {
+        let value = self.given(name)?;
+        match value.as_str() {
+            Some(text) if text.len() <= LONGEST_TEXT => Some(text.to_string()),
+            Some(text) => Some(format!(" {}", shorten(text))),
+            None => Some(format!(" {}", shown(value))),
+        }
+    }
+
+    fn whole(&mut self, name: &'static str, usual: u32, most: u32) -> u32 {
+        let Some(value) = self.given(name) else { return usual };
+        let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
+        match number.filter(|number| (1..=most).contains(number)) {
+            Some(number) => number,
+            None => {
+                self.wrong(name, &shown(value), format!("a whole number from 1 to {most}"));
+                usual
+            }
+        }
+    }
+
+    fn arguments(&mut self) -> Vec<String> {
+        let Some(value) = self.given("arguments") else { return Vec::new() };
+        let word = |value: &Value| value.as_str().filter(|text| is_short(text)).map(str::to_string);
+        let list = value.as_array().filter(|list| list.len() <= MOST_TEXTS);
+        match list.and_then(|list| list.iter().map(word).collect()) {
+            Some(words) => words,
+            None => {
+                let want =
+                    format!("a list of at most {MOST_TEXTS} texts, each of at most {LONGEST_TEXT} bytes");
+                self.wrong("arguments", &shown(value), want);
+                Vec::new()
+            }
+        }
+    }
+
+    fn environment(&mut self) -> Vec<(String, String)> {
+        let Some(value) = self.given("environment") else { return Vec::new() };
+        let pair = |(name, value): (&String, &Value)| {
+            let is_name = !name.is_empty() && is_short(name) && !name.contains('=');
+            let text = value.as_str().filter(|text| is_name && is_short(text))?;
+            Some((name.clone(), text.to_string()))
+        };
+        let pairs = value.as_object().filter(|pairs| pairs.len() <= MOST_TEXTS);
+        match pairs.and_then(|pairs| pairs.iter().map(pair).collect()) {
+            Some(pairs) => pairs,
+            None => {
+                let want = format!(
+                    "an object of at most {MOST_TEXTS} texts by the names of variables, each of at most {LONGEST_TEXT} bytes"
+                );
+                // Variables may be secrets: they are not repeated.
+                self.wrong("environment", "another value", want);
+                Vec::new()
+            }
+        }
+    }
+
+    fn ports(&mut self) -> Vec<u16> {
+        let Some(value) = self.given("ports") else { return Vec::new() };
+        let port = |value: &Value| {
+            let port = value.as_u64().and_then(|number| u16::try_from(number).ok());
+            port.filter(|port| *port > 0)
+        };
+        let list = value.as_array().filter(|list| list.len() <= MOST_PORTS);
+        match list.and_then(|list| list.iter().map(port).collect()) {
+            Some(ports) => ports,
+            None => {
+                let want = format!("a list of at most {MOST_PORTS} numbers from 1 to 65535");
+                self.wrong("ports", &shown(value), want);
+                Vec::new()
+            }
+        }
+    }
+
+    /// The faults, those of unknown fields too.
+    fn ended(mut self) -> Vec<FieldError> {
+        let unknown = self.fields.keys().filter(|name| !self.seen.contains(&name.as_str())).take(10);
+        for name in unknown.cloned().collect::<Vec<_>>() {
+            self.wrong(&shorten(&name), "a field that there is not", FIELDS);
+        }
+        self.faults
+    }
+}
+
+fn is_short(text: &str) -> bool {
+    text.len() <= LONGEST_TEXT && !text.contains('\0')
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_image_is_enough_and_all_else_has_a_default() {
+        let told = read(Some(&json!({"image": "serve:1"})), "ResNet 50").unwrap();
+        assert_eq!((told.serving.name.as_str(), told.serving.image.as_str()), ("resnet-50", "serve:1"));
+        assert_eq!((told.threads, told.replicas, told.patience), (1, 1, Duration::from_secs(10)));
+        assert_eq!(told.namespace, None);
+        let told = read(
+            Some(&json!({
+                "image": "serve:1", "name": "net", "namespace": "edge", "threads": 2, "replicas": 3,
+                "arguments": ["-v"], "environment": {"A": "b"}, "ports": [8080], "within_seconds": 60,
+            })),
+            "m",
+        )
+        .unwrap();
+        assert_eq!(
+            told.serving,
+            Serving {
+                name: "net".into(),
+                image: "serve:1".into(),
+                arguments: vec!["-v".into()],
+                environment: vec![("A".into(), "b".into())],
+                ports: vec![8080],
+            }
+        );
+        assert_eq!((told.namespace.as_deref(), told.threads, told.replicas), (Some("edge"), 2, 3));
+        assert_eq!(told.patience, Duration::from_secs(60));
+    }
+
+    #[test]
+    fn each_fault_is_named() {
+        for (name, value) in [
+            ("image", json!("")),
+            ("image", json!("a b")),
+            ("image", json!(7)),
+            ("image", json!("x".repeat(5000))),
+            ("name", json!("No Name")),
+            ("name", json!(["x"])),
+            ("namespace", json!("-")),
+            ("threads", json!(0)),
+            ("threads", json!("2")),
+            ("threads", json!(4097)),
+            ("replicas", json!(1.5)),
+            ("replicas", json!(u64::MAX)),
+            ("arguments", json!("-v")),
+            ("arguments", json!(["x".repeat(5000)])),
+            ("arguments", json!(vec!["x"; 1001])),
+            ("environment", json!({"A": 1})),
+            ("environment", json!({"A=B": "x"})),
+            ("environment", json!({"": "x"})),
+            ("ports", json!([0])),
+            ("ports", json!([65536])),
+            ("within_seconds", json!(61)),
+            ("colour", json!("red")),
+        ] {
+            let mut body = json!({"image": "serve:1"});
+            body[name] = value.clone();
+            let faults = read(Some(&body), "m").unwrap_err();
+            assert_eq!(faults.len(), 1, "{name} {value}: {faults:?}");
+            assert_eq!(faults[0].field, format!("deployment.{name}"), "{value}");
+            assert!(!faults[0].want.is_empty());
+        }
+        for nothing in [None, Some(json!(null)), Some(json!("serve:1")), Some(json!([]))] {
+            assert_eq!(read(nothing.as_ref(), "m").unwrap_err()[0].field, "deployment");
+        }
+        let faults = read(Some(&json!({"ports": [0], "x": 1})), "m").unwrap_err();
+        let names: Vec<&str> = faults.iter().map(|fault| fault.field.as_str()).collect();
+        assert_eq!(names, ["deployment.image", "deployment.ports", "deployment.x"]);
+        let secret = read(Some(&json!({"image": "x", "environment": {"A": ["secret"]}})), "m").unwrap_err();
+        assert!(!format!("{secret:?}").contains("secret\""), "{secret:?}");
+    }
+}
