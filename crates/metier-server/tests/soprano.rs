@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::*;
@@ -437,11 +437,15 @@ fn of_cluster() -> Vec<Node> {
     ]
 }
 
+/// Who puts something on the lab's only node does it alone: there is not room for two.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// The lab's cluster, and a name there of which nothing is left, whatever happens.
 struct Cluster {
     hands: Hands,
     access: Access,
     name: String,
+    _alone: MutexGuard<'static, ()>,
 }
 
 impl Cluster {
@@ -452,11 +456,29 @@ impl Cluster {
         };
         let access = Access { kubeconfig: Some(kubeconfig.into()), ..Access::default() };
         let name = format!("metier-test-{name}-{}", std::process::id());
-        Some(Self { hands: Hands::reach(&access).unwrap(), access, name })
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let cluster = Self { hands: Hands::reach(&access).unwrap(), access, name, _alone: alone };
+        cluster.until_empty();
+        Some(cluster)
+    }
+
+    /// What an earlier test has removed may take half a minute to be gone.
+    fn until_empty(&self) {
+        let since = Instant::now();
+        let is_empty = || {
+            let nodes = self.hands.survey(None).unwrap().nodes;
+            nodes.iter().all(|node| node.name != "localhost" || node.free_cores == node.cores)
+        };
+        while !is_empty() {
+            assert!(since.elapsed() < Duration::from_secs(180), "the lab's node is never empty");
+            std::thread::sleep(Duration::from_millis(500));
+        }
     }
 
     fn deployment(&self, image: &str) -> Value {
-        json!({"name": self.name, "image": image, "arguments": ["sleep", "600"], "within_seconds": 60})
+        // It ends at once when it is told to, so that the next one finds room.
+        let words = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 1; done"];
+        json!({"name": self.name, "image": image, "arguments": words, "within_seconds": 60})
     }
 
     fn is_there(&self) -> bool {

@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests")]
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use metier_onnx::{Bindings, Limits};
 use metier_types::Digest;
@@ -15,7 +16,11 @@ struct Lab {
     hands: Hands,
     graph: metier_onnx::Analysis,
     name: String,
+    _alone: MutexGuard<'static, ()>,
 }
+
+/// Who puts something on the lab's only node does it alone: there is not room for two.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// Whatever happens, nothing is left.
 impl Drop for Lab {
@@ -43,10 +48,26 @@ fn lab(name: &str) -> Option<Lab> {
     let graph = metier_onnx::analyse(&read, &Bindings::default(), &limits).unwrap();
     let access = Access { kubeconfig: Some(kubeconfig.into()), ..Access::default() };
     let name = format!("metier-test-{name}-{}", std::process::id());
-    Some(Lab { hands: Hands::reach(&access).unwrap(), graph, name })
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let lab = Lab { hands: Hands::reach(&access).unwrap(), graph, name, _alone: alone };
+    lab.until_empty();
+    Some(lab)
 }
 
 impl Lab {
+    /// What an earlier test has removed may take half a minute to be gone.
+    fn until_empty(&self) {
+        let since = Instant::now();
+        let is_empty = || {
+            let nodes = self.hands.survey(None).unwrap().nodes;
+            nodes.iter().all(|node| node.name != "localhost" || node.free_cores == node.cores)
+        };
+        while !is_empty() {
+            assert!(since.elapsed() < Duration::from_secs(180), "the lab's node is never empty");
+            std::thread::sleep(Duration::from_millis(500));
+        }
+    }
+
     fn demand(&self) -> Demand {
         Demand {
             workload: self.name.clone(),
@@ -92,7 +113,9 @@ fn a_service_is_made_replaced_brought_back_and_removed() {
     let found = lab.choose(&demand);
     assert_eq!(found.chosen().unwrap().device, "localhost", "{found:?}");
     assert!(found.objective.unwrap() > 0.0 && found.notes.is_empty(), "{found:?}");
-    let serving = lab.serving("busybox:local", &["sleep", "600"]);
+    // It ends at once when it is told to, so that the next one finds room.
+    let serving =
+        lab.serving("busybox:local", &["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 1; done"]);
     let graph = Digest::from_bytes([5; 32]);
     let first = service(&found, &demand, &serving, Some(&graph)).unwrap();
     let applied = lab.hands.apply(&first, PATIENCE).unwrap();
