@@ -5,7 +5,7 @@
 //! has about as many cores as the one it was learned on (half to twice); else the fallback does, which knows the machine's size.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -16,6 +16,7 @@ use crate::node::{Index, MachineSpec};
 use crate::pipeline::{Model, Pipeline};
 use crate::selection::{self, Request};
 use crate::vocabulary::{Component, FeatureGroup, ModelName, OutputType, Source};
+use crate::written::Written;
 
 const SHIPPED: &str = include_str!("defaults.json");
 /// Cores of a machine that says nothing of itself.
@@ -62,7 +63,7 @@ struct One {
     output_type: OutputType,
     group: String,
     errors: BTreeMap<String, f64>,
-    weights: Value,
+    weights: Written,
 }
 
 /// What is shipped.
@@ -77,9 +78,16 @@ pub struct Defaults {
     parts: BTreeMap<Component, Part>,
 }
 
-/// Reads what is shipped.
+/// What is shipped, read once.
 pub fn shipped() -> Result<Arc<Defaults>, Error> {
-    Defaults::read(SHIPPED).map(Arc::new)
+    static READ: OnceLock<Arc<Defaults>> = OnceLock::new();
+    match READ.get() {
+        Some(read) => Ok(read.clone()),
+        None => {
+            let read = Defaults::read(SHIPPED).map(Arc::new)?;
+            Ok(READ.get_or_init(|| read).clone())
+        }
+    }
 }
 
 impl Defaults {
@@ -100,7 +108,7 @@ impl Defaults {
                 output_type: one.output_type,
                 group,
                 errors: one.errors.into_iter().collect(),
-                weights: Some(one.weights.to_string().into_boxed_str()),
+                weights: Some(one.weights.0),
                 archive: None,
                 scale: None,
             });

@@ -38,6 +38,14 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// A pipeline that could not be had from its address.
+    #[error("{address}: {why}")]
+    Download {
+        /// Where it is, without secrets.
+        address: String,
+        /// What went wrong.
+        why: String,
+    },
     /// What was learned from cannot be learned from.
     #[error(transparent)]
     Learn(#[from] metier_learn::Error),

@@ -30,5 +30,6 @@ pub mod share;
 pub mod trainers;
 pub mod vocabulary;
 pub mod weights;
+mod written;
 
 pub use error::Error;

@@ -13,7 +13,7 @@ use crate::doors::soprano::Soprano;
 use crate::error::Error;
 
 /// What `open` may name: parts that answer without the token on an address that is not loopback.
-pub const DOORS: [&str; 3] = ["metrics", "page", "soprano"];
+pub const DOORS: [&str; 4] = ["metrics", "page", "soprano", "models"];
 
 /// What `/api/v1/doctor` asks. It may block; it is asked once at a time.
 pub type Doctor = Arc<dyn Fn() -> Vec<Check> + Send + Sync>;

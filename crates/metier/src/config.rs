@@ -48,7 +48,7 @@ const fn key(
 }
 
 /// Everything that can be set.
-pub const KEYS: [Key; 29] = [
+pub const KEYS: [Key; 30] = [
     key("store", "METIER_STORE", Some("--store"), None, "where runs are kept: a file, or postgres://…"),
     key("output", "METIER_OUTPUT", Some("--output"), Some("table"), "form of data: table, json, yaml or csv"),
     key("color", "METIER_COLOR", Some("--color"), Some("auto"), "colours: auto, always or never"),
@@ -75,6 +75,7 @@ pub const KEYS: [Key; 29] = [
     key("up.hosts", "METIER_UP_HOSTS", Some("--host"), Some(""), "further names that a proxy passes on"),
     key("up.jobs", "METIER_UP_JOBS", Some("--job"), Some(""), "jobs of the Jenkins-shaped door, by commas"),
     key("up.doors", "METIER_UP_DOORS", Some("--door"), None, "doors with an address of their own, by commas"),
+    key("up.models", "METIER_UP_MODELS", Some("--models"), None, "pipelines of power predictors, by commas"),
     key(
         "up.prometheus",
         "METIER_UP_PROMETHEUS",
@@ -406,6 +407,11 @@ pub fn data_folder() -> Option<PathBuf> {
 /// Where datasets that were fetched are kept, if nobody says otherwise.
 pub fn dataset_folder() -> Option<PathBuf> {
     folder("XDG_CACHE_HOME", ".cache").map(|folder| folder.join("metier/datasets"))
+}
+
+/// Where pipelines of power predictors that were fetched are kept, if nobody says otherwise.
+pub fn pipeline_folder() -> Option<PathBuf> {
+    folder("XDG_CACHE_HOME", ".cache").map(|folder| folder.join("metier/pipelines"))
 }
 
 /// A private folder for files that live as long as a run, where the kernel cannot execute from memory.

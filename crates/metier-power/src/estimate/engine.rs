@@ -22,6 +22,9 @@ const KINDS: usize = 512;
 /// Watts of each component, row by row.
 type Powers = Vec<(Component, Vec<f64>)>;
 
+/// A predictor, its formulas, and the cores of its machine.
+type Choice = (InUse, Vec<(Component, Formula)>, Option<f64>);
+
 /// A predictor, ready for rows of a certain form.
 #[derive(Debug)]
 struct Ready {
@@ -153,6 +156,33 @@ impl Estimator {
     }
 
     fn find(&self, request: &Request, output_type: OutputType, source: Source) -> Result<Ready, String> {
+        let (about, formulas, cores) = self.choose(request, output_type, source)?;
+        self.prepare(about, formulas, request, cores)
+    }
+
+    /// The predictor that answers for rows of these metrics, and its formulas.
+    pub fn running(
+        &self,
+        metrics: &[&str],
+        output_type: OutputType,
+        source: Source,
+    ) -> Result<(InUse, Vec<(Component, Formula)>), String> {
+        let request = Request {
+            metrics: metrics.iter().map(ToString::to_string).collect(),
+            values: super::request::Rows::default(),
+            output_type: output_type.name().to_string(),
+            source: Some(source.name().to_string()),
+            system_features: Vec::new(),
+            system_values: super::request::Numbers::default(),
+            trainer_name: String::new(),
+            filter: String::new(),
+        };
+        let (about, formulas, _) = self.choose(&request, output_type, source)?;
+        Ok((about, formulas))
+    }
+
+    /// Which predictor, its formulas, and the cores of the machine that it was learned on.
+    fn choose(&self, request: &Request, output_type: OutputType, source: Source) -> Result<Choice, String> {
         let failed = |why: String| format!("failed to get model from request: {why}");
         let filter = Filter::read(&request.filter).map_err(|error| failed(error.to_string()))?;
         if !request.trainer_name.is_empty() && Trainer::named(&request.trainer_name).is_none() {
@@ -178,11 +208,14 @@ impl Estimator {
         // The trainer that was asked for, else whoever is there: an answer is worth more than a name.
         for trainer in [request.trainer_name.as_str(), ""] {
             wanted.trainer_name = trainer.to_string();
-            let chosen = selection::select(&registry, &wanted, &self.error_key, &Model::is_usable);
+            // The pipeline that is asked for the source, then others: one may know node power only.
+            let others = registry.pipelines.iter().rev();
+            let pipelines = registry.active(source).into_iter().chain(others);
             // What is shipped answers only for machines like its own: see below.
-            let chosen = chosen.ok().flatten();
-            if let Some(chosen) = chosen.filter(|chosen| chosen.pipeline.name != self.defaults.pipeline.name)
-            {
+            let mut pipelines = pipelines.filter(|pipeline| pipeline.name != self.defaults.pipeline.name);
+            let chosen = pipelines
+                .find_map(|pipeline| selection::from(pipeline, &wanted, &self.error_key, &Model::is_usable));
+            if let Some(chosen) = chosen {
                 let cores = chosen
                     .pipeline
                     .index
@@ -190,7 +223,7 @@ impl Estimator {
                     .and_then(|index| index.0.get(&chosen.model.name.node_type));
                 let formulas = chosen.model.formulas().map_err(|error| failed(error.to_string()))?;
                 let about = about(&chosen.pipeline.name, chosen.model, source);
-                return self.prepare(about, formulas, request, cores.and_then(|entry| entry.spec.cores));
+                return Ok((about, formulas, cores.and_then(|entry| entry.spec.cores)));
             }
             if trainer.is_empty() {
                 break;
@@ -201,12 +234,7 @@ impl Estimator {
             if source.components() == [Component::Platform] { Source::Acpi } else { Source::RaplSysfs };
         if let Some((model, cores)) = self.defaults.select(&wanted, &self.machine, &self.error_key) {
             let formulas = model.formulas().map_err(|error| failed(error.to_string()))?;
-            return self.prepare(
-                about(&self.defaults.pipeline.name, model, source),
-                formulas,
-                request,
-                cores,
-            );
+            return Ok((about(&self.defaults.pipeline.name, model, source), formulas, cores));
         }
         let has_filter = wanted.filter != Filter::default();
         let fallback = self.defaults.fallback(&wanted.metrics, &self.machine, output_type, source);
@@ -219,7 +247,7 @@ impl Estimator {
                     source,
                     output_type,
                 };
-                self.prepare(about, formulas, request, None)
+                Ok((about, formulas, None))
             }
             None if has_filter => {
                 Err(failed(format!("no predictor passes the filter {:?}", shorten(&request.filter))))

@@ -1,14 +1,15 @@
-//! Pipelines that are kept up to date while they are used: read at the start and again when asked, added to by upload.
+//! Pipelines that are kept up to date while they are used: read at the start and again when asked, added to by upload, fetched where they are at an address.
 //!
-//! What cannot be read any more is not forgotten: the pipeline that was there stays, and the warning says so.
+//! What cannot be read or fetched any more is not forgotten: the pipeline that was there stays, and the warning says so.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde_json::{Map, Value, json};
 
-use super::Registry;
+use super::{Place, Registry};
 use crate::Error;
 use crate::defaults::Defaults;
 use crate::node::{Index, MachineSpec};
@@ -17,12 +18,14 @@ use crate::weights::Weights;
 
 /// Pipelines that are kept up to date.
 pub struct Shelf {
-    paths: Vec<PathBuf>,
+    places: Vec<Place>,
     uploads: Option<PathBuf>,
     defaults: Arc<Defaults>,
     registry: RwLock<Arc<Registry>>,
     /// One upload or reload at a time.
     changing: Mutex<()>,
+    /// How the last try to fetch each address ended.
+    fetched: Mutex<BTreeMap<String, Result<(), String>>>,
 }
 
 /// A predictor that somebody sends.
@@ -100,16 +103,18 @@ impl Upload {
 }
 
 impl Shelf {
-    /// Reads pipelines at these paths, beside what is shipped; uploads go below a folder of their own.
-    pub fn open(paths: Vec<PathBuf>, uploads: Option<PathBuf>) -> Result<(Self, Vec<String>), Error> {
+    /// Reads pipelines at these places, beside what is shipped; uploads go below a folder of their own. Nothing is fetched yet ([`Shelf::reload`]): of an address, what
+    /// came another time is read.
+    pub fn open(places: Vec<Place>, uploads: Option<PathBuf>) -> Result<(Self, Vec<String>), Error> {
         let shelf = Self {
-            paths,
+            places,
             uploads,
             defaults: crate::defaults::shipped()?,
             registry: RwLock::default(),
             changing: Mutex::default(),
+            fetched: Mutex::default(),
         };
-        let warnings = shelf.reload();
+        let warnings = shelf.read_again(Vec::new());
         Ok((shelf, warnings))
     }
 
@@ -128,16 +133,41 @@ impl Shelf {
         self.uploads.as_deref()
     }
 
-    /// Reads everything again. A pipeline that cannot be read any more stays as it was.
+    /// Fetches and reads everything again. A pipeline that cannot be had any more stays as it was.
     pub fn reload(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for place in &self.places {
+            let Place::Address(download) = place else { continue };
+            let fetched = download.fetch().map(drop).map_err(|error| error.to_string());
+            if let Err(why) = &fetched {
+                let stays = if download.kept().is_some() { "; what came before stays" } else { "" };
+                warnings.push(format!("{why}{stays}"));
+            }
+            self.fetched.lock().unwrap_or_else(PoisonError::into_inner).insert(download.shown(), fetched);
+        }
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.read_again()
+        self.read_again(warnings)
     }
 
-    fn read_again(&self) -> Vec<String> {
+    /// Addresses that were tried, and why the last try failed.
+    pub fn fetched(&self) -> BTreeMap<String, Result<(), String>> {
+        self.fetched.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether there is an address that was not tried yet.
+    pub fn is_waiting(&self) -> bool {
+        let fetched = self.fetched.lock().unwrap_or_else(PoisonError::into_inner);
+        let waits =
+            |place: &Place| matches!(place, Place::Address(one) if !fetched.contains_key(&one.shown()));
+        self.places.iter().any(waits)
+    }
+
+    fn read_again(&self, warnings: Vec<String>) -> Vec<String> {
         let uploads = self.uploads.iter().filter(|folder| folder.is_dir());
-        let paths: Vec<PathBuf> = self.paths.iter().chain(uploads).cloned().collect();
+        let places = self.places.iter().filter_map(Place::path).map(Path::to_path_buf);
+        let paths: Vec<PathBuf> = places.chain(uploads.cloned()).collect();
         let mut loaded = Registry::load(&paths);
+        loaded.warnings.splice(0..0, warnings);
         let mut registry = Registry::default();
         registry.add(self.defaults.pipeline.clone());
         let before = self.registry();
@@ -191,7 +221,7 @@ impl Shelf {
         }
         let place = group.join(format!("{}.json", upload.name));
         write(&place, &upload.weights)?;
-        self.read_again();
+        self.read_again(Vec::new());
         Ok(place)
     }
 }

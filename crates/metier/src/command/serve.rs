@@ -7,9 +7,9 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use metier_power::estimate::Estimator;
 use metier_power::node::{self, MachineSpec};
-use metier_power::pipeline::Shelf;
+use metier_power::pipeline::{Place, Shelf};
 use metier_server::Secret;
-use metier_server::kepler::{self, Models};
+use metier_server::kepler::{self, Doors};
 
 use super::Room;
 use crate::exit::{Code, usage};
@@ -17,6 +17,7 @@ use crate::exit::{Code, usage};
 const EXAMPLES: &str = "Examples:
   metier serve estimator                                 /tmp/estimator.sock, for Kepler's exporter
   metier serve models --models ec2-0.7.11.zip            http://127.0.0.1:8100
+  metier serve models --models https://example.org/models/v0.7/ec2-0.7.11.zip
   metier serve models --listen 0.0.0.0:8100 --open models --socket /tmp/estimator.sock";
 
 /// Serve one role alone: Kepler's estimator or model server
@@ -43,11 +44,14 @@ enum Role {
 }
 
 /// Which predictors, and for which machine.
-#[derive(Debug, Args)]
-struct Predictors {
-    /// Folder or zip with a pipeline of kepler-model-db, or a folder of such; the last that knows a source answers for it
-    #[arg(long, value_name = "PATH")]
-    models: Vec<PathBuf>,
+#[derive(Debug, Default, Args)]
+pub struct Predictors {
+    /// Pipeline of kepler-model-db: a folder or zip, a folder of such, or the address of a zip; the last that knows a source answers for it
+    #[arg(long, value_name = "PATH|URL")]
+    models: Vec<String>,
+    /// Folder where pipelines that are fetched are kept [default: below the user's cache]
+    #[arg(long, value_name = "FOLDER")]
+    downloads: Option<PathBuf>,
     /// File that says what machine this is: processor, cores, chips, memory in GiB, frequency in MHz
     #[arg(long, value_name = "FILE")]
     machine_spec: Option<PathBuf>,
@@ -100,12 +104,33 @@ impl Serve {
 const SPEC_BYTES: u64 = 64 << 10;
 
 impl Predictors {
-    fn shelf(&self, room: &Room, uploads: Option<PathBuf>) -> anyhow::Result<Shelf> {
-        let (shelf, warnings) = Shelf::open(self.models.clone(), uploads)?;
+    /// Those at these places, for this machine.
+    pub fn of(models: Vec<String>) -> Self {
+        Self { models, ..Self::default() }
+    }
+
+    /// Opens them; what cannot be read is said.
+    pub fn shelf(&self, room: &Room, uploads: Option<PathBuf>) -> anyhow::Result<Arc<Shelf>> {
+        let folder = self.downloads.clone().or_else(crate::config::pipeline_folder);
+        let is_address = |place: &String| place.contains("://") && !place.starts_with("file://");
+        if folder.is_none() && self.models.iter().any(is_address) {
+            return Err(usage(
+                "there is no home to keep pipelines in that are fetched; name a --downloads FOLDER",
+            ));
+        }
+        let folder = folder.unwrap_or_default();
+        let places = self.models.iter().map(|place| Place::read(place, &folder));
+        let places = places.collect::<Result<Vec<_>, _>>().map_err(|error| usage(error.to_string()))?;
+        let (shelf, warnings) = Shelf::open(places, uploads)?;
         for warning in warnings {
             room.console.warn(warning);
         }
-        Ok(shelf)
+        Ok(Arc::new(shelf))
+    }
+
+    /// Who answers with them.
+    pub fn estimator(&self, shelf: &Shelf) -> anyhow::Result<Arc<Estimator>> {
+        Ok(Arc::new(Estimator::new((*shelf.registry()).clone(), self.machine()?)?))
     }
 
     /// The machine that a file describes, else Kepler's file, else this one.
@@ -134,13 +159,16 @@ fn spec(path: &Path) -> Result<MachineSpec, String> {
 
 impl EstimatorRole {
     fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let registry = (*self.predictors.shelf(room, None)?.registry()).clone();
-        let estimator = Arc::new(Estimator::new(registry, self.predictors.machine()?)?);
-        let console = room.console;
-        kepler::run_estimator(&self.socket, estimator, || {
-            console.note(format!("metier: ready at {}; Ctrl-C ends it", self.socket.display()));
-        })?;
-        Ok(Code::OK)
+        let shelf = self.predictors.shelf(room, None)?;
+        let doors = Doors {
+            socket: Some(self.socket.clone()),
+            models: None,
+            is_open: false,
+            token: None,
+            estimator: Some(self.predictors.estimator(&shelf)?),
+            shelf,
+        };
+        run(room, doors)
     }
 }
 
@@ -152,22 +180,38 @@ impl ModelsRole {
         };
         let token =
             token.map(|token| Secret::new(&token)).transpose().map_err(|error| usage(error.to_string()))?;
-        let is_open = !self.open.is_empty();
-        kepler::check(self.listen, token.is_some(), is_open).map_err(|error| usage(error.to_string()))?;
-        let shelf = Arc::new(self.predictors.shelf(room, self.uploads.clone())?);
-        let is_loopback = self.listen.ip().to_canonical().is_loopback();
-        let models = Models::new(shelf.clone(), token, !is_loopback && !is_open);
-        let estimator = match &self.socket {
-            Some(socket) => {
-                let estimator = Estimator::new((*shelf.registry()).clone(), self.predictors.machine()?)?;
-                Some((socket.as_path(), Arc::new(estimator)))
-            }
-            None => None,
+        let shelf = self.predictors.shelf(room, self.uploads.clone())?;
+        let estimator = self.socket.as_ref().map(|_| self.predictors.estimator(&shelf)).transpose()?;
+        let doors = Doors {
+            socket: self.socket.clone(),
+            models: Some(self.listen),
+            is_open: !self.open.is_empty(),
+            token,
+            estimator,
+            shelf,
         };
-        let console = room.console;
-        kepler::run_models(self.listen, models, estimator, |address| {
-            console.note(format!("metier: ready at http://{address}/; Ctrl-C ends it"));
-        })?;
-        Ok(Code::OK)
+        run(room, doors)
     }
+}
+
+/// Gives back what reading pipelines took for a moment: a sidecar is there for long, and is counted by what it holds.
+fn give_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: a call without arguments that matter, which only releases what the allocator has free.
+    unsafe {
+        libc::malloc_trim(0)
+    };
+}
+
+fn run(room: &Room, doors: Doors) -> anyhow::Result<Code> {
+    doors.check().map_err(|error| usage(error.to_string()))?;
+    let console = room.console;
+    give_back();
+    doors.run(|opened| {
+        let socket = opened.socket.as_ref().map(|socket| socket.display().to_string());
+        let models = opened.models.map(|address| format!("http://{address}/"));
+        let all: Vec<String> = models.into_iter().chain(socket).collect();
+        console.note(format!("metier: ready at {}; Ctrl-C ends it", all.join(" and ")));
+    })?;
+    Ok(Code::OK)
 }

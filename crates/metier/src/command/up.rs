@@ -1,6 +1,7 @@
-//! `metier up`: the page and the API, until INT or TERM.
+//! `metier up`: the page, the API and the doors for other systems' clients, until INT or TERM.
 
-use std::net::{Ipv4Addr, SocketAddr};
+mod doors;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -9,6 +10,7 @@ use anyhow::Context as _;
 use clap::Args;
 use metier_measure::Roots;
 use metier_prom::query::{self, Credentials, Endpoint};
+use metier_server::kepler::Doors;
 use metier_server::{Check, Config, Secret, Soprano};
 use metier_store::Store;
 use metier_work::choose::Columns;
@@ -16,7 +18,7 @@ use metier_work::placing::Access;
 use metier_work::queue::{Stop, Until};
 
 use super::Room;
-use crate::config::{Origin, Typed, data_folder};
+use crate::config::{Typed, data_folder};
 use crate::exit::{Code, usage};
 
 const EXAMPLES: &str = "Examples:
@@ -25,7 +27,7 @@ const EXAMPLES: &str = "Examples:
   METIER_TOKEN=… metier up --listen 0.0.0.0:7001         for others, with a token
   metier up --listen 0.0.0.0:7001 --token-file token --open metrics";
 
-/// Serve the page and the API
+/// Serve the page, the API and the doors for other systems' clients
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "The token is taken from --token-file or METIER_TOKEN, never from an argument: others could see it in the list of processes.")]
 pub struct Up {
@@ -35,7 +37,7 @@ pub struct Up {
     /// File that holds the token; needed on any address but loopback
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Door that needs no token on an address that is not loopback: metrics, page, soprano
+    /// Door that needs no token on an address that is not loopback: metrics, page, soprano, models
     #[arg(long, value_name = "DOOR")]
     open: Vec<String>,
     /// Further name that the Host header may have, for a proxy that passes the outer name on
@@ -44,9 +46,12 @@ pub struct Up {
     /// Job that the Jenkins-shaped door knows, with the device that measures it; without any, all names are jobs
     #[arg(long, value_name = "NAME[=DEVICE]")]
     job: Vec<String>,
-    /// Door with an address of its own; without --listen, soprano is at 127.0.0.1:7002
-    #[arg(long, value_name = "NAME=ADDRESS:PORT")]
+    /// Door with a place of its own; without --listen and --door: soprano=127.0.0.1:7002, models=127.0.0.1:8100, estimator=/tmp/estimator.sock
+    #[arg(long, value_name = "NAME=PLACE")]
     door: Vec<String>,
+    /// Pipeline of power predictors for the doors models and estimator: a folder, a zip, or the address of a zip [METIER_UP_MODELS]
+    #[arg(long, value_name = "PATH|URL")]
+    models: Vec<String>,
     /// Prometheus that knows the nodes of the cluster, for /api/profiling and /upload [METIER_UP_PROMETHEUS, PROMETHEUS_IP]
     #[arg(long, value_name = "URL")]
     prometheus: Option<String>,
@@ -85,6 +90,7 @@ impl Up {
             ("up.hosts", joined(&self.host)),
             ("up.jobs", joined(&self.job)),
             ("up.doors", joined(&self.door)),
+            ("up.models", joined(&self.models)),
             ("up.prometheus", self.prometheus.clone()),
             ("up.prometheus_ca", shown(&self.prometheus_ca)),
             ("up.prometheus_token_file", shown(&self.prometheus_token_file)),
@@ -98,13 +104,14 @@ impl Up {
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         crate::log::start(&room.console, room.verbose, crate::log::SERVER)?;
         let settings = &room.settings;
+        let named = doors::Named::read(room)?;
         let mut config = Config {
             listen: settings.address("up.listen")?,
             token: token(room, "up.token_file")?,
             open: settings.list("up.open"),
             hosts: settings.list("up.hosts"),
             jobs: jobs(room)?,
-            doors: doors(room)?,
+            doors: named.shared.clone(),
             soprano: soprano(room)?,
             version: env!("CARGO_PKG_VERSION").to_string(),
             doctor: None,
@@ -114,6 +121,7 @@ impl Up {
         if config.token.is_none() {
             config.start_token = start_token(room);
         }
+        let power = named.power(room, &config)?;
         let (store, is_writable) = open(room)?;
         config.doctor = Some(doctor(&store));
         let place = store.location().to_string();
@@ -122,9 +130,13 @@ impl Up {
             true => Some(Working::start(room, store.clone())?),
             false => None,
         };
+        let power = power.map(Doors::beside).transpose()?;
         let served = metier_server::run(config, store, |address| {
             console.note(format!("metier: ready at http://{address}/ (store {place}); Ctrl-C ends it"));
         });
+        if let Some(power) = power {
+            power.end();
+        }
         if let Some(work) = work {
             work.end();
         }
@@ -210,22 +222,6 @@ fn start_token(room: &Room) -> Option<Secret> {
             None
         }
     }
-}
-
-/// Doors with an address of their own: those that were named; else, where nobody chose an address for the whole, the seed's own port.
-fn doors(room: &Room) -> anyhow::Result<Vec<(String, SocketAddr)>> {
-    const WANT: &str = "soprano=ADDRESS:PORT such as soprano=127.0.0.1:7002";
-    let settings = &room.settings;
-    let is_default = |name: &str| settings.get(name).is_none_or(|setting| setting.origin == Origin::Default);
-    if is_default("up.doors") && is_default("up.listen") {
-        return Ok(vec![("soprano".to_string(), SocketAddr::from((Ipv4Addr::LOCALHOST, 7002)))]);
-    }
-    let named = settings.list("up.doors");
-    let one = |text: &String| {
-        let (name, address) = text.split_once('=')?;
-        Some((name.to_string(), address.parse().ok()?)).filter(|_| name == "soprano")
-    };
-    named.iter().map(|text| one(text).ok_or_else(|| settings.wrong("up.doors", WANT))).collect()
 }
 
 /// What the SOPRANO profiler's doors are told.

@@ -23,6 +23,15 @@ pub fn page(models: &Models) -> String {
             family.sample(&labels, count as f64);
         }
     }
+    let mut family = page.family(
+        "metier_power_pipeline_fetched",
+        Kind::Gauge,
+        "Addresses of pipelines: 1 where the last try to fetch one succeeded.",
+    );
+    for (address, fetched) in models.shelf.fetched() {
+        let labels = Labels::default().and("address", &address);
+        family.sample(&labels, if fetched.is_ok() { 1.0 } else { 0.0 });
+    }
     if let Some((estimator, figures)) = &models.estimator {
         let mut family = page.family(
             "metier_power_predictor_in_use",

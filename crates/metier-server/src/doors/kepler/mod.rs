@@ -6,5 +6,5 @@ mod models;
 mod role;
 
 pub use estimator::{Door as EstimatorDoor, Figures, SOCKET};
-pub use models::{Models, router};
-pub use role::{check, run_estimator, run_models};
+pub use models::{Models, PORT as MODELS_PORT, router};
+pub use role::{Beside, Doors, Opened};

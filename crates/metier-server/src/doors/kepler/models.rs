@@ -30,6 +30,9 @@ use serde_json::{Map, Value, json};
 use super::estimator::Figures;
 use crate::config::Secret;
 
+/// Where the exporter looks for it.
+pub const PORT: u16 = 8100;
+
 /// Largest body: an upload of weights with trees.
 const BODY_BYTES: usize = 32 << 20;
 /// Most kinds of answers that are counted by name.
@@ -85,7 +88,7 @@ pub fn router(models: Shared) -> Router {
         .route("/reload", axum::routing::post(reload))
         .route("/metrics", get(metrics))
         .route("/healthz", get(|| async { "ok\n" }))
-        .route("/readyz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         .layer(middleware::from_fn_with_state(models.clone(), enter))
         .with_state(models)
@@ -403,6 +406,14 @@ async fn reload(State(models): State<Shared>, headers: HeaderMap) -> Response {
     match done.await {
         Ok(answer) => json_of(&answer),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+/// Ready when every address was tried once: before that, clients would get what is shipped instead of what was meant.
+async fn ready(State(models): State<Shared>) -> Response {
+    match models.shelf.is_waiting() {
+        true => (StatusCode::SERVICE_UNAVAILABLE, "pipelines are being fetched\n").into_response(),
+        false => "ok\n".into_response(),
     }
 }
 

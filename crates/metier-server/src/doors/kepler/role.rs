@@ -1,16 +1,56 @@
-//! One role alone: the estimator as a sidecar, the model server. Each serves until INT or TERM.
+//! The doors of Kepler together: the estimator's socket, the model server. One role alone serves until INT or TERM ([`Doors::run`]); beside another
+//! server all of them have a thread of their own ([`Doors::beside`]), where a place that is taken is done without.
 
+use std::future::Future;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use metier_power::estimate::Estimator;
+use metier_power::pipeline::Shelf;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
-use super::estimator::{Door, Figures};
+use super::estimator::Door;
 use super::models::{self, Models};
-use crate::config::Limits;
+use crate::config::{Limits, Secret};
 use crate::error::Error;
 use crate::serve;
+
+/// Which doors there are, and what is behind them.
+pub struct Doors {
+    /// The estimator's socket.
+    pub socket: Option<PathBuf>,
+    /// Where the model server listens.
+    pub models: Option<SocketAddr>,
+    /// Whether the model server answers without the token on an address that is not loopback.
+    pub is_open: bool,
+    /// What those show who change something.
+    pub token: Option<Secret>,
+    /// The predictors.
+    pub shelf: Arc<Shelf>,
+    /// Who answers with them.
+    pub estimator: Option<Arc<Estimator>>,
+}
+
+/// Where doors were opened.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// The estimator's socket.
+    pub socket: Option<PathBuf>,
+    /// The model server.
+    pub models: Option<SocketAddr>,
+}
+
+/// What waits behind one address.
+struct Behind {
+    listener: TcpListener,
+    router: axum::Router,
+    limits: Limits,
+}
 
 fn runtime() -> Result<tokio::runtime::Runtime, Error> {
     tokio::runtime::Builder::new_current_thread()
@@ -21,53 +61,149 @@ fn runtime() -> Result<tokio::runtime::Runtime, Error> {
         .map_err(|source| Error::Runtime { source })
 }
 
-/// Serves the estimator's socket.
-pub fn run_estimator(socket: &Path, estimator: Arc<Estimator>, on_ready: impl FnOnce()) -> Result<(), Error> {
-    let door = Door::open(socket, estimator)?;
-    runtime()?.block_on(async {
-        let told = serve::until_told()?;
-        on_ready();
-        told.await;
-        Ok(())
-    })?;
-    drop(door);
-    Ok(())
+fn is_loopback(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
 }
 
-/// What a model server that is not on loopback needs: a token, or that it is opened by name.
-pub fn check(listen: SocketAddr, has_token: bool, is_open: bool) -> Result<(), Error> {
-    if listen.ip().to_canonical().is_loopback() || has_token || is_open {
-        return Ok(());
-    }
-    Err(Error::ClosedModels { address: listen })
-}
-
-/// Serves the model server, and the estimator's socket beside it where one is named.
-pub fn run_models(
-    listen: SocketAddr,
-    mut models: Models,
-    estimator: Option<(&Path, Arc<Estimator>)>,
-    on_ready: impl FnOnce(SocketAddr),
-) -> Result<(), Error> {
-    let door = match estimator {
-        Some((socket, estimator)) => {
-            let door = Door::open(socket, estimator.clone())?;
-            let figures: Arc<Figures> = door.figures.clone();
-            models.estimator = Some((estimator, figures));
-            Some(door)
+impl Doors {
+    /// What stands against opening them: a reachable address wants a token, or that its door is opened by name.
+    pub fn check(&self) -> Result<(), Error> {
+        match self.models {
+            Some(address) if !is_loopback(address) && self.token.is_none() && !self.is_open => {
+                Err(Error::ClosedModels { address })
+            }
+            _ => Ok(()),
         }
-        None => None,
-    };
-    let router = models::router(Arc::new(models));
-    let runtime = runtime()?;
-    let served = runtime.block_on(async {
-        let told = serve::until_told()?;
-        let listener = serve::listen(listen).await?;
-        let address = listener.local_addr().map_err(|source| Error::Listen { address: listen, source })?;
-        on_ready(address);
-        serve::accept(listener, Limits::default(), router, told).await;
+    }
+
+    /// Serves until INT or TERM; HUP has pipelines fetched and read again.
+    pub fn run(self, on_ready: impl FnOnce(&Opened)) -> Result<(), Error> {
+        self.check()?;
+        let (shelf, estimator) = (self.shelf.clone(), self.estimator.clone());
+        runtime()?.block_on(async {
+            let told = serve::until_told()?;
+            let mut hang_up = signal(SignalKind::hangup()).map_err(|source| Error::Signals { source })?;
+            let until = async move {
+                tokio::pin!(told);
+                loop {
+                    tokio::select! {
+                        () = &mut told => return,
+                        _ = hang_up.recv() => refresh(&shelf, estimator.as_ref()),
+                    }
+                }
+            };
+            self.serve(false, on_ready, until).await
+        })
+    }
+
+    /// Serves on a thread of its own until that is ended. What cannot be opened is said and left out.
+    pub fn beside(self) -> Result<Beside, Error> {
+        self.check()?;
+        let (stop, mut stopping) = watch::channel(false);
+        let (ready, opened) = std::sync::mpsc::channel();
+        let runtime = runtime()?;
+        let work = move || {
+            let until = async move { drop(stopping.wait_for(|stopping| *stopping).await) };
+            let on_ready = |opened: &Opened| drop(ready.send(opened.clone()));
+            if let Err(error) = runtime.block_on(self.serve(true, on_ready, until)) {
+                tracing::warn!(%error, "the doors of Kepler are closed");
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("metier-power".to_string())
+            .spawn(work)
+            .map_err(|source| Error::Runtime { source })?;
+        // Nothing comes where nothing could be opened at all.
+        let opened = opened.recv().unwrap_or_default();
+        Ok(Beside { opened, stop, thread })
+    }
+
+    async fn serve(
+        self,
+        is_lenient: bool,
+        on_ready: impl FnOnce(&Opened),
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), Error> {
+        let mut opened = Opened::default();
+        let door = match (&self.socket, &self.estimator) {
+            (Some(socket), Some(estimator)) => {
+                let door = given(Door::open(socket, estimator.clone()), is_lenient)?;
+                opened.socket = door.as_ref().map(|_| socket.clone());
+                door
+            }
+            _ => None,
+        };
+        let mut doors = Vec::new();
+        if let Some(address) = self.models
+            && let Some(listener) = given(serve::listen(address).await, is_lenient)?
+        {
+            opened.models = listener.local_addr().ok();
+            let is_closed = !is_loopback(address) && !self.is_open;
+            let mut models = Models::new(self.shelf.clone(), self.token.clone(), is_closed);
+            let figures = door.as_ref().map(|door| door.figures.clone());
+            models.estimator = self.estimator.clone().zip(figures);
+            let router = models::router(Arc::new(models));
+            doors.push(Behind { listener, router, limits: Limits::default() });
+        }
+        if self.shelf.is_waiting() {
+            refresh(&self.shelf, self.estimator.as_ref());
+        }
+        on_ready(&opened);
+        let (stop, stopping) = watch::channel(false);
+        let mut serving = JoinSet::new();
+        for Behind { listener, router, limits } in doors {
+            let mut stopping = stopping.clone();
+            let until = async move { drop(stopping.wait_for(|stopping| *stopping).await) };
+            serving.spawn(serve::accept(listener, limits, router, until));
+        }
+        shutdown.await;
+        stop.send_replace(true);
+        serving.join_all().await;
+        drop(door);
         Ok(())
-    });
-    drop(door);
-    served
+    }
+}
+
+/// What was opened; where one can do without, a failure is only said.
+fn given<T>(opened: Result<T, Error>, is_lenient: bool) -> Result<Option<T>, Error> {
+    match opened {
+        Ok(opened) => Ok(Some(opened)),
+        Err(error) if is_lenient => {
+            tracing::warn!(%error, "a door of Kepler is done without");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Fetches and reads pipelines again, on a thread of its own: an address may take its time.
+fn refresh(shelf: &Arc<Shelf>, estimator: Option<&Arc<Estimator>>) {
+    let (shelf, estimator) = (shelf.clone(), estimator.cloned());
+    let work = move || {
+        for warning in shelf.reload() {
+            tracing::warn!("{warning}");
+        }
+        if let Some(estimator) = estimator {
+            estimator.replace(shelf.registry());
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("metier-fetch".to_string()).spawn(work) {
+        tracing::warn!(%error, "pipelines cannot be fetched");
+    }
+}
+
+/// Doors on a thread of their own.
+pub struct Beside {
+    /// What could be opened.
+    pub opened: Opened,
+    stop: watch::Sender<bool>,
+    thread: JoinHandle<()>,
+}
+
+impl Beside {
+    /// Closes them; requests under way may finish.
+    pub fn end(self) {
+        self.stop.send_replace(true);
+        let _ = self.thread.join();
+    }
 }

@@ -1,0 +1,204 @@
+//! A pipeline at an address: fetched whole into a file of ours, or not at all.
+//!
+//! What came is written beside, read as a pipeline, and only then takes the place of what was there; so an answer that breaks off, is too large, too slow or no
+//! pipeline changes nothing. An answer that is unchanged (by its ETag) is not sent again. Bounded: [`Limits`].
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use reqwest::header::{ETAG, IF_NONE_MATCH};
+use reqwest::{Client, StatusCode, Url};
+use sha2::{Digest as _, Sha256};
+
+use crate::Error;
+use crate::vocabulary::shorten;
+
+/// Longest ETag that is kept.
+const ETAG_BYTES: usize = 1024;
+
+/// What is too much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest archive.
+    pub bytes: u64,
+    /// Until there is a connection.
+    pub connect: Duration,
+    /// Without a single byte.
+    pub silence: Duration,
+    /// From the first word to the last byte.
+    pub whole: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            bytes: 1 << 30,
+            connect: Duration::from_secs(10),
+            silence: Duration::from_secs(30),
+            whole: Duration::from_secs(600),
+        }
+    }
+}
+
+/// A pipeline at an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Download {
+    address: Url,
+    file: PathBuf,
+    /// What is too much.
+    pub limits: Limits,
+}
+
+impl Download {
+    /// That address, kept below a folder. Nothing is asked yet.
+    pub fn new(address: &str, folder: &Path) -> Result<Self, Error> {
+        let wrong = || Error::Word {
+            field: "models",
+            got: shorten(address.split(['?', '@']).next_back().unwrap_or_default()),
+            want: "a folder, a zip, or http(s)://HOST/PATH of a zip".to_string(),
+        };
+        let url = Url::parse(address).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let url = url.filter(Url::has_host).ok_or_else(wrong)?;
+        let mut digest = String::new();
+        for byte in Sha256::digest(url.as_str().as_bytes()).iter().take(8) {
+            let _ = write!(digest, "{byte:02x}");
+        }
+        let name = url.path().rsplit('/').next().unwrap_or_default();
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+        let is_name =
+            !name.is_empty() && !name.starts_with('.') && name.len() <= 200 && name.chars().all(is_plain);
+        let file = folder.join(digest).join(if is_name { name } else { "pipeline.zip" });
+        Ok(Self { address: url, file, limits: Limits::default() })
+    }
+
+    /// Where it is kept, if it ever came.
+    pub fn kept(&self) -> Option<&Path> {
+        self.file.is_file().then_some(&self.file)
+    }
+
+    /// The address, without what may be secret in it.
+    pub fn shown(&self) -> String {
+        let mut url = self.address.clone();
+        let _ = url.set_username("").and_then(|()| url.set_password(None));
+        url.set_query(None);
+        url.to_string()
+    }
+
+    /// Fetches it. Says whether what is kept has changed; after an error it has not.
+    pub fn fetch(&self) -> Result<bool, Error> {
+        let failed = |why: String| Error::Download { address: self.shown(), why };
+        let folder = self.file.parent().unwrap_or(Path::new("."));
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(|error| Error::file(folder, error))?;
+        let part = folder.join(format!("part-{}", std::process::id()));
+        let fetched = self.bring(&part).map_err(failed);
+        let changed = fetched.and_then(|etag| match etag {
+            None => Ok(false),
+            Some(etag) => self.take(&part, &etag).map(|()| true),
+        });
+        let _ = fs::remove_file(&part);
+        changed
+    }
+
+    /// Puts what came in its place, if it is a pipeline.
+    fn take(&self, part: &Path, etag: &str) -> Result<(), Error> {
+        super::load(part).map_err(|error| {
+            let why = match error {
+                Error::File { why, .. } => why,
+                other => other.to_string(),
+            };
+            Error::Download { address: self.shown(), why: format!("what came {why}") }
+        })?;
+        // Without the tag of the old one while the new one comes in: a tag must never be newer than its file.
+        let tag = self.tag();
+        let _ = fs::remove_file(&tag);
+        fs::rename(part, &self.file).map_err(|error| Error::file(&self.file, error))?;
+        if !etag.is_empty() {
+            fs::write(&tag, etag).map_err(|error| Error::file(&tag, error))?;
+        }
+        Ok(())
+    }
+
+    fn tag(&self) -> PathBuf {
+        self.file.with_file_name("etag")
+    }
+
+    /// Writes what comes. `None` where what is kept is still the same, else its tag.
+    fn bring(&self, part: &Path) -> Result<Option<String>, String> {
+        // Installed once for the process; whoever was first is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = Client::builder()
+            .connect_timeout(self.limits.connect)
+            .read_timeout(self.limits.silence)
+            .timeout(self.limits.whole)
+            .redirect(reqwest::redirect::Policy::limited(10))
+            // Whoever asks safely is not led to where it is not.
+            .https_only(self.address.scheme() == "https")
+            .user_agent(concat!("metier/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| reason(&error))?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| format!("cannot be asked: {error}"))?;
+        runtime.block_on(self.answer(&client, part))
+    }
+
+    async fn answer(&self, client: &Client, part: &Path) -> Result<Option<String>, String> {
+        let mut request = client.get(self.address.clone());
+        let known = self.kept().and_then(|_| fs::read_to_string(self.tag()).ok());
+        if let Some(tag) = &known {
+            request = request.header(IF_NONE_MATCH, tag);
+        }
+        let mut response = request.send().await.map_err(|error| reason(&error))?;
+        match response.status() {
+            StatusCode::NOT_MODIFIED if known.is_some() => return Ok(None),
+            status if status == StatusCode::OK => {}
+            status => return Err(format!("the server answered {status}; want 200 and a zip")),
+        }
+        let most = self.limits.bytes;
+        let large = || format!("it has more than {most} bytes, which is the most that is taken");
+        if response.content_length().is_some_and(|length| length > most) {
+            return Err(large());
+        }
+        let tag = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok());
+        let tag = tag.filter(|tag| tag.len() <= ETAG_BYTES).unwrap_or_default().to_string();
+        let written = |error: std::io::Error| format!("it cannot be kept: {}: {error}", part.display());
+        let file = fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(part);
+        let mut file = file.map_err(written)?;
+        let mut came = 0;
+        while let Some(bytes) = response
+            .chunk()
+            .await
+            .map_err(|error| format!("it broke off after {came} bytes: {}", reason(&error)))?
+        {
+            came += bytes.len() as u64;
+            if came > most {
+                return Err(large());
+            }
+            file.write_all(&bytes).map_err(written)?;
+        }
+        file.sync_all().map_err(written)?;
+        Ok(Some(tag))
+    }
+}
+
+/// The innermost cause, without the address: that may have secrets in it.
+fn reason(error: &reqwest::Error) -> String {
+    if error.is_timeout() {
+        return "no answer in time".to_string();
+    }
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    let text = cause.to_string();
+    if text.contains("://") { "the transfer failed".to_string() } else { shorten(&text) }
+}

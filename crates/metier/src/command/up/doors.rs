@@ -1,0 +1,99 @@
+//! Doors of other systems that `metier up` opens at places of their own.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use metier_server::kepler::{self, Doors};
+use metier_server::{Config, Secret};
+
+use super::super::Room;
+use super::super::serve::Predictors;
+use crate::config::Origin;
+use crate::exit::usage;
+
+/// Where doors are, by name.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// Further addresses of the main server.
+    pub shared: Vec<(String, SocketAddr)>,
+    /// Kepler's model server.
+    pub models: Option<SocketAddr>,
+    /// Kepler's estimator.
+    pub estimator: Option<PathBuf>,
+}
+
+const WANT: &str =
+    "soprano=ADDRESS:PORT, models=ADDRESS:PORT or estimator=PATH, such as models=127.0.0.1:8100";
+
+impl Named {
+    /// Those that were named; else, where nobody chose an address for the whole, the originals' own places.
+    pub fn read(room: &Room) -> anyhow::Result<Self> {
+        let settings = &room.settings;
+        let is_default =
+            |name: &str| settings.get(name).is_none_or(|setting| setting.origin == Origin::Default);
+        if is_default("up.doors") && is_default("up.listen") {
+            let local = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+            return Ok(Self {
+                shared: vec![("soprano".to_string(), local(7002))],
+                models: Some(local(kepler::MODELS_PORT)),
+                estimator: Some(kepler::SOCKET.into()),
+            });
+        }
+        let mut named = Self::default();
+        for text in settings.list("up.doors") {
+            named.add(&text).ok_or_else(|| settings.wrong("up.doors", WANT))?;
+        }
+        Ok(named)
+    }
+
+    fn add(&mut self, text: &str) -> Option<()> {
+        let (name, place) = text.split_once('=')?;
+        match name {
+            "soprano" => self.shared.push((name.to_string(), place.parse().ok()?)),
+            "models" => self.models = Some(place.parse().ok()?),
+            "estimator" if !place.is_empty() => self.estimator = Some(place.into()),
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// The doors of Kepler's power stack; `None` where none is named.
+    pub fn power(&self, room: &Room, config: &Config) -> anyhow::Result<Option<Doors>> {
+        if self.models.is_none() && self.estimator.is_none() {
+            return Ok(None);
+        }
+        let predictors = Predictors::of(room.settings.list("up.models"));
+        let shelf = predictors.shelf(room, None)?;
+        let token: Option<Secret> = config.token.clone().or_else(|| config.start_token.clone());
+        let doors = Doors {
+            socket: self.estimator.clone(),
+            models: self.models,
+            is_open: config.open.iter().any(|door| door == "models"),
+            token,
+            estimator: Some(predictors.estimator(&shelf)?),
+            shelf: Arc::clone(&shelf),
+        };
+        doors.check().map_err(|error| usage(error.to_string()))?;
+        Ok(Some(doors))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doors_are_read_by_name() {
+        let mut named = Named::default();
+        for text in ["soprano=127.0.0.1:1", "models=[::1]:2", "estimator=/run/e.sock"] {
+            named.add(text).unwrap();
+        }
+        assert_eq!(named.shared, [("soprano".to_string(), "127.0.0.1:1".parse().unwrap())]);
+        assert_eq!(named.models, Some("[::1]:2".parse().unwrap()));
+        assert_eq!(named.estimator, Some("/run/e.sock".into()));
+        for wrong in ["models", "models=8100", "estimator=", "window=127.0.0.1:1", ""] {
+            assert_eq!(Named::default().add(wrong), None, "{wrong}");
+        }
+    }
+}
