@@ -111,6 +111,7 @@ impl Defaults {
                 weights: Some(one.weights.0),
                 archive: None,
                 scale: None,
+                predictor: None,
             });
         }
         let index = Index::read(&file.index.to_string())?;

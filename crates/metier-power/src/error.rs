@@ -46,6 +46,19 @@ pub enum Error {
         /// What went wrong.
         why: String,
     },
+    /// Prometheus did not answer.
+    #[error(transparent)]
+    Prometheus(#[from] metier_prom::query::Error),
+    /// Somebody ended it before it was done.
+    #[error(
+        "stopped after {done} of {of} predictors; they are kept, and the same command goes on from there"
+    )]
+    Stopped {
+        /// What is there.
+        done: usize,
+        /// What was wanted.
+        of: usize,
+    },
     /// What was learned from cannot be learned from.
     #[error(transparent)]
     Learn(#[from] metier_learn::Error),

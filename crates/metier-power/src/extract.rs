@@ -117,7 +117,8 @@ pub fn sources(response: &Response) -> Vec<Source> {
     Source::ALL.into_iter().filter(has).collect()
 }
 
-fn metric(feature: &str, vm: bool) -> String {
+/// The name of the series of a feature.
+pub fn metric(feature: &str, vm: bool) -> String {
     format!("kepler_{}_{feature}_total", if vm { "process" } else { "container" })
 }
 

@@ -10,10 +10,12 @@
 //! | polynomial | `bias + Σ weight·p`, p = 1, s_i, s_i·s_j (i ≤ j) |
 //! | xgboost | the sum of its leaves in single precision, tree after tree |
 //! | boosted | the sum of its leaves; the features as they are |
+//! | learned | what [`Learned`] says of scaled features |
 
 use metier_learn::boost::Boosted;
 use metier_learn::xgboost::XGBoost;
 
+use crate::trainers::Learned;
 use crate::vocabulary::{Component, main_feature};
 
 /// The form of a curve.
@@ -75,6 +77,8 @@ pub enum Kind {
     XGBoost(Box<XGBoost>),
     /// Trees of our own; they ask the features themselves, not the scaled ones.
     Boosted(Box<Boosted>),
+    /// Whatever one of our trainers learned.
+    Learned(Box<Learned>),
 }
 
 /// The watts of one component.
@@ -146,6 +150,10 @@ impl Formula {
                 }
             }
             Kind::Boosted(trees) => trees.predict(row),
+            Kind::Learned(learned) => {
+                let row: Vec<f64> = (0..self.features.len()).map(scaled).collect();
+                learned.watts(&row)
+            }
         }
     }
 }

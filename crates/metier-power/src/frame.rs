@@ -96,6 +96,26 @@ impl Frame {
         sum
     }
 
+    /// Puts the rows of another table behind these. Both have the same columns.
+    pub fn append(&mut self, other: &Self) -> Result<(), Error> {
+        let (own, others): (Vec<&str>, Vec<&str>) = (self.names().collect(), other.names().collect());
+        if own != others || self.ids.is_some() != other.ids.is_some() {
+            let why = format!("columns {} cannot go behind {}", others.join(", "), own.join(", "));
+            return Err(Error::table(why));
+        }
+        if self.len() + other.len() > ROWS {
+            return Err(Error::table(format!("more than {ROWS} rows")));
+        }
+        self.timestamps.extend_from_slice(&other.timestamps);
+        if let (Some(ids), Some(others)) = (self.ids.as_mut(), other.ids.as_ref()) {
+            ids.extend_from_slice(others);
+        }
+        for ((_, values), (_, others)) in self.columns.iter_mut().zip(&other.columns) {
+            values.extend_from_slice(others);
+        }
+        Ok(())
+    }
+
     /// Only these rows, in this order.
     pub fn select(&self, rows: &[usize]) -> Self {
         let of = |values: &[f64]| rows.iter().map(|row| values[*row]).collect();

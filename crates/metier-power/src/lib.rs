@@ -6,13 +6,14 @@
 //! ```
 //!
 //! [`vocabulary`] holds the closed lists of words (sources, components, groups of features, trainers); [`formula`] says how weights
-//! become watts; [`node`] says which machine is like which; [`response`], [`extract`], [`isolate`] and [`profile`] make the tables ([`frame`]) that
-//! [`trainers`] learn from; [`pipeline`] and [`selection`] are what was learned and which of it answers; [`defaults`] is what is shipped; [`estimate`]
+//! become watts; [`node`] says which machine is like which; [`query`] asks Prometheus; [`response`], [`extract`], [`isolate`] and [`profile`] make the tables ([`frame`]) that
+//! [`trainers`] learn from; [`training`] does all that in order, and writes the pipeline; [`pipeline`] and [`selection`] are what was learned and which of it answers; [`assess`] tries them on tables; [`defaults`] is what is shipped; [`estimate`]
 //! answers the exporter; [`share`] keeps the sum of parts equal to the whole. The field names and formulas are those of the Kepler Model Server 0.7, so that its clients need no change;
 //! where it is wrong we are right, and `docs/power.md` lists each such place.
 //!
 //! No pickle is ever loaded: a predictor is JSON, or it is opaque bytes that we only pass on. Nothing here panics on input.
 
+pub mod assess;
 pub mod defaults;
 pub mod error;
 pub mod estimate;
@@ -24,10 +25,13 @@ pub mod node;
 pub mod nonnegative;
 pub mod pipeline;
 pub mod profile;
+pub mod query;
 pub mod response;
 pub mod selection;
 pub mod share;
 pub mod trainers;
+pub mod training;
+pub mod validate;
 pub mod vocabulary;
 pub mod weights;
 mod written;

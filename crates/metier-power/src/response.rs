@@ -39,6 +39,19 @@ pub struct Series {
 }
 
 impl Series {
+    /// A series as Prometheus gives it; labels and samples that nothing here looks at are left out.
+    pub fn of(series: &metier_prom::query::Series) -> Self {
+        let labels = series.metric.labels().filter(|(name, _)| LABELS.contains(name));
+        let samples = series
+            .points
+            .iter()
+            .filter_map(|point| Some((point.at.as_millisecond() as f64 / 1e3, point.finite()?)));
+        Self {
+            labels: labels.map(|(name, value)| (name.to_string(), value.to_string())).collect(),
+            samples: samples.collect(),
+        }
+    }
+
     /// A label, or an empty text.
     pub fn label(&self, name: &str) -> &str {
         self.labels.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)

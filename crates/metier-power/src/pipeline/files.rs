@@ -97,6 +97,13 @@ impl Reader {
     }
 }
 
+/// Writes a file whole or not at all.
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".part");
+    fs::write(&aside, bytes).and_then(|()| fs::rename(&aside, path)).map_err(|error| Error::file(path, error))
+}
+
 /// A member of a zip that is in memory.
 pub fn inner(bytes: &[u8], name: &str) -> Option<Vec<u8>> {
     let mut archive = ZipArchive::new(Cursor::new(bytes)).ok()?;

@@ -23,6 +23,7 @@ struct Found {
     archive: Option<String>,
     weights: Option<String>,
     metadata: Option<String>,
+    predictor: Option<String>,
 }
 
 /// Reads the pipeline in a folder or zip.
@@ -45,6 +46,7 @@ pub fn load(path: &Path) -> Result<Pipeline, Error> {
                     Part::Weights => known.weights = Some(name.clone()),
                     Part::FolderWeights => known.weights = known.weights.take().or(Some(name.clone())),
                     Part::Metadata => known.metadata = Some(name.clone()),
+                    Part::Predictor => known.predictor = Some(name.clone()),
                 }
             }
             None => {
@@ -92,9 +94,10 @@ enum Part {
     Weights,
     FolderWeights,
     Metadata,
+    Predictor,
 }
 
-/// Where a file belongs: `source/type/group/name.zip`, `….json`, `…/name/metadata.json`, `…/name/weight.json`.
+/// Where a file belongs: `source/type/group/name.zip`, `….json`, `…/name/metadata.json`, `…/name/weight.json`, `…/name/predictor.json`.
 fn place(name: &str) -> Option<(Place, Part)> {
     let parts: Vec<&str> = name.split('/').collect();
     let (folder, part) = match parts[..] {
@@ -105,6 +108,7 @@ fn place(name: &str) -> Option<(Place, Part)> {
         },
         [_, _, _, folder, "metadata.json"] => (folder, Part::Metadata),
         [_, _, _, folder, "weight.json"] => (folder, Part::FolderWeights),
+        [_, _, _, folder, "predictor.json"] => (folder, Part::Predictor),
         _ => return None,
     };
     ModelName::read(folder)?;
@@ -167,7 +171,7 @@ fn model(
     let is_weights = value.as_ref().is_some_and(|value| {
         Weights::read(value).and_then(|weights| weights.formulas(&name.trainer).map(drop)).is_ok()
     });
-    if found.archive.is_none() && !is_weights {
+    if found.archive.is_none() && found.predictor.is_none() && !is_weights {
         return match (&found.weights, weights) {
             (Some(_), Some(text)) => {
                 let value: Value =
@@ -202,6 +206,7 @@ fn model(
         weights: weights.filter(|_| is_weights).map(String::into_boxed_str),
         archive: found.archive.clone().map(|name| Archive { files: files.clone(), name }),
         scale: None,
+        predictor: found.predictor.clone().map(|name| Archive { files: files.clone(), name }),
     }))
 }
 

@@ -3,7 +3,7 @@
 //!
 //! What is read is small: names, errors, weights. Archives stay where they are and are read when somebody asks for one; what is inside
 //! (pickles of scikit-learn among it) is opaque bytes to us. Nothing is ever unpacked to disk, so no name inside of a zip can lead anywhere.
-//! Everything read is bounded ([`files`]). A pipeline may also be at an address ([`download`]): the only thing of this crate that is asked over a network.
+//! Everything read is bounded ([`files`]). A pipeline may also be at an address ([`download`]): beside Prometheus the only thing of this crate that is asked over a network.
 
 mod download;
 mod files;
@@ -14,7 +14,7 @@ mod registry;
 mod shelf;
 
 pub use download::{Download, Limits};
-pub use files::{ARCHIVE_BYTES, Files, MEMBERS};
+pub use files::{ARCHIVE_BYTES, Files, MEMBERS, replace};
 pub use load::load;
 pub use model::{Archive, Model};
 pub use place::Place;

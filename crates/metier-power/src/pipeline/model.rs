@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::files::{self, Files};
 use crate::Error;
 use crate::formula::{Formula, Kind};
+use crate::trainers::Predictor;
 use crate::vocabulary::{Component, FeatureGroup, ModelName, OutputType, Source};
 use crate::weights::Weights;
 
@@ -46,6 +47,8 @@ pub struct Model {
     pub archive: Option<Archive>,
     /// The largest value of each feature in training, where a sibling's weights tell it.
     pub scale: Option<Vec<f64>>,
+    /// Our own file of it, where one of our trainers learned it.
+    pub predictor: Option<Archive>,
 }
 
 impl Model {
@@ -59,9 +62,10 @@ impl Model {
         serde_json::from_str(self.weights.as_deref()?).ok()
     }
 
-    /// Whether we can predict with it: it has weights, or is XGBoost's with a known scale.
+    /// Whether we can predict with it: it has weights, is ours, or is XGBoost's with a known scale.
     pub fn is_usable(&self) -> bool {
         self.weights.is_some()
+            || self.predictor.is_some()
             || (self.name.trainer == "XgboostFitTrainer" && self.archive.is_some() && self.scale.is_some())
     }
 
@@ -70,10 +74,13 @@ impl Model {
         if let Some(value) = self.weights_value() {
             return Weights::read(&value)?.formulas(&self.name.trainer);
         }
+        if let Some(file) = &self.predictor {
+            return Ok(Predictor::read(&file.bytes()?)?.formulas());
+        }
         let (Some(archive), Some(scale)) =
             (self.archive.as_ref().filter(|_| self.name.trainer == "XgboostFitTrainer"), self.scale.as_ref())
         else {
-            let why = "has neither weights nor XGBoost's files; it is a pickle that only its maker can load";
+            let why = "has neither weights nor XGBoost's files nor ours; it is a pickle that only its maker can load";
             return Err(Error::weights(self.full_name.clone(), why));
         };
         let bytes = archive.bytes()?;

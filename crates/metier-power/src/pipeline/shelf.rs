@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde_json::{Map, Value, json};
 
+use super::files::replace;
 use super::{Place, Registry};
 use crate::Error;
 use crate::defaults::Defaults;
@@ -228,12 +229,6 @@ impl Shelf {
 
 fn write(path: &Path, value: &Value) -> Result<(), Error> {
     replace(path, value.to_string().as_bytes())
-}
-
-/// Whole or not at all.
-fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let aside = path.with_extension("part");
-    fs::write(&aside, bytes).and_then(|()| fs::rename(&aside, path)).map_err(|error| Error::file(path, error))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::held_out::HeldOut;
 use super::{Learned, Settings};
 use crate::Error;
+use crate::formula::{Formula, Kind};
 use crate::vocabulary::Component;
 use crate::weights::{AllWeights, ComponentWeights, Numerical, Weights};
 
@@ -125,6 +126,15 @@ impl Predictor {
             Some((*component, Watts { value, low: (value - reach).max(0.0), high, in_range }))
         };
         Ok(self.components.iter().filter_map(one).collect())
+    }
+
+    /// The formula of each component.
+    pub fn formulas(&self) -> Vec<(Component, Formula)> {
+        let one = |(component, part): (&Component, &Part)| {
+            let kind = Kind::Learned(Box::new(part.learned.clone()));
+            (*component, Formula::new(*component, self.features.clone(), self.scale.clone(), kind))
+        };
+        self.components.iter().map(one).collect()
     }
 
     /// Kepler's weights, for the trainers that have them: straight lines, curves and XGBoost's trees.

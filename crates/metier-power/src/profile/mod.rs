@@ -2,6 +2,10 @@
 //!
 //! [`Profile::of`] is right; [`Profile::as_published`] repeats what the original writes, which divides by time twice and takes `uncore` for a part of `core`.
 
+mod idle;
+
+pub use idle::{Idle, SCHEMA, Scaler};
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
@@ -72,6 +76,31 @@ impl Profile {
             (component.name().to_string(), json!({ node_type.to_string(): of(level) }))
         });
         Value::Object(components.collect())
+    }
+}
+
+impl Profile {
+    /// Reads `profile/<source>.json`, for one node type.
+    pub fn read(text: &[u8], node_type: u32) -> Result<Self, Error> {
+        let wrong = |why: String| Error::table(format!("profile: {why}"));
+        let object: BTreeMap<String, Value> =
+            serde_json::from_slice(text).map_err(|error| wrong(error.to_string()))?;
+        let mut levels = BTreeMap::new();
+        for (name, by_type) in &object {
+            let Some(component) = Component::named(name) else {
+                return Err(wrong(format!("{name:?} is no component")));
+            };
+            let Some(level) = by_type.get(node_type.to_string()) else { continue };
+            let number = |field: &str| {
+                let value = level[field].as_f64().filter(|value| value.is_finite() && *value >= 0.0);
+                value.ok_or_else(|| wrong(format!("{name}.{node_type}.{field} is no number of watts")))
+            };
+            let units =
+                level.get("#unit").and_then(Value::as_u64).and_then(|units| u32::try_from(units).ok());
+            let (min_watt, max_watt) = (number("min_watt")?, number("max_watt")?);
+            levels.insert(component, Level { min_watt, max_watt, units: units.unwrap_or(1) });
+        }
+        Ok(Self(levels))
     }
 }
 

@@ -1,0 +1,168 @@
+//! The profile of a node: what it takes and does while no workload runs. Background, least and largest power of each component, and the scalers of each feature.
+//!
+//! One file holds all of it (`metier.power-profile/1`); `profile/<source>.json` of a pipeline is the part of it that the original knows. Watts are watts here:
+//! the original divides them by time once more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Level, Profile};
+use crate::Error;
+use crate::extract::{self, Settings};
+use crate::node::MachineSpec;
+use crate::response::Response;
+use crate::vocabulary::{Component, Source};
+
+/// What the first field of a file says.
+pub const SCHEMA: &str = "metier.power-profile/1";
+
+/// How a feature of the idle machine goes, in units a second: what scales it to 0…1 (`min`, `max`) and to mean 0 and deviation 1.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Scaler {
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+    /// The mean.
+    pub mean: f64,
+    /// The standard deviation.
+    pub deviation: f64,
+}
+
+impl Scaler {
+    fn of(values: &[f64]) -> Option<Self> {
+        let (min, max) = super::range(values.iter().copied())?;
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        let deviation = (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt();
+        Some(Self { min, max, mean, deviation })
+    }
+}
+
+/// The idle machine.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Idle {
+    /// Power, by source.
+    pub levels: BTreeMap<Source, Profile>,
+    /// Names of the containers that ran.
+    pub background: BTreeSet<String>,
+    /// Features of all containers together, by name.
+    pub scalers: BTreeMap<String, Scaler>,
+    /// Rows of power.
+    pub rows: usize,
+    /// From the first to the last, in seconds.
+    pub seconds: f64,
+}
+
+/// As the file has it.
+#[derive(Serialize, Deserialize)]
+struct File {
+    schema: String,
+    node_type: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    machine_spec: Option<MachineSpec>,
+    rows: usize,
+    seconds: f64,
+    sources: BTreeMap<String, BTreeMap<Component, Watts>>,
+    features: BTreeMap<String, Scaler>,
+    background: BTreeSet<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Watts {
+    min_watt: f64,
+    max_watt: f64,
+    #[serde(rename = "#unit", default = "one")]
+    units: u32,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+impl Idle {
+    /// From what Prometheus answered of the idle machine.
+    pub fn of(response: &Response) -> Result<Self, Error> {
+        let sources = extract::sources(response);
+        if sources.is_empty() {
+            return Err(Error::table(
+                "no energy source: the response has no kepler_node_…_joules_total with more than one sample",
+            ));
+        }
+        let mut idle = Self { background: super::background(response), ..Self::default() };
+        for source in sources {
+            let watts = super::watts(response, source)?;
+            if let (Some(first), Some(last)) = (watts.timestamps.first(), watts.timestamps.last()) {
+                idle.rows = idle.rows.max(watts.len());
+                idle.seconds = idle.seconds.max(last - first);
+            }
+            idle.levels.insert(source, Profile::of(&watts, source)?);
+            for group in extract::groups(response, false) {
+                let Ok(extracted) = extract::extract(response, &Settings::new(source, group)) else {
+                    continue;
+                };
+                for name in group.features() {
+                    if let Some(scaler) = extracted.frame.column(name).and_then(Scaler::of) {
+                        idle.scalers.insert((*name).to_string(), scaler);
+                    }
+                }
+            }
+        }
+        Ok(idle)
+    }
+
+    /// Reads a profile, or makes one of a response.
+    pub fn read(text: &[u8]) -> Result<Self, Error> {
+        #[derive(Deserialize)]
+        struct Sniff {
+            schema: Option<Value>,
+        }
+        let is_profile = serde_json::from_slice::<Sniff>(text).is_ok_and(|sniff| sniff.schema.is_some());
+        if !is_profile {
+            return Self::of(&Response::read(text)?);
+        }
+        let wrong = |why: String| Error::table(format!("profile: {why}"));
+        let file: File = serde_json::from_slice(text).map_err(|error| wrong(error.to_string()))?;
+        if file.schema != SCHEMA {
+            return Err(wrong(format!("schema is {:?}; want {SCHEMA:?}", file.schema)));
+        }
+        let mut idle = Self {
+            background: file.background,
+            scalers: file.features,
+            rows: file.rows,
+            seconds: file.seconds,
+            ..Self::default()
+        };
+        for (name, levels) in file.sources {
+            let source = Source::named(&name).ok_or_else(|| wrong(format!("sources has {name:?}")))?;
+            let level = |watts: Watts| Level {
+                min_watt: watts.min_watt,
+                max_watt: watts.max_watt,
+                units: watts.units,
+            };
+            let levels = levels.into_iter().map(|(component, watts)| (component, level(watts)));
+            idle.levels.insert(source, Profile(levels.collect()));
+        }
+        Ok(idle)
+    }
+
+    /// The file.
+    pub fn to_json(&self, node_type: u32, machine_spec: Option<MachineSpec>) -> Result<Value, Error> {
+        let watts =
+            |level: &Level| Watts { min_watt: level.min_watt, max_watt: level.max_watt, units: level.units };
+        let of = |profile: &Profile| profile.0.iter().map(|(one, level)| (*one, watts(level))).collect();
+        let file = File {
+            schema: SCHEMA.to_string(),
+            node_type,
+            machine_spec,
+            rows: self.rows,
+            seconds: self.seconds,
+            sources: self.levels.iter().map(|(one, profile)| (one.name().to_string(), of(profile))).collect(),
+            features: self.scalers.clone(),
+            background: self.background.clone(),
+        };
+        serde_json::to_value(file).map_err(|error| Error::table(error.to_string()))
+    }
+}

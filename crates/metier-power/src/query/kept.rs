@@ -1,0 +1,128 @@
+//! A query whose answers are kept as they come: a folder with a file for each metric beside the question that they answer.
+
+use std::fs;
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::Error;
+use crate::pipeline::replace;
+
+const QUESTION: &str = "question";
+
+/// Answers that are kept.
+#[derive(Debug)]
+pub struct Kept {
+    folder: PathBuf,
+}
+
+impl Kept {
+    /// Opens the folder. What is in it stays if it answers the same question; `is_same` says so of the question that is there.
+    /// Gives the question that holds: the one of the folder, or the new one.
+    pub fn open(
+        folder: &Path,
+        question: &Value,
+        is_same: impl Fn(&Value) -> bool,
+    ) -> Result<(Self, Value), Error> {
+        let path = folder.join(QUESTION);
+        let before = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+        let kept = Self { folder: folder.to_path_buf() };
+        if let Some(before) = before.filter(is_same) {
+            return Ok((kept, before));
+        }
+        kept.remove()?;
+        fs::create_dir_all(folder).map_err(|error| Error::file(folder, error))?;
+        replace(&path, question.to_string().as_bytes())?;
+        Ok((kept, question.clone()))
+    }
+
+    fn file(&self, metric: &str) -> PathBuf {
+        // Names of metrics may be any text; those of files may not.
+        let name: String = metric
+            .bytes()
+            .map(|byte| {
+                if byte.is_ascii_alphanumeric() || byte == b'_' {
+                    char::from(byte).to_string()
+                } else {
+                    format!("%{byte:02x}")
+                }
+            })
+            .collect();
+        self.folder.join(format!("{name}.json"))
+    }
+
+    /// Whether a metric is there.
+    pub fn has(&self, metric: &str) -> bool {
+        self.file(metric).is_file()
+    }
+
+    /// Keeps a metric.
+    pub fn put(&self, metric: &str, series: &Value) -> Result<(), Error> {
+        replace(&self.file(metric), series.to_string().as_bytes())
+    }
+
+    /// Makes one response of these metrics, and forgets the parts.
+    pub fn finish(self, metrics: &[String], to: &Path) -> Result<(), Error> {
+        let mut aside = to.as_os_str().to_owned();
+        aside.push(".part");
+        let aside = Path::new(&aside);
+        let wrong = |error: std::io::Error| Error::file(to, error);
+        let mut out = BufWriter::new(fs::File::create(aside).map_err(wrong)?);
+        for (at, metric) in metrics.iter().enumerate() {
+            let path = self.file(metric);
+            let text = fs::read(&path).map_err(|error| Error::file(&path, error))?;
+            let before = if at == 0 { "{" } else { ",\n" };
+            write!(out, "{before}{}: ", Value::from(metric.as_str())).map_err(wrong)?;
+            out.write_all(&text).map_err(wrong)?;
+        }
+        out.write_all(if metrics.is_empty() { b"{}" } else { b"}" }).map_err(wrong)?;
+        out.flush().map_err(wrong)?;
+        fs::rename(aside, to).map_err(wrong)?;
+        self.remove()
+    }
+
+    fn remove(&self) -> Result<(), Error> {
+        match fs::remove_dir_all(&self.folder) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Error::file(&self.folder, error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::response::Response;
+    use serde_json::json;
+
+    #[test]
+    fn a_query_goes_on_where_it_was_broken_off_and_ends_as_one_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (parts, to) = (folder.path().join("parts"), folder.path().join("all.json"));
+        let question = json!({ "step": 3 });
+        let (kept, _) = Kept::open(&parts, &question, |_| false).unwrap();
+        kept.put("a", &json!([{ "metric": { "job": "x" }, "values": [[1, "2"]] }])).unwrap();
+        drop(kept);
+        let (kept, held) =
+            Kept::open(&parts, &json!({ "step": 3, "later": 1 }), |before| before["step"] == 3).unwrap();
+        assert_eq!((kept.has("a"), kept.has("b"), held), (true, false, question));
+        kept.put("b:c/d", &json!([])).unwrap();
+        kept.finish(&["a".to_string(), "b:c/d".to_string()], &to).unwrap();
+        let response = Response::read(&fs::read(&to).unwrap()).unwrap();
+        assert_eq!(response.metric("a")[0].samples, [(1.0, 2.0)]);
+        assert!(response.0.contains_key("b:c/d") && !parts.exists());
+    }
+
+    #[test]
+    fn answers_to_another_question_are_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let parts = folder.path().join("parts");
+        let (kept, _) = Kept::open(&parts, &json!(1), |_| false).unwrap();
+        kept.put("a", &json!([])).unwrap();
+        let (kept, _) = Kept::open(&parts, &json!(2), |before| *before == json!(2)).unwrap();
+        assert!(!kept.has("a"));
+    }
+}

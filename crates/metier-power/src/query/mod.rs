@@ -1,0 +1,154 @@
+//! Asks Prometheus for Kepler's series: every metric whose name has the prefix, as a plain range query, in stretches that Prometheus gives.
+//!
+//! [`ask`] gives a [`Response`] for those who learn at once; [`Kept`] puts each metric into a file of its own as it comes, so that a query that was broken
+//! off goes on, and makes the original's response file of them in the end.
+
+mod kept;
+mod times;
+
+pub use kept::Kept;
+pub use times::{Benchmark, Span, time};
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use metier_prom::query::{Client, Range, Series};
+use metier_types::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::Error;
+use crate::response::Response;
+
+/// Most steps of one question; Prometheus gives 11 000.
+const STEPS: u32 = 3600;
+/// Most steps of all.
+const ALL_STEPS: u64 = 10_000_000;
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// A part that the names of metrics have.
+    pub prefix: String,
+    /// Metrics beside them, by their whole name.
+    pub others: Vec<String>,
+    /// From when to when.
+    pub span: Span,
+    /// Time between two values.
+    pub step: Duration,
+}
+
+impl Question {
+    /// Kepler's metrics, every three seconds.
+    pub fn new(span: Span) -> Self {
+        Self { prefix: "kepler_".to_string(), others: Vec::new(), span, step: Duration::from_secs(3) }
+    }
+
+    /// Stretches that can be asked for, one after the other.
+    fn stretches(&self) -> Result<Vec<Range>, Error> {
+        let wrong = |field, got: String, want: &str| Err(Error::Word { field, got, want: want.to_string() });
+        if self.step.is_zero() {
+            return wrong("step", "0".to_string(), "more than 0 seconds");
+        }
+        let span = self.span.end.duration_since(self.span.start);
+        if span.is_negative() || span.is_zero() {
+            return wrong("end time", self.span.end.to_string(), "after the start");
+        }
+        let steps = span.as_millis_f64() / (self.step.as_secs_f64() * 1e3);
+        if steps > ALL_STEPS as f64 {
+            return wrong(
+                "step",
+                format!("{:?}", self.step),
+                &format!("at most {ALL_STEPS} steps from start to end"),
+            );
+        }
+        let mut stretches = Vec::new();
+        let mut start = self.span.start;
+        while start <= self.span.end {
+            // The next stretch starts one step behind the end of this one.
+            let last = start.checked_add(self.step * (STEPS - 1)).unwrap_or(self.span.end);
+            stretches.push(Range { start, end: last.min(self.span.end), step: self.step });
+            start = match last.checked_add(self.step) {
+                Ok(next) => next,
+                Err(_) => break,
+            };
+        }
+        Ok(stretches)
+    }
+}
+
+/// The metrics that there are, by name.
+pub async fn names(client: &Client, question: &Question) -> Result<Vec<String>, Error> {
+    let mut names = client.label_values("__name__").await?;
+    names.retain(|name| name.contains(&question.prefix) || question.others.contains(name));
+    names.sort_unstable();
+    match names.is_empty() {
+        true => Err(Error::Word {
+            field: "metric prefix",
+            got: question.prefix.clone(),
+            want: format!("a part of a name that {} has", client.endpoint()),
+        }),
+        false => Ok(names),
+    }
+}
+
+/// All series of one metric.
+pub async fn metric(client: &Client, name: &str, question: &Question) -> Result<Vec<Series>, Error> {
+    let mut all: Vec<Series> = Vec::new();
+    for stretch in question.stretches()? {
+        let answer = client.range(&format!("{{__name__={name:?}}}"), stretch).await?;
+        for series in answer.matrix().unwrap_or_default() {
+            match all.iter_mut().find(|known| known.metric == series.metric) {
+                Some(known) => known.points.extend_from_slice(&series.points),
+                None => all.push(series.clone()),
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Series as the original's response file has them.
+pub fn value(series: &[Series]) -> Value {
+    let one = |series: &Series| {
+        let labels: Map<String, Value> =
+            series.metric.labels().map(|(name, value)| (name.to_string(), json!(value))).collect();
+        let values: Vec<Value> =
+            series.points.iter().map(|point| json!([seconds(point.at), text(point.value)])).collect();
+        json!({ "metric": labels, "values": values })
+    };
+    Value::Array(series.iter().map(one).collect())
+}
+
+/// Whole seconds without a point.
+fn seconds(at: Timestamp) -> Value {
+    match at.as_millisecond() {
+        whole if whole % 1000 == 0 => json!(whole / 1000),
+        part => json!(part as f64 / 1000.0),
+    }
+}
+
+/// As Prometheus writes numbers.
+fn text(value: f64) -> String {
+    match value {
+        _ if value == f64::INFINITY => "+Inf".to_string(),
+        _ if value == f64::NEG_INFINITY => "-Inf".to_string(),
+        value => value.to_string(),
+    }
+}
+
+/// Asks for everything, and gives it as one. `progress` is told of each metric (done, of, name), and may end it.
+pub async fn ask(
+    client: &Client,
+    question: &Question,
+    progress: &mut (dyn FnMut(usize, usize, &str) -> ControlFlow<()> + Send),
+) -> Result<Response, Error> {
+    let names = names(client, question).await?;
+    let mut response = Response::default();
+    for (done, name) in names.iter().enumerate() {
+        let series = metric(client, name, question).await?;
+        response.0.insert(name.clone(), series.iter().map(crate::response::Series::of).collect());
+        if progress(done + 1, names.len(), name).is_break() {
+            return Err(Error::table("the query was stopped"));
+        }
+    }
+    Ok(response)
+}

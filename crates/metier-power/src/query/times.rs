@@ -1,0 +1,121 @@
+//! From when to when: given, or in a benchmark's file.
+
+use metier_types::Timestamp;
+use serde_json::{Value, json};
+
+use crate::Error;
+
+/// From when to when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// The first time.
+    pub start: Timestamp,
+    /// The last.
+    pub end: Timestamp,
+}
+
+/// What a benchmark's file says: when it ran, and which pods were of which scenario.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Benchmark {
+    /// From when to when.
+    pub span: Option<Span>,
+    /// Pods with the scenario that they ran, where the file is of the CPE operator.
+    pub pods: Vec<(String, String)>,
+}
+
+impl Span {
+    /// The benchmark's file.
+    pub fn to_json(self) -> Value {
+        let text = |at: Timestamp| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        json!({ "startTimeUTC": text(self.start), "endTimeUTC": text(self.end) })
+    }
+}
+
+/// A time as `2026-11-17T15:40:00Z`.
+pub fn time(field: &'static str, text: &str) -> Result<Timestamp, Error> {
+    text.trim().parse().map_err(|_| Error::Word {
+        field,
+        got: crate::vocabulary::shorten(text),
+        want: "a time in UTC as 2026-11-17T15:40:00Z".to_string(),
+    })
+}
+
+impl Benchmark {
+    /// Reads a file with `startTimeUTC` and `endTimeUTC`, or one of the CPE operator (`status.results[].scenarioID`, `.repetitions[].pod`, `.pushedTime`).
+    pub fn read(text: &[u8]) -> Result<Self, Error> {
+        let file: Value =
+            serde_json::from_slice(text).map_err(|error| Error::table(format!("benchmark: {error}")))?;
+        if let Some(results) = file["status"]["results"].as_array() {
+            return Ok(Self { span: cpe_span(&file, results), pods: pods(results) });
+        }
+        let of = |field: &'static str| match file[field].as_str() {
+            Some(text) => time(field, text),
+            None => Err(Error::Word {
+                field,
+                got: crate::vocabulary::shorten(&file[field].to_string()),
+                want: "a time in UTC as 2026-11-17T15:40:00Z".to_string(),
+            }),
+        };
+        Ok(Self { span: Some(Span { start: of("startTimeUTC")?, end: of("endTimeUTC")? }), pods: Vec::new() })
+    }
+}
+
+fn pods(results: &[Value]) -> Vec<(String, String)> {
+    let mut pods = Vec::new();
+    for result in results {
+        let scenario = result["scenarioID"].as_str().unwrap_or_default();
+        for repetition in result["repetitions"].as_array().into_iter().flatten() {
+            if let Some(pod) = repetition["pod"].as_str() {
+                pods.push((pod.to_string(), scenario.to_string()));
+            }
+        }
+    }
+    pods
+}
+
+/// From the making of the benchmark to the last result that was pushed.
+fn cpe_span(file: &Value, results: &[Value]) -> Option<Span> {
+    let start = file["metadata"]["creationTimestamp"].as_str()?.parse().ok()?;
+    let pushed = |result: &Value| {
+        let all = result["repetitions"].as_array()?.iter();
+        all.filter_map(|one| one["pushedTime"].as_str()?.parse::<Timestamp>().ok()).max()
+    };
+    let end = results.iter().filter_map(pushed).max()?;
+    Some(Span { start, end })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_benchmark_survives_the_way_there_and_back() {
+        let text = br#"{"startTimeUTC": "2024-07-25T20:05:43Z", "endTimeUTC": "2024-07-25T21:05:43Z"}"#;
+        let read = Benchmark::read(text).unwrap();
+        let span = read.span.unwrap();
+        assert_eq!(span.end.as_second() - span.start.as_second(), 3600);
+        assert_eq!(Benchmark::read(span.to_json().to_string().as_bytes()).unwrap(), read);
+    }
+
+    #[test]
+    fn pods_of_scenarios_are_found() {
+        let text = br#"{"metadata":{"creationTimestamp":"2024-01-01T00:00:00Z"},"status":{"results":[
+            {"scenarioID":"cpu-4","repetitions":[{"pod":"a","pushedTime":"2024-01-01T00:10:00Z"},{"pod":"b"}]}]}}"#;
+        let read = Benchmark::read(text).unwrap();
+        assert_eq!(
+            read.pods,
+            [("a".to_string(), "cpu-4".to_string()), ("b".to_string(), "cpu-4".to_string())]
+        );
+        assert_eq!(read.span.unwrap().end.as_second() - read.span.unwrap().start.as_second(), 600);
+    }
+
+    #[test]
+    fn what_has_no_times_is_refused_by_field() {
+        for (text, word) in
+            [("[]", "startTimeUTC"), (r#"{"startTimeUTC":"noon"}"#, "noon"), ("{", "benchmark")]
+        {
+            let error = Benchmark::read(text.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(word), "{text}: {error}");
+        }
+    }
+}

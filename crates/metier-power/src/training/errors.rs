@@ -1,0 +1,50 @@
+//! What the predictors of a folder say of their errors.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::Error;
+use crate::vocabulary::{FeatureGroup, ModelName, OutputType, Source};
+
+/// One predictor.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Its features.
+    pub group: FeatureGroup,
+    /// Trainer and node type.
+    pub name: ModelName,
+    /// Its `metadata.json`.
+    pub metadata: Value,
+}
+
+impl Row {
+    /// An error of that name.
+    pub fn error(&self, key: &str) -> Option<f64> {
+        self.metadata[key].as_f64().filter(|value| value.is_finite() && *value >= 0.0)
+    }
+}
+
+/// All predictors of a folder for a source and output type, by group and error.
+pub fn errors_of(folder: &Path, source: Source, output_type: OutputType) -> Result<Vec<Row>, Error> {
+    let mut rows = Vec::new();
+    for group in FeatureGroup::ALL {
+        let place = folder.join(source.name()).join(output_type.name()).join(group.name());
+        let Ok(entries) = fs::read_dir(&place) else { continue };
+        for entry in entries {
+            let entry = entry.map_err(|error| Error::file(&place, error))?;
+            let Some(name) = entry.file_name().to_str().and_then(ModelName::read) else { continue };
+            let path = entry.path().join("metadata.json");
+            let Ok(text) = fs::read(&path) else { continue };
+            let metadata = serde_json::from_slice(&text).map_err(|error| Error::file(&path, error))?;
+            rows.push(Row { group, name, metadata });
+        }
+    }
+    let mae = |row: &Row| row.error("mae").unwrap_or(f64::MAX);
+    rows.sort_by(|one, two| {
+        let by_group = one.group.name().cmp(two.group.name());
+        by_group.then(mae(one).total_cmp(&mae(two))).then(one.name.cmp(&two.name))
+    });
+    Ok(rows)
+}

@@ -1,0 +1,105 @@
+//! Learns a pipeline: from what Prometheus answered, or from tables, to the folder that a model server reads.
+//!
+//! ```text
+//! response ─► [`tables`] (one for each source, group and output type) ─► [`train_pipeline`] ─► <name>/<source>/<output type>/<group>/<trainer>_<node type>/
+//! ```
+//!
+//! Everything can be broken off and gone on with: a predictor is written whole or not at all, `metadata.json` last, with a digest of the rows that it was learned from.
+//! Where the same rows come again, what is there is kept; where others come, learning goes on from it. One trainer that fails is said and left out; nothing learned at all is an error.
+//! The folder is the original's, but for pickles: our own `predictor.json` takes their place, and only we can read it. Weights are the original's own form.
+
+mod archive;
+mod errors;
+mod export;
+mod plan;
+pub mod published;
+mod run;
+mod tables;
+mod write;
+
+pub use archive::{pack, pack_file};
+pub use errors::{Row, errors_of};
+pub use export::{Publication, Published, VERSION, export, passes};
+pub use plan::{Machine, Plan};
+pub use run::{Entry, Outcome, State, Step, train_pipeline};
+pub use tables::{Table, Tables, check, isolated, judges, tables};
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use crate::Error;
+use crate::node::Index;
+use crate::pipeline::Pipeline;
+use crate::profile::Idle;
+use crate::response::Response;
+use crate::vocabulary::Source;
+
+/// What beside the response is known.
+#[derive(Clone, Copy, Default)]
+pub struct Known<'a> {
+    /// The idle machine: the `profile` isolator needs it.
+    pub idle: Option<&'a Idle>,
+    /// Predictors of node power: the `trainer` isolator needs them.
+    pub judges: Option<&'a Pipeline>,
+}
+
+/// Learns a pipeline from responses, into `root/<name>`: node type, tables, predictors, metadata. The machine joins the pipeline's index.
+pub fn train_from_responses(
+    responses: &[Response],
+    known: Known<'_>,
+    plan: &Plan,
+    root: &Path,
+    progress: &mut dyn FnMut(Step<'_>) -> ControlFlow<()>,
+) -> Result<Outcome, Error> {
+    plan.check()?;
+    let folder = root.join(&plan.name);
+    let node_type = join(&folder, plan.machine.as_ref())?;
+    let mut all = Tables::default();
+    // Each by itself: the time between two responses is no row.
+    for response in responses {
+        all.append(tables(response, known, plan, node_type)?)?;
+    }
+    if let Some(idle) = known.idle {
+        write::profiles(&folder, idle, node_type)?;
+    }
+    train_pipeline(&all, plan, root, progress)
+}
+
+/// The node type of a machine in the pipeline of a folder; it joins the index there. Type 0 where no machine is named.
+pub fn join(folder: &Path, machine: Option<&Machine>) -> Result<u32, Error> {
+    let Some(machine) = machine else { return Ok(0) };
+    let path = folder.join("node_type_index.json");
+    let mut index = index(folder)?;
+    let Some(node_type) = index.join(&machine.id, &machine.spec) else {
+        let why = "does not say all of processor, cores, chips, memory and frequency";
+        return Err(Error::table(format!("machine {}: its specification {why}", machine.id)));
+    };
+    fs::create_dir_all(folder).map_err(|error| Error::file(folder, error))?;
+    crate::pipeline::replace(&path, index.write()?.as_bytes())?;
+    Ok(node_type)
+}
+
+/// The index of node types of a pipeline's folder; an empty one where there is none yet.
+pub fn index(folder: &Path) -> Result<Index, Error> {
+    let path = folder.join("node_type_index.json");
+    match fs::read_to_string(&path) {
+        Ok(text) => Index::read(&text).map_err(|error| Error::file(&path, error)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Index::default()),
+        Err(error) => Err(Error::file(&path, error)),
+    }
+}
+
+/// The profiles by source that a pipeline's folder keeps (`profile/<source>.json`), for a node type.
+pub fn profiles(folder: &Path, node_type: u32) -> Result<BTreeMap<Source, crate::profile::Profile>, Error> {
+    let mut profiles = BTreeMap::new();
+    for source in Source::ALL {
+        let path = folder.join("profile").join(format!("{}.json", source.name()));
+        if let Ok(text) = fs::read(&path) {
+            let profile = crate::profile::Profile::read(&text, node_type);
+            profiles.insert(source, profile.map_err(|error| Error::file(&path, error))?);
+        }
+    }
+    Ok(profiles)
+}

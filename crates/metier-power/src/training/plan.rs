@@ -1,0 +1,100 @@
+//! What is to be learned, by whom, from what.
+
+use crate::Error;
+use crate::extract::{Extractor, Timing};
+use crate::isolate::{Hints, Isolator};
+use crate::node::MachineSpec;
+use crate::trainers::Validation;
+use crate::vocabulary::{FeatureGroup, OutputType, Source, Trainer, shorten};
+
+/// The machine that was measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Machine {
+    /// Its name among the members of a node type.
+    pub id: String,
+    /// Who it is.
+    pub spec: MachineSpec,
+}
+
+/// What is to be learned.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The pipeline.
+    pub name: String,
+    /// How tables are made.
+    pub extractor: Extractor,
+    /// What watts are divided by.
+    pub timing: Timing,
+    /// How idle and background power are taken out.
+    pub isolator: Isolator,
+    /// Which containers are background, for the isolators that ask.
+    pub hints: Hints,
+    /// Where energy was read.
+    pub sources: Vec<Source>,
+    /// Which features; all groups that are whole where it is empty.
+    pub groups: Vec<FeatureGroup>,
+    /// Who learns power with idle.
+    pub abs_trainers: Vec<Trainer>,
+    /// Who learns power without.
+    pub dyn_trainers: Vec<Trainer>,
+    /// Whether the series are those of virtual machines.
+    pub vm: bool,
+    /// The machine; without one its rows are of node type 0, and the index does not know it.
+    pub machine: Option<Machine>,
+    /// How rows are held out.
+    pub validation: Validation,
+    /// How many learn at once; 0 for as many as there are cores.
+    pub threads: usize,
+    /// Now, as `2026-11-17 15:40:00` in UTC.
+    pub now: String,
+}
+
+impl Plan {
+    /// Rows as the original makes them, all ten trainers, the `min` isolator, RAPL.
+    pub fn new(name: &str, now: metier_types::Timestamp) -> Self {
+        Self {
+            name: name.to_string(),
+            extractor: Extractor::default(),
+            timing: Timing::default(),
+            isolator: Isolator::default(),
+            hints: Hints::default(),
+            sources: vec![Source::RaplSysfs],
+            groups: Vec::new(),
+            abs_trainers: Trainer::KEPLER.to_vec(),
+            dyn_trainers: Trainer::KEPLER.to_vec(),
+            vm: false,
+            machine: None,
+            validation: Validation::Blocks,
+            threads: 0,
+            now: now.strftime("%Y-%m-%d %H:%M:%S").to_string(),
+        }
+    }
+
+    /// Who learns power of a kind.
+    pub fn trainers(&self, output_type: OutputType) -> &[Trainer] {
+        match output_type {
+            OutputType::AbsPower => &self.abs_trainers,
+            OutputType::DynPower => &self.dyn_trainers,
+        }
+    }
+
+    /// Whether it can be followed. The name becomes a folder.
+    pub fn check(&self) -> Result<(), Error> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let is_name = !self.name.is_empty() && self.name.len() <= 100 && !self.name.starts_with('.');
+        if !is_name || !self.name.chars().all(is_plain) {
+            return Err(Error::Word {
+                field: "pipeline name",
+                got: shorten(&self.name),
+                want: "up to 100 letters, digits, '-', '_' or '.', not beginning with '.'".to_string(),
+            });
+        }
+        if self.abs_trainers.is_empty() && self.dyn_trainers.is_empty() {
+            return Err(Error::table("no trainers; want at least one of abs_trainers and dyn_trainers"));
+        }
+        if self.sources.is_empty() {
+            return Err(Error::table("no energy source; want at least one"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,191 @@
+//! The tables that are learned from: one for each source, group of features and output type.
+
+use super::{Known, Plan};
+use crate::Error;
+use crate::extract::{self, Settings};
+use crate::frame::Frame;
+use crate::isolate::{self, About, Isolator, Judge};
+use crate::pipeline::Pipeline;
+use crate::vocabulary::{FeatureGroup, OutputType, Source};
+
+/// A table, and what it is of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Table {
+    /// Where energy was read.
+    pub source: Source,
+    /// Whether idle power is part of it.
+    pub output_type: OutputType,
+    /// Its features.
+    pub group: FeatureGroup,
+    /// Its rows.
+    pub frame: Frame,
+}
+
+/// All tables of a response.
+#[derive(Debug, Clone, Default)]
+pub struct Tables {
+    /// The tables.
+    pub list: Vec<Table>,
+    /// What could not be made, in words.
+    pub warnings: Vec<String>,
+}
+
+/// Makes them. A group that has no rows is said and left out; a source that is not there, or no whole group, is an error.
+pub fn tables(
+    response: &crate::response::Response,
+    known: Known<'_>,
+    plan: &Plan,
+    node_type: u32,
+) -> Result<Tables, Error> {
+    let whole = extract::groups(response, plan.vm);
+    if let Some(group) = plan.groups.iter().find(|group| !whole.contains(group)) {
+        return Err(not_whole(response, *group, plan.vm));
+    }
+    let groups = if plan.groups.is_empty() { whole } else { plan.groups.clone() };
+    if groups.is_empty() {
+        return Err(Error::table(
+            "the response has all metrics of no feature group; BPFOnly wants kepler_container_bpf_cpu_time_ms_total and kepler_container_bpf_page_cache_hit_total",
+        ));
+    }
+    let there = extract::sources(response);
+    if let Some(source) = plan.sources.iter().find(|source| !plan.vm && !there.contains(source)) {
+        let names: Vec<&str> = there.iter().map(|source| source.name()).collect();
+        return Err(Error::Word {
+            field: "energy source",
+            got: source.name().to_string(),
+            want: match names.is_empty() {
+                true => "a response with kepler_node_…_joules_total of some source".to_string(),
+                false => format!("one that the response has: {}", names.join(", ")),
+            },
+        });
+    }
+    let mut tables = Tables::default();
+    for source in &plan.sources {
+        for group in &groups {
+            let settings = Settings {
+                vm: plan.vm,
+                node_type,
+                timing: plan.timing,
+                extractor: plan.extractor,
+                ..Settings::new(*source, *group)
+            };
+            if !plan.abs_trainers.is_empty() {
+                let frame = extract::extract(response, &settings)?.frame;
+                tables.add(*source, OutputType::AbsPower, *group, frame);
+            }
+            if !plan.dyn_trainers.is_empty() {
+                let settings = Settings { by_container: true, ..settings };
+                let frame = extract::extract(response, &settings)?.frame;
+                let about = About { source: *source, group: *group };
+                match isolated(&frame, about, known, plan)? {
+                    Some(frame) => tables.add(*source, OutputType::DynPower, *group, frame),
+                    None => tables.warnings.push(format!(
+                        "{} {}: isolator {} gives no DynPower rows",
+                        source.name(),
+                        group.name(),
+                        plan.isolator.name()
+                    )),
+                }
+            }
+        }
+    }
+    match tables.list.is_empty() {
+        true => Err(Error::table(format!("no table has rows: {}", tables.warnings.join("; ")))),
+        false => Ok(tables),
+    }
+}
+
+impl Tables {
+    /// Puts the rows of other tables behind those of the same kind; what is new is added.
+    pub fn append(&mut self, others: Self) -> Result<(), Error> {
+        for other in others.list {
+            let is_same = |table: &&mut Table| {
+                (table.source, table.output_type, table.group)
+                    == (other.source, other.output_type, other.group)
+            };
+            match self.list.iter_mut().find(is_same) {
+                Some(table) => table.frame.append(&other.frame)?,
+                None => self.list.push(other),
+            }
+        }
+        self.warnings.extend(others.warnings);
+        Ok(())
+    }
+
+    fn add(&mut self, source: Source, output_type: OutputType, group: FeatureGroup, frame: Frame) {
+        if frame.is_empty() {
+            let (source, kind, group) = (source.name(), output_type.name(), group.name());
+            self.warnings.push(format!("{source} {kind} {group}: no rows"));
+        } else {
+            self.list.push(Table { source, output_type, group, frame });
+        }
+    }
+}
+
+fn not_whole(response: &crate::response::Response, group: FeatureGroup, vm: bool) -> Error {
+    let is_missing = |feature: &&&str| !response.has(&extract::metric(feature, vm));
+    let missing: Vec<String> =
+        group.features().iter().filter(is_missing).map(|feature| extract::metric(feature, vm)).collect();
+    Error::Word {
+        field: "feature group",
+        got: group.name().to_string(),
+        want: format!("a response with {}", missing.join(", ")),
+    }
+}
+
+/// The table without idle and background power. `None` where the isolator can give none.
+pub fn isolated(frame: &Frame, about: About, known: Known<'_>, plan: &Plan) -> Result<Option<Frame>, Error> {
+    match plan.isolator {
+        Isolator::None => isolate::none(frame, about).map(Some),
+        Isolator::Min => isolate::min(frame, about).map(Some),
+        Isolator::Joint => isolate::joint(frame, about, &plan.hints).map(Some),
+        Isolator::Profile => {
+            let Some(idle) = known.idle else {
+                return Err(Error::table("isolator profile wants a profile of the idle machine"));
+            };
+            let Some(profile) = idle.levels.get(&about.source) else {
+                let source = about.source.name();
+                return Err(Error::table(format!("the profile of the idle machine has no source {source}")));
+            };
+            isolate::profile(frame, about, profile, &idle.background)
+        }
+        Isolator::Trainer => {
+            let Some(pipeline) = known.judges else {
+                return Err(Error::table("isolator trainer wants a pipeline of AbsPower predictors"));
+            };
+            isolate::trainer(frame, about, &plan.hints, &judges(pipeline, about.source))
+        }
+    }
+}
+
+/// The AbsPower predictors of a pipeline that can be asked.
+pub fn judges(pipeline: &Pipeline, source: Source) -> Vec<Judge> {
+    let models = pipeline.models.iter().filter(|model| {
+        model.output_type == OutputType::AbsPower && model.source == source && model.is_usable()
+    });
+    let judge = |model: &crate::pipeline::Model| {
+        Some(Judge { formulas: model.formulas().ok()?, mae: model.error("mae")? })
+    };
+    models.filter_map(judge).collect()
+}
+
+/// Whether a table can be learned from: all columns are there, and every cell is a number.
+pub fn check(frame: &Frame, source: Source, group: FeatureGroup) -> Result<(), Error> {
+    let watts = source.components().iter().map(|component| component.column());
+    let names = group.features().iter().map(ToString::to_string).chain(watts);
+    for name in names {
+        let is_watts = name.ends_with("_power");
+        if is_watts
+            && frame.column(&name).is_none()
+            && frame.names().any(|other| other.ends_with(&format!("_{name}")))
+        {
+            continue;
+        }
+        let values = frame.need(&name)?;
+        if let Some(row) = values.iter().position(|value| !value.is_finite()) {
+            let why = format!("row {}: {name} is empty or no number; want a finite one", row + 1);
+            return Err(Error::table(why));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,203 @@
+//! The files of a pipeline, where the original has them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+
+use super::errors::errors_of;
+use super::{Entry, Plan, Table, archive};
+use crate::Error;
+use crate::node::MachineSpec;
+use crate::pipeline::replace;
+use crate::profile::Idle;
+use crate::trainers::Trained;
+use crate::vocabulary::{ModelName, OutputType, Source, Trainer};
+
+/// Where a predictor's folder is.
+pub fn place(folder: &Path, table: &Table, name: &ModelName) -> PathBuf {
+    let group = folder.join(table.source.name()).join(table.output_type.name()).join(table.group.name());
+    group.join(name.to_string())
+}
+
+/// The rows that a predictor was learned from, by its metadata.
+pub fn digest_of(place: &Path) -> Option<String> {
+    let text = fs::read(place.join("metadata.json")).ok()?;
+    let about: Value = serde_json::from_slice(&text).ok()?;
+    about["learned_from"].as_str().map(str::to_string)
+}
+
+/// A rounded error, as the original writes them.
+fn rounded(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
+/// Writes a predictor: its folder, and the archive that is served.
+pub fn model(
+    place: &Path,
+    entry: &Entry,
+    trained: &Trained,
+    spec: Option<&MachineSpec>,
+    digest: &str,
+) -> Result<(), Error> {
+    fs::create_dir_all(place).map_err(|error| Error::file(place, error))?;
+    let name = entry.name.to_string();
+    let predictor = &trained.predictor;
+    let class = match Trainer::named(&entry.name.trainer) {
+        Some(Trainer::Xgboost) => "xgboost",
+        Some(Trainer::Logarithmic | Trainer::Logistic | Trainer::Exponential) => "curvefit",
+        Some(Trainer::Auto) | None => "metier",
+        Some(_) => "scikit",
+    };
+    let mut about = Map::new();
+    let mut set = |key: &str, value: Value| drop(about.insert(key.to_string(), value));
+    set("model_name", json!(name));
+    set("trainer", json!(entry.name.trainer));
+    set("model_class", json!(class));
+    set("model_file", json!("predictor.json"));
+    set("features", json!(predictor.features));
+    // The scale is inside of predictor.json; the name tells a reader that looks for a pickle that there is none.
+    set("fe_files", json!([]));
+    set("output_type", json!(entry.output_type.name()));
+    set("mae", json!(rounded(entry.mae())));
+    // The worst component's; -1 where there is none, as the original writes it.
+    set("mape", json!(entry.mape().map_or(-1.0, rounded)));
+    set("node_type", json!(entry.name.node_type));
+    if let Some(spec) = spec {
+        set("machine_spec", json!(spec));
+    }
+    set("rows", json!(entry.rows));
+    for one in &entry.held_out {
+        let component = one.component.name();
+        set(&format!("{component}_mae"), json!(rounded(one.mae)));
+        set(&format!("{component}_mape"), json!(one.mape.map_or(-1.0, rounded)));
+        if let Some(coverage) = one.coverage {
+            set(&format!("{component}_coverage"), json!(rounded(coverage)));
+        }
+    }
+    set("learned_from", json!(digest));
+    let mut files = vec![("predictor.json".to_string(), trained.bytes())];
+    if let Some(weights) = predictor.weights() {
+        let object: Map<String, Value> = weights
+            .0
+            .iter()
+            .map(|(component, weights)| (component.name().to_string(), json!(weights)))
+            .collect();
+        files.push(("weight.json".to_string(), Value::Object(object).to_string().into_bytes()));
+    }
+    files.push(("metadata.json".to_string(), Value::Object(about).to_string().into_bytes()));
+    for (file, bytes) in files.iter().filter(|(file, _)| file != "metadata.json") {
+        replace(&place.join(file), bytes)?;
+    }
+    let members: Vec<(String, Vec<u8>)> =
+        files.iter().filter(|(file, _)| file != "weight.json").cloned().collect();
+    let mut zip = place.as_os_str().to_owned();
+    zip.push(".zip");
+    replace(Path::new(&zip), &archive::pack(&members)?)?;
+    // Last: what has it is whole.
+    if let Some((file, bytes)) = files.last() {
+        replace(&place.join(file), bytes)?;
+    }
+    Ok(())
+}
+
+/// Keeps the table, as `preprocessed_data` does.
+pub fn table(folder: &Path, table: &Table, plan: &Plan) -> Result<(), Error> {
+    let folder = folder.join("preprocessed_data");
+    fs::create_dir_all(&folder).map_err(|error| Error::file(&folder, error))?;
+    let (source, group) = (table.source.name(), table.group.name());
+    let name = match table.output_type {
+        OutputType::AbsPower => format!("preprocess_abs_{}_{source}_{group}.csv", plan.extractor.name()),
+        OutputType::DynPower => {
+            format!("preprocess_dyn_{}_{}_{source}_{group}.csv", plan.extractor.name(), plan.isolator.name())
+        }
+    };
+    let mut bytes = Vec::new();
+    table.frame.write_csv(&mut bytes)?;
+    replace(&folder.join(name), &bytes)
+}
+
+/// The profile of the idle machine, for each source.
+pub fn profiles(folder: &Path, idle: &Idle, node_type: u32) -> Result<(), Error> {
+    let folder = folder.join("profile");
+    fs::create_dir_all(&folder).map_err(|error| Error::file(&folder, error))?;
+    for (source, profile) in &idle.levels {
+        let path = folder.join(format!("{}.json", source.name()));
+        replace(&path, profile.to_json(node_type).to_string().as_bytes())?;
+    }
+    Ok(())
+}
+
+/// What the whole pipeline is: metadata, and a table of errors for each source and output type.
+pub fn pipeline(folder: &Path, plan: &Plan) -> Result<(), Error> {
+    let path = folder.join("metadata.json");
+    let before: Value =
+        fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or(Value::Null);
+    let mut about = before.as_object().cloned().unwrap_or_default();
+    let names =
+        |trainers: &[Trainer]| json!(trainers.iter().map(|trainer| trainer.name()).collect::<Vec<_>>());
+    about.insert("name".into(), json!(plan.name));
+    about.insert("isolator".into(), json!(plan.isolator.name()));
+    about.insert("extractor".into(), json!(plan.extractor.name()));
+    about.insert("abs_trainers".into(), names(&plan.abs_trainers));
+    about.insert("dyn_trainers".into(), names(&plan.dyn_trainers));
+    about.insert("metric_type".into(), json!(if plan.vm { "vm_metrics" } else { "bm_metrics" }));
+    about.entry("init_time").or_insert_with(|| json!(plan.now));
+    about.insert("last_update_time".into(), json!(plan.now));
+    tables_of_errors(folder)?;
+    replace(&path, Value::Object(about).to_string().as_bytes())
+}
+
+/// Writes `<source>_<output type>_model_metadata.csv` of all predictors that a folder holds.
+pub fn tables_of_errors(folder: &Path) -> Result<(), Error> {
+    for source in Source::ALL {
+        for output_type in OutputType::ALL {
+            let rows = errors_of(folder, source, output_type)?;
+            if rows.is_empty() {
+                continue;
+            }
+            let errors = |end: &str| {
+                source.components().iter().map(move |one| format!("{}_{end}", one.name())).collect::<Vec<_>>()
+            };
+            let mut header: Vec<String> = [
+                "model_name",
+                "model_class",
+                "model_file",
+                "features",
+                "fe_files",
+                "output_type",
+                "mae",
+                "mape",
+            ]
+            .map(str::to_string)
+            .to_vec();
+            header.extend(errors("mae").into_iter().chain(errors("mape")));
+            header.extend(["trainer", "node_type", "feature_group"].map(str::to_string));
+            let wrong = |error: csv::Error| Error::table(error.to_string());
+            let mut writer = csv::Writer::from_writer(Vec::new());
+            writer.write_record(&header).map_err(wrong)?;
+            for row in &rows {
+                let cell = |name: &String| match name.as_str() {
+                    "feature_group" => row.group.name().to_string(),
+                    name => match &row.metadata[name] {
+                        Value::Null => String::new(),
+                        Value::String(text) => text.clone(),
+                        Value::Array(list) => {
+                            let names: Vec<String> = list
+                                .iter()
+                                .map(|one| format!("'{}'", one.as_str().unwrap_or_default()))
+                                .collect();
+                            format!("[{}]", names.join(", "))
+                        }
+                        other => other.to_string(),
+                    },
+                };
+                writer.write_record(header.iter().map(cell)).map_err(wrong)?;
+            }
+            let bytes = writer.into_inner().map_err(|error| Error::table(error.to_string()))?;
+            let name = format!("{}_{}_model_metadata.csv", source.name(), output_type.name());
+            replace(&folder.join(name), &bytes)?;
+        }
+    }
+    Ok(())
+}
