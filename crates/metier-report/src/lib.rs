@@ -3,6 +3,7 @@
 //! - [`Report`]: what runs say, for people (HTML, Markdown) and programs (JSON, `metier.report/1`): verdict, how far to
 //!   trust it, recommended requests and limits, comparison, charts, stages, processes.
 //! - [`flame`]: where the time goes, function by function, and where two runs differ, as SVG.
+//! - [`figure`]: panels of lines, dots and bars, as SVG or PNG.
 //! - [`advice`]: what to ask a scheduler for, with the reason for each figure.
 //!
 //! Invariants: no input or output, no clock; the same material gives the same bytes. Every text of a run is hostile
@@ -13,6 +14,7 @@ pub mod advice;
 pub mod blocks;
 mod chart;
 mod error;
+pub mod figure;
 pub mod flame;
 mod html;
 mod lines;

@@ -1,0 +1,218 @@
+//! Where everything of a figure goes.
+
+use super::{
+    Anchor, BARS, Bar, Content, FAINT, Figure, GRID, INK, Mark, PALETTE, PANELS, Panel, Scene, Shape,
+};
+
+const WIDTH: f64 = 860.0;
+const LEFT: f64 = 70.0;
+const RIGHT: f64 = 20.0;
+/// Height of the area of marks.
+const HEIGHT: f64 = 190.0;
+/// Room above it for the title and legend, and below it for the axis.
+const ABOVE: f64 = 40.0;
+const BELOW: f64 = 44.0;
+/// Height of a bar with its gap.
+const BAR: f64 = 16.0;
+/// Room for the names of bars.
+const NAMES: f64 = 330.0;
+/// Points of a line that are drawn.
+const POINTS: usize = 1600;
+/// Width of a letter.
+const LETTER: f64 = 6.0;
+
+fn text(x: f64, y: f64, text: &str, colour: super::Colour, anchor: Anchor) -> Shape {
+    Shape::Text { x, y, text: text.to_string(), colour, anchor, is_large: false }
+}
+
+/// Lays a figure out.
+pub fn scene(figure: &Figure) -> Scene {
+    let title = Shape::Text {
+        x: LEFT,
+        y: 24.0,
+        text: figure.title.clone(),
+        colour: INK,
+        anchor: Anchor::Start,
+        is_large: true,
+    };
+    let mut shapes = vec![title];
+    let mut top = 38.0;
+    for panel in figure.panels.iter().take(PANELS) {
+        shapes.push(text(LEFT, top + 16.0, &panel.title, INK, Anchor::Start));
+        top = match &panel.content {
+            Content::Marks(marks) => graph(&mut shapes, panel, marks, top + ABOVE),
+            Content::Bars(bars) => bar_chart(&mut shapes, panel, bars, top + ABOVE - 12.0),
+        };
+    }
+    if figure.panels.len() > PANELS {
+        let more = format!("and {} more", figure.panels.len() - PANELS);
+        shapes.push(text(LEFT, top + 14.0, &more, FAINT, Anchor::Start));
+        top += 20.0;
+    }
+    Scene { title: figure.title.clone(), width: WIDTH, height: (top + 10.0).ceil(), shapes }
+}
+
+/// The range of finite numbers; `None` where there is none.
+fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    values.filter(|value| value.is_finite()).fold(None, |range, value| match range {
+        None => Some((value, value)),
+        Some((least, most)) => Some((f64::min(least, value), f64::max(most, value))),
+    })
+}
+
+/// Round numbers that a range is divided at.
+fn ticks(low: f64, high: f64, about: f64) -> Vec<f64> {
+    let raw = (high - low) / about;
+    if !(raw.is_finite() && raw > 0.0) {
+        return vec![low];
+    }
+    let power = 10f64.powf(raw.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|by| by * power)
+        .find(|step| *step >= raw)
+        .unwrap_or(power * 10.0);
+    let first = (low / step).ceil();
+    (0..40).map(|n| (first + f64::from(n)) * step).take_while(|value| *value <= high + step * 1e-9).collect()
+}
+
+/// A number as short as it can be.
+pub fn short(value: f64) -> String {
+    let size = value.abs();
+    let (by, letter) = match size {
+        _ if size >= 1e9 => (1e9, "G"),
+        _ if size >= 1e6 => (1e6, "M"),
+        _ if size >= 1e4 => (1e3, "k"),
+        _ => (1.0, ""),
+    };
+    let value = value / by;
+    let digits = match value.abs() {
+        size if size >= 100.0 => 0,
+        size if size >= 10.0 => 1,
+        size if size >= 0.1 || size == 0.0 => 2,
+        _ => 4,
+    };
+    let text = format!("{value:.digits$}");
+    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    let text = if text == "-0" { "0" } else { text };
+    format!("{text}{letter}")
+}
+
+/// Draws marks over two axes; gives where the next panel starts.
+fn graph(shapes: &mut Vec<Shape>, panel: &Panel, marks: &[Mark], top: f64) -> f64 {
+    let bottom = top + HEIGHT;
+    let points =
+        || marks.iter().flat_map(|mark| &mark.points).filter(|(x, y)| x.is_finite() && y.is_finite());
+    let (Some((left, right)), Some((low, high))) =
+        (range(points().map(|point| point.0)), range(points().map(|point| point.1)))
+    else {
+        shapes.push(text(LEFT, top + 20.0, "nothing to draw", FAINT, Anchor::Start));
+        return top + 40.0;
+    };
+    // Power and features start at nothing, so that heights can be compared; a line that goes below it is shown whole.
+    let low = low.min(0.0);
+    let high = if high > low { high + (high - low) * 0.05 } else { low + 1.0 };
+    let right = if right > left { right } else { left + 1.0 };
+    let x = |value: f64| LEFT + (value - left) / (right - left) * (WIDTH - LEFT - RIGHT);
+    let y = |value: f64| bottom - (value - low) / (high - low) * HEIGHT;
+    for value in ticks(low, high, 5.0) {
+        let points = vec![(LEFT, y(value)), (WIDTH - RIGHT, y(value))];
+        shapes.push(Shape::Path { points, colour: GRID, width: 1.0 });
+        shapes.push(text(LEFT - 6.0, y(value) + 4.0, &short(value), FAINT, Anchor::End));
+    }
+    for value in ticks(left, right, 8.0) {
+        shapes.push(Shape::Path {
+            points: vec![(x(value), bottom), (x(value), bottom + 4.0)],
+            colour: FAINT,
+            width: 1.0,
+        });
+        let anchor = if x(value) > WIDTH - RIGHT - 20.0 { Anchor::End } else { Anchor::Middle };
+        shapes.push(text(x(value), bottom + 16.0, &short(value), FAINT, anchor));
+    }
+    shapes.push(Shape::Path {
+        points: vec![(LEFT, top), (LEFT, bottom), (WIDTH - RIGHT, bottom)],
+        colour: FAINT,
+        width: 1.0,
+    });
+    shapes.push(text(WIDTH - RIGHT, bottom + 30.0, &panel.x, FAINT, Anchor::End));
+    shapes.push(text(LEFT, top - 6.0, &panel.y, FAINT, Anchor::Start));
+    for (number, mark) in marks.iter().enumerate() {
+        let colour = PALETTE[number % PALETTE.len()];
+        for part in mark.points.split(|(x, y)| !x.is_finite() || !y.is_finite()) {
+            let points: Vec<(f64, f64)> =
+                thinned(part).into_iter().map(|(at, value)| (x(at), y(value))).collect();
+            match (mark.is_line, points.len()) {
+                (_, 0) => {}
+                (true, 2..) => shapes.push(Shape::Path { points, colour, width: 1.4 }),
+                _ => shapes.push(Shape::Dots { points, colour, radius: 1.8 }),
+            }
+        }
+    }
+    legend(shapes, marks, panel, top - 6.0);
+    bottom + BELOW
+}
+
+/// Names of the marks at the right, beside what goes up.
+fn legend(shapes: &mut Vec<Shape>, marks: &[Mark], panel: &Panel, y: f64) {
+    let mut x = LEFT + (panel.y.chars().count() as f64 + 3.0) * LETTER;
+    for (number, mark) in marks.iter().enumerate().filter(|(_, mark)| !mark.name.is_empty()) {
+        let width = (mark.name.chars().count() as f64 + 4.0) * LETTER;
+        if x + width > WIDTH - RIGHT {
+            shapes.push(text(x, y, "...", FAINT, Anchor::Start));
+            break;
+        }
+        let colour = PALETTE[number % PALETTE.len()];
+        shapes.push(Shape::Box { x, y: y - 8.0, width: 9.0, height: 9.0, colour });
+        shapes.push(text(x + 13.0, y, &mark.name, INK, Anchor::Start));
+        x += width;
+    }
+}
+
+/// Fewer points of the same outline: of each stretch the least and the largest.
+fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    if points.len() <= POINTS {
+        return points.to_vec();
+    }
+    let mut kept = Vec::with_capacity(POINTS + 2);
+    for stretch in points.chunks(points.len().div_ceil(POINTS / 2)) {
+        let least = stretch.iter().min_by(|one, two| one.1.total_cmp(&two.1));
+        let most = stretch.iter().max_by(|one, two| one.1.total_cmp(&two.1));
+        let mut pair: Vec<(f64, f64)> = least.into_iter().chain(most).copied().collect();
+        pair.sort_by(|one, two| one.0.total_cmp(&two.0));
+        kept.append(&mut pair);
+    }
+    kept
+}
+
+/// Draws bars below each other; gives where the next panel starts.
+fn bar_chart(shapes: &mut Vec<Shape>, panel: &Panel, bars: &[Bar], top: f64) -> f64 {
+    let most = bars.iter().filter_map(|bar| bar.value).filter(|value| value.is_finite()).fold(0.0, f64::max);
+    if bars.is_empty() {
+        shapes.push(text(LEFT, top + 20.0, "nothing to draw", FAINT, Anchor::Start));
+        return top + 40.0;
+    }
+    let room = WIDTH - NAMES - RIGHT - 60.0;
+    for (number, bar) in bars.iter().take(BARS).enumerate() {
+        let y = top + number as f64 * BAR;
+        let fits = ((NAMES - 12.0) / LETTER) as usize;
+        let name: String = bar.name.chars().take(fits).collect();
+        shapes.push(text(NAMES - 8.0, y + 11.0, &name, INK, Anchor::End));
+        let Some(value) = bar.value.filter(|value| value.is_finite()) else {
+            shapes.push(text(NAMES, y + 11.0, "-", FAINT, Anchor::Start));
+            continue;
+        };
+        let width = if most > 0.0 { value.max(0.0) / most * room } else { 0.0 };
+        let colour = PALETTE[bar.colour % PALETTE.len()];
+        shapes.push(Shape::Box { x: NAMES, y: y + 2.0, width: width.max(1.0), height: BAR - 4.0, colour });
+        shapes.push(text(NAMES + width + 6.0, y + 11.0, &short(value), FAINT, Anchor::Start));
+    }
+    let shown = bars.len().min(BARS);
+    let mut bottom = top + shown as f64 * BAR;
+    let what = match bars.len() - shown {
+        0 => panel.x.clone(),
+        more => format!("{}; {more} more bars are not shown", panel.x),
+    };
+    shapes.push(text(NAMES, bottom + 14.0, &what, FAINT, Anchor::Start));
+    bottom += 34.0;
+    bottom
+}

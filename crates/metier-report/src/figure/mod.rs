@@ -1,0 +1,183 @@
+//! Figures that stand alone: panels with lines and dots over two axes, or with bars, as SVG or PNG.
+//!
+//! [`Figure`] says what is to be seen; `layout` turns it into shapes at places; `svg` and `png` write these, so both show the same. No input or output; the same figure
+//! gives the same bytes. Bounded: [`PANELS`] panels, [`BARS`] bars each; lines are thinned for drawing.
+
+mod font;
+mod layout;
+mod png;
+mod svg;
+
+/// Most panels.
+pub const PANELS: usize = 64;
+/// Most bars of a panel.
+pub const BARS: usize = 400;
+
+/// A picture of panels below each other.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Figure {
+    /// What it shows.
+    pub title: String,
+    /// Its panels.
+    pub panels: Vec<Panel>,
+}
+
+/// A part of a figure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Panel {
+    /// What it shows.
+    pub title: String,
+    /// What goes to the right.
+    pub x: String,
+    /// What goes up.
+    pub y: String,
+    /// What is drawn.
+    pub content: Content,
+}
+
+/// What a panel draws.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Content {
+    /// Lines and dots over two axes.
+    Marks(Vec<Mark>),
+    /// Bars with a name each, below each other.
+    Bars(Vec<Bar>),
+}
+
+/// Points with a name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mark {
+    /// What the legend says.
+    pub name: String,
+    /// Where they are; what is no number is a hole.
+    pub points: Vec<(f64, f64)>,
+    /// Whether they are joined.
+    pub is_line: bool,
+}
+
+/// A bar.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bar {
+    /// Its name.
+    pub name: String,
+    /// How long it is; `None` where there is nothing to tell.
+    pub value: Option<f64>,
+    /// Which colour it has, by number.
+    pub colour: usize,
+}
+
+impl Figure {
+    /// As SVG.
+    pub fn svg(&self) -> String {
+        svg::write(&layout::scene(self))
+    }
+
+    /// As PNG, two pixels for each unit of the SVG.
+    pub fn png(&self) -> Vec<u8> {
+        png::write(&layout::scene(self))
+    }
+}
+
+/// What is drawn where, in units of a pixel, from the top left.
+struct Scene {
+    title: String,
+    width: f64,
+    height: f64,
+    shapes: Vec<Shape>,
+}
+
+/// Colours of marks, told apart also by those who do not see all of them (Okabe and Ito, 2008).
+const PALETTE: [Colour; 8] = [
+    Colour(0x00, 0x72, 0xb2),
+    Colour(0xd5, 0x5e, 0x00),
+    Colour(0x00, 0x9e, 0x73),
+    Colour(0xcc, 0x79, 0xa7),
+    Colour(0xe6, 0x9f, 0x00),
+    Colour(0x56, 0xb4, 0xe9),
+    Colour(0x6b, 0x6b, 0x6b),
+    Colour(0x8c, 0x56, 0x4b),
+];
+const INK: Colour = Colour(0x22, 0x22, 0x22);
+const FAINT: Colour = Colour(0x66, 0x66, 0x66);
+const GRID: Colour = Colour(0xdd, 0xdd, 0xdd);
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Colour(u8, u8, u8);
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+/// One thing that is drawn.
+#[derive(Debug, Clone, PartialEq)]
+enum Shape {
+    Path { points: Vec<(f64, f64)>, colour: Colour, width: f64 },
+    Dots { points: Vec<(f64, f64)>, colour: Colour, radius: f64 },
+    Box { x: f64, y: f64, width: f64, height: f64, colour: Colour },
+    Text { x: f64, y: f64, text: String, colour: Colour, anchor: Anchor, is_large: bool },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure() -> Figure {
+        let line = Mark {
+            name: "actual <b>".into(),
+            points: (0..50)
+                .map(|n| (f64::from(n), 50.0 + f64::from(n % 7)))
+                .chain([(50.0, f64::NAN), (51.0, 60.0)])
+                .collect(),
+            is_line: true,
+        };
+        let dots = Mark { name: "predicted".into(), is_line: false, ..line.clone() };
+        let panel = |content| Panel { title: "package".into(), x: "seconds".into(), y: "W".into(), content };
+        Figure {
+            title: "power & \"time\"".into(),
+            panels: vec![
+                panel(Content::Marks(vec![line, dots])),
+                panel(Content::Bars(vec![
+                    Bar { name: "XgboostFitTrainer_0".into(), value: Some(4.5), colour: 0 },
+                    Bar { name: "none".into(), value: None, colour: 1 },
+                ])),
+                panel(Content::Marks(Vec::new())),
+            ],
+        }
+    }
+
+    #[test]
+    fn an_svg_is_whole_and_escaped() {
+        let svg = figure().svg();
+        assert!(svg.starts_with("<svg xmlns") && svg.trim_end().ends_with("</svg>"));
+        assert!(svg.contains("actual &lt;b&gt;") && !svg.contains("<b>"), "{svg}");
+        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+        // The hole makes two paths of one line.
+        assert!(svg.contains("nothing to draw"), "an empty panel says so");
+        assert_eq!(svg, figure().svg());
+    }
+
+    #[test]
+    fn a_png_has_its_size_and_pixels_of_the_marks() {
+        let png = figure().png();
+        assert_eq!(&png[..8], b"\x89PNG\r\n\x1a\n");
+        let number =
+            |at: usize| u32::from_be_bytes([png[at], png[at + 1], png[at + 2], png[at + 3]]) as usize;
+        let (width, height) = (number(16), number(20));
+        let scene = layout::scene(&figure());
+        assert_eq!((width, height), (scene.width as usize * 2, scene.height as usize * 2));
+        let pixels = png::unpacked(&png);
+        assert_eq!(pixels.len(), height * (width * 3 + 1));
+        let count = |colour: Colour| {
+            pixels
+                .chunks(width * 3 + 1)
+                .flat_map(|row| row[1..].chunks(3))
+                .filter(|pixel| **pixel == [colour.0, colour.1, colour.2])
+                .count()
+        };
+        assert!(count(PALETTE[0]) > 500 && count(PALETTE[1]) > 50, "lines, bars and dots are there");
+        assert!(count(Colour(255, 255, 255)) > width * height / 2);
+    }
+}
