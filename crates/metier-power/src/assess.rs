@@ -73,7 +73,13 @@ pub fn assess<'a>(pipeline: &'a str, model: &'a Model, frame: &Frame) -> Result<
         };
         let squares = measured.iter().zip(&predicted).map(|(y, said)| (y - said).powi(2));
         let mse = squares.sum::<f64>() / measured.len() as f64;
-        components.push(Of { component, predicted, mae: score.mae, mse, mape: score.mape });
+        components.push(Of {
+            component,
+            predicted,
+            mae: score.mae,
+            mse,
+            mape: score.mape.map(|ratio| ratio * 100.0),
+        });
     }
     let order = model.source.components();
     components.sort_by_key(|one| order.iter().position(|component| *component == one.component));

@@ -93,7 +93,16 @@ impl Idle {
         }
         let mut idle = Self { background: super::background(response), ..Self::default() };
         for source in sources {
-            let watts = super::watts(response, source)?;
+            let all = super::watts(response, source)?;
+            // A row in which no energy was counted says that the meter was not read, and not that nothing was taken.
+            let counted = |row: &usize| {
+                source
+                    .components()
+                    .iter()
+                    .any(|one| all.column(&one.column()).is_some_and(|watts| watts[*row] > 0.0))
+            };
+            let rows: Vec<usize> = (0..all.len()).filter(counted).collect();
+            let watts = all.select(&rows);
             if let (Some(first), Some(last)) = (watts.timestamps.first(), watts.timestamps.last()) {
                 idle.rows = idle.rows.max(watts.len());
                 idle.seconds = idle.seconds.max(last - first);

@@ -64,7 +64,7 @@ impl Entry {
 
     /// The largest mean relative error of a component, in per cent; `None` where no component has rows above the floor.
     pub fn mape(&self) -> Option<f64> {
-        self.held_out.iter().filter_map(|one| one.mape).reduce(f64::max)
+        self.held_out.iter().filter_map(|one| one.mape).reduce(f64::max).map(|ratio| ratio * 100.0)
     }
 }
 

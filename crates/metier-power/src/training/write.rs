@@ -70,7 +70,7 @@ pub fn model(
     for one in &entry.held_out {
         let component = one.component.name();
         set(&format!("{component}_mae"), json!(rounded(one.mae)));
-        set(&format!("{component}_mape"), json!(one.mape.map_or(-1.0, rounded)));
+        set(&format!("{component}_mape"), json!(one.mape.map_or(-1.0, |ratio| rounded(ratio * 100.0))));
         if let Some(coverage) = one.coverage {
             set(&format!("{component}_coverage"), json!(rounded(coverage)));
         }
