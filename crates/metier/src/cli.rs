@@ -30,7 +30,7 @@ const EXAMPLES: &str = "Examples:
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Measure", &["run", "session", "device", "board", "doctor"]),
     ("Look", &["runs", "show", "compare", "report", "flame", "up"]),
-    ("Learn", &["train", "predict", "predictors"]),
+    ("Learn", &["train", "predict", "predictors", "power"]),
     ("Graphs", &["inspect", "bench", "split", "place"]),
     ("Keep", &["export", "import"]),
     ("Set up", &["agent", "serve", "token", "config", "completions", "man"]),
@@ -121,6 +121,8 @@ pub enum Command {
     Predict(command::predict::Predict),
     /// List what was learned
     Predictors(command::predictors::Predictors),
+    /// Learn and try predictors of power from Kepler's series
+    Power(Box<command::power::Power>),
     /// Write runs as an archive
     Export(command::export::Export),
     /// Take an archive into the store
@@ -153,6 +155,7 @@ impl Cli {
 
     /// Reads what was typed.
     pub fn parse(arguments: &[OsString]) -> Result<Self, clap::Error> {
+        let arguments = &command::power::spelled(arguments);
         let read = |arguments: &[OsString]| {
             let matches = Self::definition().color(early_color(arguments)).try_get_matches_from(arguments)?;
             Self::from_arg_matches(&matches)

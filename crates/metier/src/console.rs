@@ -59,9 +59,9 @@ impl Console {
         let _ = io::stderr().lock().write_all(text.as_bytes());
     }
 
-    /// Long work of so many runs.
-    pub fn steps(&self, of: u64, verb: &'static str) -> Steps {
-        Steps::new(of, verb, self.quiet)
+    /// Long work of so many steps.
+    pub fn steps(&self, of: u64, noun: &'static str, verb: &'static str) -> Steps {
+        Steps::new(of, noun, verb, self.quiet)
     }
 
     /// Says what the user should know even if the rest went well.

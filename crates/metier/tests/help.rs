@@ -20,6 +20,7 @@ const COMMANDS: &[&str] = &[
     "train",
     "predict",
     "predictors",
+    "power",
     "device",
     "board",
     "doctor",

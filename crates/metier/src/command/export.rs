@@ -55,7 +55,7 @@ impl Export {
         if wanted.is_empty() && !self.all {
             anyhow::bail!("nothing to export: the run is under way; try again when it is over");
         }
-        let steps = room.console.steps(wanted.len() as u64, "exported");
+        let steps = room.console.steps(wanted.len() as u64, "runs", "exported");
         match &self.to {
             None => room.console.data(|out| export(&store, &wanted, out, || steps.one()))?,
             Some(path) => {

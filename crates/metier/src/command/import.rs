@@ -41,7 +41,7 @@ impl Import {
         let known = contents.known_runs.len() as u64;
         if !self.check {
             archive.seek(SeekFrom::Start(0)).with_context(|| format!("cannot read {name} again"))?;
-            let steps = room.console.steps(contents.new_runs + known, "imported");
+            let steps = room.console.steps(contents.new_runs + known, "runs", "imported");
             import(BufReader::with_capacity(1 << 20, &archive), &store, &contents, || steps.one())
                 .with_context(|| {
                     format!("{name} was imported only in part; import it again once this is put right")

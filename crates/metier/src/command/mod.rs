@@ -14,6 +14,7 @@ pub mod import;
 pub mod inspect;
 pub mod man;
 pub mod place;
+pub mod power;
 pub mod predict;
 pub mod predictors;
 pub mod report;
@@ -132,6 +133,7 @@ fn perform(cli: Cli) -> anyhow::Result<Code> {
         Command::Bench(bench) => bench.run(&room),
         Command::Inspect(inspect) => inspect.run(&room),
         Command::Place(place) => place.run(&room),
+        Command::Power(power) => power.run(&room),
         Command::Predict(predict) => predict.run(&room),
         Command::Predictors(predictors) => predictors.run(&room),
         Command::Report(report) => report.run(&room),

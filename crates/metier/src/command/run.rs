@@ -4,7 +4,7 @@
 //! What could stop us (the run file, the settings, the store, the file for `--save-json`) is tried before it starts.
 
 mod effective;
-mod fetching;
+pub mod fetching;
 pub mod flags;
 pub mod graph;
 mod progress;

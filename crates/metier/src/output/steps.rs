@@ -14,20 +14,21 @@ pub struct Steps {
     done: Cell<u64>,
     of: u64,
     said: Cell<Instant>,
+    noun: &'static str,
     verb: &'static str,
     quiet: bool,
 }
 
 impl Steps {
-    /// Of so many steps; `verb` says what became of them.
-    pub fn new(of: u64, verb: &'static str, quiet: bool) -> Self {
+    /// Of so many steps; `noun` says what they are, `verb` what became of them.
+    pub fn new(of: u64, noun: &'static str, verb: &'static str, quiet: bool) -> Self {
         let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let bar = ProgressBar::with_draw_target(Some(of), target);
-        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos} of {len} runs {msg}, {eta} left") {
+        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos} of {len} {msg}, {eta} left") {
             bar.set_style(style);
         }
-        bar.set_message(verb);
-        Self { bar, done: Cell::new(0), of, said: Cell::new(Instant::now()), verb, quiet }
+        bar.set_message(format!("{noun} {verb}"));
+        Self { bar, done: Cell::new(0), of, said: Cell::new(Instant::now()), noun, verb, quiet }
     }
 
     /// One is done.
@@ -36,7 +37,8 @@ impl Steps {
         self.bar.inc(1);
         if self.bar.is_hidden() && !self.quiet && self.said.get().elapsed() >= NOW_AND_THEN {
             self.said.set(Instant::now());
-            crate::console::complain(&format!("{} of {} runs {}", self.done.get(), self.of, self.verb));
+            let (done, of) = (self.done.get(), self.of);
+            crate::console::complain(&format!("{done} of {of} {} {}", self.noun, self.verb));
         }
     }
 

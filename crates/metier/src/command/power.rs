@@ -1,0 +1,94 @@
+//! `metier power`: Kepler's training pipeline by hand, from Prometheus to predictors of power. One file for each command; the work itself is metier-power's.
+
+mod estimate;
+mod export;
+mod extract;
+mod files;
+mod flags;
+mod isolate;
+mod node;
+mod plot;
+mod profile;
+mod published;
+mod query;
+mod spelling;
+mod train;
+mod validate;
+
+use clap::{Args, Subcommand};
+
+pub use spelling::spelled;
+
+use super::Room;
+use crate::exit::Code;
+
+const EXAMPLES: &str = "Examples:
+  metier power node                                       who this machine is, and which node type it is like
+  metier power query -s http://127.0.0.1:9090 -o load     Kepler's series of the last 300 s, in load.json
+  metier power train -i load -p mine --id node1           every predictor that they allow, in mine/ and mine.zip
+  metier power estimate -i other -p mine -o tried         how wrong they are on other rows
+  metier serve estimator --models mine.zip                what Kepler's exporter asks";
+
+/// Learn and try predictors of power from Kepler's series
+#[derive(Debug, Args)]
+#[command(before_help = EXAMPLES)]
+pub struct Power {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Save Kepler's series of a time, from Prometheus
+    Query(query::Query),
+    /// Count what a query response holds
+    Validate(validate::Validate),
+    /// Make a table of features and watts from a query response
+    Extract(extract::Extract),
+    /// The same without idle and background power
+    Isolate(isolate::Isolate),
+    /// Take idle and background power out of a table of `extract`
+    #[command(alias = "isolate_from_data")]
+    IsolateFromData(isolate::FromData),
+    /// Learn a pipeline from query responses: every source, group and trainer
+    Train(train::Train),
+    /// Learn predictors of one group from one table
+    #[command(alias = "train_from_data")]
+    TrainFromData(train::FromData),
+    /// Try predictors on a query response whose power is known
+    Estimate(estimate::Estimate),
+    /// Draw tables, predictions and errors
+    Plot(plot::Plot),
+    /// Publish a pipeline's good predictors as kepler-model-db has them
+    Export(export::Export),
+    /// Profile a node from a query response of its idle time
+    Profile(profile::Profile),
+    /// Say who this machine is, and which node type it is like
+    Node(node::Node),
+    /// Learn the SPECpower pipeline from its tables
+    Specpower(published::Specpower),
+    /// Learn the EC2 pipeline from its query responses
+    Ec2(published::Ec2),
+}
+
+impl Power {
+    /// Does what was asked for.
+    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+        match &self.what {
+            What::Query(query) => query.run(room),
+            What::Validate(validate) => validate.run(room),
+            What::Extract(extract) => extract.run(room),
+            What::Isolate(isolate) => isolate.run(room),
+            What::IsolateFromData(isolate) => isolate.run(room),
+            What::Train(train) => train.run(room),
+            What::TrainFromData(train) => train.run(room),
+            What::Estimate(estimate) => estimate.run(room),
+            What::Plot(plot) => plot.run(room),
+            What::Export(export) => export.run(room),
+            What::Profile(profile) => profile.run(room),
+            What::Node(node) => node.run(room),
+            What::Specpower(specpower) => specpower.run(room),
+            What::Ec2(ec2) => ec2.run(room),
+        }
+    }
+}

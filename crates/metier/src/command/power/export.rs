@@ -1,0 +1,99 @@
+//! `metier power export`: a pipeline as kepler-model-db publishes it.
+
+use clap::Args;
+use metier_power::query::Benchmark;
+use metier_power::training::{self, Publication};
+use metier_types::Timestamp;
+use serde_json::json;
+
+use super::flags::Paths;
+use crate::command::Room;
+use crate::exit::{Code, usage};
+use crate::output::{self, Format};
+
+const EXAMPLES: &str = "Examples:
+  metier power export -p mine -o models --publisher me --collect-date 2026-11-17T10:00:00Z --zip   models/v0.7/mine and mine.zip
+  metier power export -p mine -o models --publisher me --benchmark load --include-raw              with the tables";
+
+/// Publish a pipeline's good predictors as kepler-model-db has them
+#[derive(Debug, Args)]
+#[command(before_help = EXAMPLES)]
+pub struct Export {
+    /// The pipeline
+    #[arg(short, long, value_name = "NAME")]
+    pipeline_name: String,
+    /// Account that publishes it
+    #[arg(long, value_name = "NAME")]
+    publisher: String,
+    /// When it was measured, as 2026-11-17T15:40:00Z
+    #[arg(long, value_name = "TIME", required_unless_present = "benchmark")]
+    collect_date: Option<String>,
+    /// Benchmark file that tells when it was measured
+    #[arg(long, value_name = "NAME")]
+    benchmark: Option<String>,
+    /// The tables go along
+    #[arg(long)]
+    include_raw: bool,
+    /// Pack it too
+    #[arg(long)]
+    zip: bool,
+    #[command(flatten)]
+    paths: Paths,
+}
+
+impl Export {
+    /// Publishes.
+    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+        let data = self.paths.data();
+        let collected = match (&self.benchmark, &self.collect_date) {
+            (Some(name), _) => {
+                let (path, text) = data.read("--benchmark", name, "json")?;
+                let wrong = |why: String| usage(format!("--benchmark {}: {why}", path.display()));
+                let read = Benchmark::read(&text).map_err(|error| wrong(error.to_string()))?;
+                read.span.ok_or_else(|| wrong("has no times".to_string()))?.start
+            }
+            (None, Some(text)) => metier_power::query::time("time", text)
+                .map_err(|error| usage(format!("--collect-date: {error}")))?,
+            (None, None) => return Err(usage("--collect-date is missing; want a time, or --benchmark")),
+        };
+        let folder = data.0.join(&self.pipeline_name);
+        if !folder.join("metadata.json").is_file() {
+            let why = "no such pipeline; want a folder that `metier power train` made";
+            return Err(usage(format!("--pipeline-name {}: {why}", self.pipeline_name)));
+        }
+        let written = |at: Timestamp| at.strftime("%Y-%m-%d %H:%M:%S").to_string();
+        let about = Publication {
+            publisher: self.publisher.clone(),
+            collected: written(collected),
+            exported: written(Timestamp::now()),
+            with_tables: self.include_raw,
+        };
+        let published = training::export(&folder, &data.0.join(&self.paths.out), &about)?;
+        let mut files = vec![published.folder.display().to_string()];
+        if self.zip {
+            let mut zip = published.folder.as_os_str().to_owned();
+            zip.push(".zip");
+            training::pack_file(&published.folder, std::path::Path::new(&zip))?;
+            files.push(zip.to_string_lossy().into_owned());
+        }
+        let console = &room.console;
+        let record = || json!({ "schema": "metier.power-export/1", "files": files, "kept": published.kept, "dropped": published.dropped });
+        match console.format {
+            Format::Json => console.data(|out| output::json(out, &record()))?,
+            Format::Yaml => console.data(|out| output::yaml(out, &record()))?,
+            Format::Csv => console
+                .data(|out| output::csv(out, &["file"], files.iter().map(|file| vec![file.clone()])))?,
+            Format::Table => {
+                let (kept, dropped) = (published.kept, published.dropped.len());
+                console.print(&format!(
+                    "{kept} predictors are good enough, {dropped} are not\n{}\n",
+                    files.join("\n")
+                ))?;
+                for one in &published.dropped {
+                    console.note(format!("left out: {one}"));
+                }
+            }
+        }
+        Ok(Code::OK)
+    }
+}

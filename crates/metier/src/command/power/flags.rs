@@ -1,0 +1,165 @@
+//! Flags that several of the commands share, with the original's names and defaults.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use metier_power::extract::Extractor;
+use metier_power::isolate::{Hints, Isolator};
+use metier_power::pipeline::Pipeline;
+use metier_power::profile::Idle;
+use metier_power::training::Machine;
+use metier_power::vocabulary::{FeatureGroup, OutputType, Source, Trainer};
+
+use super::files::Data;
+use crate::exit::usage;
+
+/// Files and where they are.
+#[derive(Debug, Args)]
+pub struct Paths {
+    /// Folder that the names of files are relative to [DATAPATH; default this one]
+    #[arg(long, value_name = "FOLDER")]
+    data_path: Option<PathBuf>,
+    /// Name that files get; `-o NAME` is the same
+    #[arg(long, value_name = "NAME", default_value = "output")]
+    pub out: String,
+}
+
+impl Paths {
+    /// The folder.
+    pub fn data(&self) -> Data {
+        let given = self.data_path.clone().or_else(|| std::env::var_os("DATAPATH").map(PathBuf::from));
+        Data(given.filter(|path| !path.as_os_str().is_empty()).unwrap_or_else(|| PathBuf::from(".")))
+    }
+}
+
+/// Which rows of a response.
+#[derive(Debug, Args)]
+pub struct Rows {
+    /// How rows are made: default, or smooth (means of 30 rows)
+    #[arg(long, value_name = "NAME", default_value = "default", value_parser = extractor)]
+    pub extractor: Extractor,
+    /// Series of virtual machines and their processes
+    #[arg(long)]
+    pub vm_train: bool,
+}
+
+/// How idle and background power are taken out.
+#[derive(Debug, Args)]
+pub struct Isolation {
+    /// none, min, profile, trainer, or joint
+    #[arg(long, value_name = "NAME", default_value = "min", value_parser = isolator)]
+    pub isolator: Isolator,
+    /// Query response of the idle machine, or its profile: for `--isolator profile`
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+    /// Parts of names of the workload's containers: for `--isolator trainer` and `joint`
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    target_hints: Vec<String>,
+    /// Parts of names of the background's containers
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    bg_hints: Vec<String>,
+    /// Pipeline whose AbsPower predictors say what the background takes: for `--isolator trainer`
+    #[arg(long, value_name = "NAME")]
+    abs_pipeline_name: Option<String>,
+}
+
+impl Isolation {
+    /// The hints.
+    pub fn hints(&self) -> Hints {
+        Hints { target: self.target_hints.clone(), background: self.bg_hints.clone() }
+    }
+
+    /// What `profile` needs.
+    pub fn idle(&self, data: &Data) -> anyhow::Result<Option<Idle>> {
+        match (&self.profile, self.isolator) {
+            (Some(name), _) => {
+                let (path, text) = data.read("--profile", name, "json")?;
+                Ok(Some(
+                    Idle::read(&text)
+                        .map_err(|error| usage(format!("--profile {}: {error}", path.display())))?,
+                ))
+            }
+            (None, Isolator::Profile) => Err(usage(
+                "--isolator profile: --profile is missing; want a query response of the idle machine, or its profile",
+            )),
+            (None, _) => Ok(None),
+        }
+    }
+
+    /// What `trainer` needs.
+    pub fn judges(&self, data: &Data) -> anyhow::Result<Option<Pipeline>> {
+        match (&self.abs_pipeline_name, self.isolator) {
+            (Some(name), _) => Ok(Some(data.pipeline("--abs-pipeline-name", name)?)),
+            (None, Isolator::Trainer) => Err(usage(
+                "--isolator trainer: --abs-pipeline-name is missing; want a pipeline with AbsPower predictors",
+            )),
+            (None, _) => Ok(None),
+        }
+    }
+}
+
+/// The machine that was measured.
+#[derive(Debug, Args)]
+pub struct Which {
+    /// Name of the machine that was measured; `machine_spec/ID.json` says who it is
+    #[arg(long, value_name = "ID")]
+    pub id: Option<String>,
+    /// File that says who it is, where it is elsewhere
+    #[arg(long, value_name = "FILE")]
+    machine_spec: Option<PathBuf>,
+}
+
+impl Which {
+    /// The machine, where one is named.
+    pub fn machine(&self, data: &Data) -> anyhow::Result<Option<Machine>> {
+        let (flag, path) = match (&self.machine_spec, &self.id) {
+            (Some(path), _) => ("--machine-spec", path.clone()),
+            (None, Some(id)) => ("--id", data.spec(id)?),
+            (None, None) => return Ok(None),
+        };
+        let wrong = |why: String| usage(format!("{flag}: {}: {why}", path.display()));
+        let text = std::fs::read(&path).map_err(|error| {
+            wrong(format!("{error}; `metier power node --save --id NAME` on that machine writes one"))
+        })?;
+        let spec = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+        let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        Ok(Some(Machine { id: self.id.clone().or(stem).unwrap_or_default(), spec }))
+    }
+}
+
+fn one_of<T>(found: Option<T>, names: &[&str]) -> Result<T, String> {
+    found.ok_or_else(|| format!("want {}", names.join(", ")))
+}
+
+/// An extractor.
+pub fn extractor(name: &str) -> Result<Extractor, String> {
+    one_of(Extractor::named(name), &["default", "smooth"])
+}
+
+/// An isolator.
+pub fn isolator(name: &str) -> Result<Isolator, String> {
+    one_of(Isolator::named(name), &["none", "min", "profile", "trainer", "joint"])
+}
+
+/// A source of energy.
+pub fn source(name: &str) -> Result<Source, String> {
+    let names: Vec<&str> = Source::ALL.iter().map(|one| one.name()).collect();
+    one_of(Source::named(name).or((name == "rapl").then_some(Source::RaplSysfs)), &names)
+}
+
+/// An output type.
+pub fn output_type(name: &str) -> Result<OutputType, String> {
+    one_of(OutputType::named(name), &["AbsPower", "DynPower"])
+}
+
+/// A group of features.
+pub fn group(name: &str) -> Result<FeatureGroup, String> {
+    let names: Vec<&str> = FeatureGroup::ALL.iter().map(|one| one.name()).collect();
+    one_of(FeatureGroup::named(name), &names)
+}
+
+/// A trainer.
+pub fn trainer(name: &str) -> Result<Trainer, String> {
+    let names: Vec<&str> = Trainer::KEPLER.iter().map(|one| one.name()).chain(["auto"]).collect();
+    one_of(Trainer::named(name), &names)
+}

@@ -1,0 +1,191 @@
+//! `metier power node`: who this machine is, as Kepler would say it, and which node type it is most like.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use metier_power::node::{Index, MachineSpec, discover};
+use serde_json::{Value, json};
+
+use super::flags::Paths;
+use crate::command::Room;
+use crate::exit::{Code, usage};
+use crate::output::{self, Cell, Format, Table};
+
+const EXAMPLES: &str = "Examples:
+  metier power node                                            this machine, and the shipped node types like it
+  metier power node -p specpower-0.7.11.zip                    the same for a pipeline
+  metier power node -p mine --machine-spec other.json --exact  another machine; only what covers it
+  metier power node --save --id node1                          machine_spec/node1.json, for `metier power train --id node1`";
+
+/// Say who this machine is, and which node type it is like
+#[derive(Debug, Args)]
+#[command(before_help = EXAMPLES)]
+pub struct Node {
+    /// Folder or zip of a pipeline, or a node_type_index.json [default: what is shipped]
+    #[arg(short, long, value_name = "NAME")]
+    pipeline_name: Option<String>,
+    /// File that says who the machine is, where it is not this one
+    #[arg(long, value_name = "FILE")]
+    machine_spec: Option<PathBuf>,
+    /// Only a node type that has all that is known of the machine
+    #[arg(long)]
+    exact: bool,
+    /// How many node types to show
+    #[arg(long, value_name = "NUMBER", default_value_t = 5)]
+    limit: usize,
+    /// Save the machine as `machine_spec/ID.json`
+    #[arg(long, requires = "id")]
+    save: bool,
+    /// Its name
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
+    #[command(flatten)]
+    paths: Paths,
+}
+
+/// This machine, as a file.
+pub fn this() -> anyhow::Result<String> {
+    Ok(serde_json::to_string(&discover::discover(Path::new("/proc"), Path::new("/sys")))?)
+}
+
+impl Node {
+    /// Looks.
+    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+        let data = self.paths.data();
+        let spec = match &self.machine_spec {
+            None => discover::discover(Path::new("/proc"), Path::new("/sys")),
+            Some(path) => {
+                let wrong = |why: String| usage(format!("--machine-spec {}: {why}", path.display()));
+                let text = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
+                serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?
+            }
+        };
+        if let Some(id) = self.id.as_ref().filter(|_| self.save) {
+            let path = data.write(&data.spec(id)?, serde_json::to_string(&spec)?.as_bytes())?;
+            room.console.note(format!("saved as {}", path.display()));
+        }
+        let (name, index) = self.index(&data)?;
+        self.show(room, &spec, &name, &index)?;
+        Ok(Code::OK)
+    }
+
+    fn index(&self, data: &super::files::Data) -> anyhow::Result<(String, Index)> {
+        let Some(name) = &self.pipeline_name else {
+            let shipped = metier_power::defaults::shipped()?;
+            return Ok((shipped.pipeline.name.clone(), shipped.pipeline.index.clone().unwrap_or_default()));
+        };
+        if name.ends_with(".json") {
+            let (path, text) = data.read("--pipeline-name", name, "json")?;
+            let index = Index::read(&String::from_utf8_lossy(&text))
+                .map_err(|error| usage(format!("--pipeline-name {}: {error}", path.display())))?;
+            return Ok((name.clone(), index));
+        }
+        // A folder may have an index without predictors yet.
+        let folder = data.0.join(name);
+        if folder.join("node_type_index.json").is_file() {
+            return Ok((name.clone(), metier_power::training::index(&folder)?));
+        }
+        let pipeline = data.pipeline("--pipeline-name", name)?;
+        match pipeline.index {
+            Some(index) => Ok((pipeline.name, index)),
+            None => Err(usage(format!("--pipeline-name {name}: has no node_type_index.json"))),
+        }
+    }
+
+    fn show(&self, room: &Room, spec: &MachineSpec, name: &str, index: &Index) -> anyhow::Result<()> {
+        let console = &room.console;
+        let found = index.lookup(spec, !self.exact);
+        let mut like: Vec<(f64, u32)> =
+            index.0.iter().map(|(number, entry)| (spec.similarity(&entry.spec), *number)).collect();
+        like.sort_by(|one, two| two.0.total_cmp(&one.0).then(one.1.cmp(&two.1)));
+        like.truncate(self.limit);
+        let record = || {
+            let one = |(similarity, number): &(f64, u32)| json!({ "node_type": number, "similarity": similarity, "spec": index.0[number].spec, "members": index.0[number].members });
+            let found = found.map(|found| json!({ "node_type": found.node_type, "uncertainty": found.uncertainty, "looseness": found.looseness }));
+            json!({
+                "schema": "metier.power-node/1", "machine_spec": spec, "pipeline": name, "node_types": index.0.len(),
+                "found": found.unwrap_or(Value::Null), "like": like.iter().map(one).collect::<Vec<_>>(),
+            })
+        };
+        match console.format {
+            Format::Json => return console.data(|out| output::json(out, &record())),
+            Format::Yaml => return console.data(|out| output::yaml(out, &record())),
+            Format::Csv => {
+                let header = [
+                    "node_type",
+                    "similarity",
+                    "processor",
+                    "cores",
+                    "chips",
+                    "memory",
+                    "frequency",
+                    "members",
+                ];
+                let row = |(similarity, number): &(f64, u32)| {
+                    let entry = &index.0[number];
+                    let mut row = vec![number.to_string(), similarity.to_string()];
+                    row.extend(words(&entry.spec));
+                    row.push(entry.members.len().to_string());
+                    row
+                };
+                return console.data(|out| output::csv(out, &header, like.iter().map(row)));
+            }
+            Format::Table => {}
+        }
+        let mut table = Table::with_header(&[
+            "",
+            "PROCESSOR",
+            "CORES",
+            "CHIPS",
+            "MEMORY GiB",
+            "MHz",
+            "MACHINES",
+            "SIMILARITY",
+        ]);
+        let line = |title: String, spec: &MachineSpec, members: String, similarity: String| {
+            let mut row = vec![Cell::text(title)];
+            let mut cells = words(spec).into_iter();
+            row.push(Cell::text(cells.next().unwrap_or_default()));
+            row.extend(cells.map(|cell| Cell::number(if cell.is_empty() { "–".to_string() } else { cell })));
+            row.extend([Cell::number(members), Cell::number(similarity)]);
+            row
+        };
+        table.row(line("this machine".to_string(), spec, String::new(), String::new()));
+        for (similarity, number) in &like {
+            let entry = &index.0[number];
+            let members = entry.members.len().to_string();
+            table.row(line(format!("type {number}"), &entry.spec, members, format!("{similarity:.3}")));
+        }
+        console.print(&table.render(console.paint))?;
+        let types = index.0.len();
+        console.print(&match found {
+            None if types == 0 => format!("{name} has no node types\n"),
+            None => format!("none of the {types} node types of {name} has all that is known of it\n"),
+            Some(found) => {
+                let how = match (found.looseness, found.uncertainty) {
+                    (0.0, 0.0) => "exactly".to_string(),
+                    (0.0, unsure) => {
+                        format!("of those that it may be the likeliest; uncertainty {unsure:.2}")
+                    }
+                    (loose, unsure) => {
+                        format!("the most similar of {types}; looseness {loose:.3}, uncertainty {unsure:.2}")
+                    }
+                };
+                format!("{} type {} of {name}, {how}\n", console.paint.bold("node"), found.node_type)
+            }
+        })?;
+        Ok(())
+    }
+}
+
+/// Its five attributes in words; empty where one is not known.
+fn words(spec: &MachineSpec) -> Vec<String> {
+    let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
+    vec![
+        spec.processor.clone().unwrap_or_default(),
+        number(spec.cores),
+        number(spec.chips),
+        number(spec.memory),
+        number(spec.frequency),
+    ]
+}

@@ -1,0 +1,220 @@
+//! `metier power query`: Kepler's series of a time, from Prometheus into one file. Broken off, it goes on.
+
+use std::time::Duration;
+
+use clap::Args;
+use metier_power::query::{self, Benchmark, Kept, Question, Span};
+use metier_prom::query::{Blocking, Endpoint};
+use metier_types::Timestamp;
+use serde_json::json;
+
+use super::files::Data;
+use super::flags::Paths;
+use super::validate;
+use crate::command::Room;
+use crate::exit::{Code, usage};
+
+const EXAMPLES: &str = "Examples:
+  metier power query -s http://127.0.0.1:9090 -o kepler_query --id node1                the last 300 s
+  metier power query -s prometheus:9090 --start-time 2026-11-17T10:00:00Z --end-time 2026-11-17T11:00:00Z --benchmark load -o kepler_query
+  metier power query -i load -o kepler_query --to-csv                                   the times that load.json tells";
+
+/// Save Kepler's series of a time, from Prometheus
+#[derive(Debug, Args)]
+#[command(before_help = EXAMPLES)]
+pub struct Query {
+    /// Prometheus [PROM_SERVER; default http://localhost:9090]
+    #[arg(short, long, value_name = "URL")]
+    server: Option<String>,
+    /// Benchmark file with startTimeUTC and endTimeUTC: `NAME` or `NAME.json`
+    #[arg(short, long, value_name = "NAME")]
+    input: Option<String>,
+    /// From when, as 2026-11-17T15:40:00Z
+    #[arg(long, value_name = "TIME", requires = "end_time")]
+    start_time: Option<String>,
+    /// To when
+    #[arg(long, value_name = "TIME", requires = "start_time")]
+    end_time: Option<String>,
+    /// The last so many seconds [PROM_QUERY_INTERVAL; default 300]
+    #[arg(long, value_name = "SECONDS")]
+    interval: Option<u64>,
+    /// Seconds between two values [PROM_QUERY_STEP; default 3]
+    #[arg(long, value_name = "SECONDS")]
+    step: Option<u64>,
+    /// A part of the names of metrics
+    #[arg(long, value_name = "PART", default_value = "kepler_")]
+    metric_prefix: String,
+    /// Metrics beside them, by name [PROM_THIRDPARTY_METRICS]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    thirdparty_metrics: Vec<String>,
+    /// Save each metric as `NAME_csv/METRIC.csv` too
+    #[arg(long)]
+    to_csv: bool,
+    /// Save the times as this benchmark file
+    #[arg(long, value_name = "NAME")]
+    benchmark: Option<String>,
+    /// Save who this machine is as `machine_spec/ID.json`
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
+    #[command(flatten)]
+    paths: Paths,
+}
+
+fn from_environment(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.trim().is_empty())
+}
+
+fn seconds(flag: &str, given: Option<u64>, variable: &str, default: u64) -> anyhow::Result<u64> {
+    let value = match (given, from_environment(variable)) {
+        (Some(value), _) => value,
+        (None, Some(text)) => {
+            text.trim().parse().map_err(|_| usage(format!("{variable} is {text:?}; want whole seconds")))?
+        }
+        (None, None) => default,
+    };
+    match value {
+        0 => Err(usage(format!("{flag} is 0; want at least 1 second"))),
+        value => Ok(value),
+    }
+}
+
+impl Query {
+    /// Asks.
+    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+        let data = self.paths.data();
+        let server = self.server.clone().or_else(|| from_environment("PROM_SERVER"));
+        let server = server.unwrap_or_else(|| "http://localhost:9090".to_string());
+        let endpoint: Endpoint = server.parse().map_err(|error| usage(format!("--server: {error}")))?;
+        let step = Duration::from_secs(seconds("--step", self.step, "PROM_QUERY_STEP", 3)?);
+        let interval = seconds("--interval", self.interval, "PROM_QUERY_INTERVAL", 300)?;
+        let others = match self.thirdparty_metrics.is_empty() {
+            true => from_environment("PROM_THIRDPARTY_METRICS")
+                .map(|text| text.split(',').map(|name| name.trim().to_string()).collect())
+                .unwrap_or_default(),
+            false => self.thirdparty_metrics.clone(),
+        };
+        let span = self.span(&data, interval)?;
+        let stem = self.paths.out.strip_suffix(".json").unwrap_or(&self.paths.out);
+        let asked = json!({
+            "server": endpoint.to_string(), "prefix": self.metric_prefix, "others": others, "step": step.as_secs(),
+            "input": self.input, "start_time": self.start_time, "end_time": self.end_time, "interval": interval,
+        });
+        let folder = data.0.join(format!("{stem}.parts"));
+        let (kept, held) =
+            Kept::open(&folder, &json!({ "asked": asked, "times": span.to_json() }), |before| {
+                before["asked"] == asked && before["times"].is_object()
+            })?;
+        // What was begun keeps its times: "the last 300 s" are those of then.
+        let span = Benchmark::read(held["times"].to_string().as_bytes())?.span.unwrap_or(span);
+        let question = Question { prefix: self.metric_prefix.clone(), others, span, step };
+        let client = Blocking::new(endpoint)?;
+        let names = ask(&client, async |client| query::names(client, &question).await)?;
+        let there = names.iter().filter(|name| kept.has(name)).count();
+        if there > 0 {
+            room.console
+                .note(format!("metier: going on: {there} of {} metrics are here already", names.len()));
+        }
+        let steps = room.console.steps(names.len() as u64, "metrics", "saved");
+        for name in &names {
+            if !kept.has(name) {
+                let series = ask(&client, async |client| query::metric(client, name, &question).await)?;
+                kept.put(name, &query::value(&series))?;
+            }
+            steps.one();
+        }
+        steps.end();
+        let to = data.path(stem, "json");
+        kept.finish(&names, &to)?;
+        self.beside(room, &data, stem, span)?;
+        let response = data.response("--out", stem)?;
+        let rows = metier_power::validate::count(&response, &[]);
+        data.write(&data.path(&format!("{stem}_validate_result"), "csv"), &validate::csv(&rows)?)?;
+        if self.to_csv {
+            for (name, list) in &response.0 {
+                data.write(
+                    &data.0.join(format!("{stem}_csv")).join(format!("{name}.csv")),
+                    &table(name, list)?,
+                )?;
+            }
+        }
+        room.console.note(format!(
+            "{} metrics from {} to {} in {}",
+            names.len(),
+            span.start,
+            span.end,
+            to.display()
+        ));
+        validate::show(room, &rows)?;
+        Ok(Code::OK)
+    }
+
+    /// From when to when: the input's times, else start and end, else the last interval.
+    fn span(&self, data: &Data, interval: u64) -> anyhow::Result<Span> {
+        if let Some(name) = &self.input {
+            let (path, text) = data.read("--input", name, "json")?;
+            let wrong = |why: String| usage(format!("--input {}: {why}", path.display()));
+            let read = Benchmark::read(&text).map_err(|error| wrong(error.to_string()))?;
+            return read.span.ok_or_else(|| wrong("has no times".to_string()));
+        }
+        if let (Some(start), Some(end)) = (&self.start_time, &self.end_time) {
+            let of = |flag: &str, text: &str| {
+                query::time("time", text).map_err(|error| usage(format!("{flag}: {error}")))
+            };
+            let span = Span { start: of("--start-time", start)?, end: of("--end-time", end)? };
+            return match span.start < span.end {
+                true => Ok(span),
+                false => Err(usage(format!("--end-time is {end}; want one after --start-time {start}"))),
+            };
+        }
+        let now = Timestamp::from_second(Timestamp::now().as_second())?;
+        Ok(Span { start: now.checked_sub(Duration::from_secs(interval))?, end: now })
+    }
+
+    /// The times and the machine.
+    fn beside(&self, room: &Room, data: &Data, stem: &str, span: Span) -> anyhow::Result<()> {
+        if let Some(name) = &self.benchmark {
+            data.write(&data.path(name, "json"), span.to_json().to_string().as_bytes())?;
+        }
+        if let Some(id) = &self.id {
+            let path = data.spec(id)?;
+            data.write(&path, super::node::this()?.as_bytes())?;
+            room.console
+                .note(format!("who this machine is: {}; see that {stem} is of the same", path.display()));
+        }
+        Ok(())
+    }
+}
+
+/// Asks, and says errors of ours as ours.
+fn ask<T>(
+    client: &Blocking,
+    question: impl AsyncFnOnce(&metier_prom::query::Client) -> Result<T, metier_power::Error>,
+) -> anyhow::Result<T> {
+    let mut own = None;
+    let answer = client.ask(async |client| {
+        own = Some(question(client).await);
+        Ok(())
+    });
+    match own {
+        Some(answer) => Ok(answer?),
+        None => Err(answer.err().map_or_else(|| anyhow::anyhow!("no answer"), Into::into)),
+    }
+}
+
+/// A metric as a table: labels, time, value.
+fn table(name: &str, list: &[metier_power::response::Series]) -> anyhow::Result<Vec<u8>> {
+    let mut labels: Vec<&str> =
+        list.iter().flat_map(|series| series.labels.iter().map(|(name, _)| name.as_str())).collect();
+    labels.sort_unstable();
+    labels.dedup();
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(labels.iter().copied().chain(["timestamp", name]))?;
+    for series in list {
+        for (time, value) in &series.samples {
+            let mut row: Vec<String> = labels.iter().map(|name| series.label(name).to_string()).collect();
+            row.extend([time.to_string(), value.to_string()]);
+            writer.write_record(row)?;
+        }
+    }
+    writer.into_inner().map_err(|error| anyhow::anyhow!("{error}"))
+}
