@@ -193,7 +193,10 @@ impl Chooser {
         // Where sizes are open, what is alive at one moment is not known.
         let graph = question.graph.filter(|graph| graph.peak_activation_bytes.is_some());
         let told = match graph {
-            Some(graph) => latency.memory(graph, &Conditions::default()),
+            Some(graph) => {
+                let runtime = ONNX_RUNTIME.to_string();
+                latency.memory(graph, &Conditions { runtime, ..Conditions::default() })
+            }
             None => latency.memory_of_counts(&question.counts),
         };
         told.map_err(|error| error.to_string())

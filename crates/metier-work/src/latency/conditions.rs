@@ -10,6 +10,8 @@ pub const RTEN: &str = "rten";
 pub const ONNX_RUNTIME: &str = "onnxruntime";
 /// Most threads that are asked for.
 const MOST_THREADS: u32 = 4096;
+/// Most load of the processors: so many threads that would run for each of them. More is a percentage that lost its sign.
+pub const MOST_LOAD: f64 = 16.0;
 
 /// Runtime, threads, and what else the device is doing.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,7 +20,7 @@ pub struct Conditions {
     pub runtime: String,
     /// Threads that the runtime may use.
     pub threads: u32,
-    /// Share of all processors' time that others use; `None` for an idle device.
+    /// Share of all processors' time that others use; `None` for an idle device. Above 1 others wait in a queue: 2 is as many threads again as there are processors.
     pub cpu_load: Option<Ratio>,
     /// Share of memory bandwidth that others use.
     pub memory_load: Option<Ratio>,
@@ -47,13 +49,17 @@ impl Conditions {
                 want: "1 to 4096",
             });
         }
-        for (field, load) in [("cpu_load", self.cpu_load), ("memory_load", self.memory_load)] {
-            if let Some(load) = load.filter(|load| !(0.0..=1.0).contains(&load.get())) {
-                return Err(Error::Condition {
-                    field,
-                    got: load.get().to_string(),
-                    want: "a share from 0 to 1",
-                });
+        for (field, load, most, want) in [
+            (
+                "cpu_load",
+                self.cpu_load,
+                MOST_LOAD,
+                "a share from 0 to 1, or up to 16 where others wait in a queue",
+            ),
+            ("memory_load", self.memory_load, 1.0, "a share from 0 to 1"),
+        ] {
+            if let Some(load) = load.filter(|load| !(0.0..=most).contains(&load.get())) {
+                return Err(Error::Condition { field, got: load.get().to_string(), want });
             }
         }
         Ok(())

@@ -4,16 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use metier_learn::boost::{Boosted, Settings};
 use metier_learn::conformal::{Calibration, Unseen};
-use metier_learn::latency::{Lessons, Point, Predictor as Law};
+use metier_learn::latency::{Lessons, Point, Predictor as Law, Pressure};
 use metier_learn::score::Score;
 use metier_learn::validate::group_of;
 use metier_learn::{Table, validate};
 use metier_store::Store;
 use metier_types::schema::Schema;
-use metier_types::{Device, Digest, Extra, HeldOut, Passport, Predictor, Ratio, Standing, Timestamp};
+use metier_types::{
+    Device, DeviceId, Digest, Extra, HeldOut, Passport, Predictor, Ratio, RunId, Standing, Timestamp,
+};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
+use super::better::{self, Compared};
 use super::learned::{COUNTS, CountsLaw, File, KIND, SCHEMA, counts_row};
 use super::step::{BASIS, FEATURES};
 use super::trial::record::{self, Kept};
@@ -21,6 +24,10 @@ use super::{COVERAGE, Error};
 
 /// Fewest graphs that are held out in turns.
 const FEWEST_GRAPHS: usize = 3;
+/// Predictors of a runtime on a device that are kept beside the one in use, to go back to.
+const MOST_PASSED: usize = 4;
+/// Runs that a record names.
+const MOST_RUNS: usize = 1000;
 
 /// What came of learning.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,8 +38,8 @@ pub struct Fitted {
     pub file: Vec<u8>,
     /// What was said of graphs that were held out.
     pub rows: Vec<Row>,
-    /// What was in use before, and its error on the same graphs as that of the new one, old first.
-    pub before: Option<(Digest, f64, f64)>,
+    /// What was in use before, beside the new one.
+    pub before: Option<Compared>,
 }
 
 /// What is said of one point by a predictor that has not seen its graph.
@@ -46,6 +53,8 @@ pub struct Row {
     pub threads: u32,
     /// Whether something else ran.
     pub is_loaded: bool,
+    /// What it was.
+    pub pressure: Pressure,
     /// Seconds measured.
     pub measured: f64,
     /// Seconds measured once more.
@@ -59,7 +68,7 @@ pub struct Row {
 }
 
 /// All trials of a runtime on a device.
-pub fn known(store: &Store, device: &metier_types::DeviceId, runtime: &str) -> Result<Vec<Kept>, Error> {
+pub fn known(store: &Store, device: &DeviceId, runtime: &str) -> Result<Vec<Kept>, Error> {
     let mut all = Kept::join(&store.trials(device, record::KIND)?);
     all.retain(|kept| kept.runtime == runtime && kept.seconds > 0.0);
     Ok(all)
@@ -108,13 +117,13 @@ pub fn fit(
             graphs.len()
         ),
         rows: kept.len() as u64,
-        runs: Vec::new(),
+        runs: runs_of(&kept),
         held_out: held_out.collect(),
         extra,
     };
     let old = in_use(store, device, runtime)?;
     let before = match &old {
-        Some(old) if old.id != id => Some(compare(store, old, &kept, &rows)?),
+        Some(old) if old.id != id => Some(Compared::new(store, old, &kept, &rows)?),
         _ => None,
     };
     // One that is worse than multiply-adds times a constant must not answer: a passport does better.
@@ -122,71 +131,63 @@ pub fn fit(
         let trivial = held.baselines.get("multiply-adds × constant");
         trivial.zip(held.mean_absolute_error_ratio).is_some_and(|(trivial, own)| own.get() >= *trivial)
     });
-    let is_better = !is_trivial && before.as_ref().is_none_or(|(_, old, new)| new <= old);
+    let is_better = !is_trivial && before.as_ref().is_none_or(Compared::is_better);
     if !is_better {
         record.standing = Standing::Passed;
     }
+    record.extra.insert("because".into(), json!(better::because(is_trivial, before.as_ref())));
     store.put_predictor(&record, &bytes)?;
     if let Some(mut old) = old.filter(|old| is_better && old.id != id) {
         old.standing = Standing::Passed;
+        old.extra.insert("because".into(), json!(format!("{id} was better")));
         store.update_predictor(&old)?;
     }
+    forget(store, device, runtime)?;
     Ok(Fitted { record, file: bytes, rows, before })
+}
+
+/// Runs that were learned from, newest first.
+fn runs_of(kept: &[Kept]) -> Vec<RunId> {
+    let mut runs: Vec<RunId> = kept.iter().filter_map(|one| one.run).collect();
+    runs.sort_unstable_by(|a, b| b.cmp(a));
+    runs.dedup();
+    runs.truncate(MOST_RUNS);
+    runs
+}
+
+/// Why a predictor has its standing, as its record says.
+pub fn because_of(record: &Predictor) -> Option<&str> {
+    record.extra.get("because")?.as_str()
+}
+
+/// All predictors of a runtime on a device, newest first.
+fn of_runtime(store: &Store, device: &DeviceId, runtime: &str) -> Result<Vec<Predictor>, Error> {
+    let mut all = store.predictors(Some(KIND))?;
+    all.retain(|one| {
+        one.device.as_ref().is_some_and(|of| of.id == *device)
+            && one.extra.get("runtime").and_then(|value| value.as_str()) == Some(runtime)
+    });
+    Ok(all)
+}
+
+/// The one that was learned last, whatever its standing.
+pub fn newest(store: &Store, device: &DeviceId, runtime: &str) -> Result<Option<Predictor>, Error> {
+    Ok(of_runtime(store, device, runtime)?.into_iter().next())
+}
+
+/// Forgets the oldest of those that are not in use: somebody who learns every hour must not fill the store.
+fn forget(store: &Store, device: &Device, runtime: &str) -> Result<(), Error> {
+    let all = of_runtime(store, &device.id, runtime)?;
+    for old in all.iter().filter(|one| one.standing == Standing::Passed).skip(MOST_PASSED) {
+        store.remove_predictor(&old.id)?;
+    }
+    Ok(())
 }
 
 /// The predictor of a runtime on a device that is asked now.
 pub fn in_use(store: &Store, device: &Device, runtime: &str) -> Result<Option<Predictor>, Error> {
-    let is = |one: &Predictor| {
-        one.standing == Standing::InUse
-            && one.device.as_ref().is_some_and(|of| of.id == device.id)
-            && one.extra.get("runtime").and_then(|value| value.as_str()) == Some(runtime)
-    };
-    Ok(store.predictors(Some(KIND))?.into_iter().find(is))
-}
-
-/// Mean error of the old and of the new one, as a logarithm: on graphs that neither has seen, where there are any.
-fn compare(store: &Store, old: &Predictor, kept: &[Kept], rows: &[Row]) -> Result<(Digest, f64, f64), Error> {
-    let seen: BTreeSet<String> = old
-        .extra
-        .get("graphs")
-        .and_then(|list| list.as_array())
-        .map(|list| list.iter().filter_map(|name| name.as_str().map(String::from)).collect())
-        .unwrap_or_default();
-    let mean = |list: &[f64]| list.iter().sum::<f64>() / list.len().max(1) as f64;
-    let law = match store.predictor_file(&old.id)? {
-        Some(bytes) => File::read(&old.id, &bytes).ok().map(|file| file.law),
-        None => None,
-    };
-    // One whose file is of no use any more is the worse one.
-    let Some(law) = law else { return Ok((old.id, f64::INFINITY, 0.0)) };
-    let (mut by_old, mut by_new) = (Vec::new(), Vec::new());
-    for one in kept.iter().filter(|one| !one.is_trial && !seen.contains(&one.name)) {
-        let point = one.point();
-        let Some(row) = rows
-            .iter()
-            .find(|row| row.graph == one.graph && row.threads == one.threads && row.measured == one.seconds)
-        else {
-            continue;
-        };
-        let said = law.tell(&point.parts, point.threads, point.pressure, COVERAGE).seconds;
-        by_old.push((said / one.seconds).ln().abs());
-        by_new.push((row.predicted / row.measured).ln().abs());
-    }
-    if by_old.len() >= 3 {
-        return Ok((old.id, mean(&by_old), mean(&by_new)));
-    }
-    let own: Vec<f64> = rows
-        .iter()
-        .filter(|row| !row.is_loaded)
-        .map(|row| (row.predicted / row.measured).ln().abs())
-        .collect();
-    let recorded = old
-        .held_out
-        .iter()
-        .find(|one| one.target == "latency")
-        .and_then(|one| one.extra.get("mean_log_error")?.as_f64());
-    // The same graphs again: more measurements of them are no reason to keep what is older.
-    Ok((old.id, recorded.unwrap_or(f64::INFINITY) * 1.1, mean(&own)))
+    let all = of_runtime(store, &device.id, runtime)?;
+    Ok(all.into_iter().find(|one| one.standing == Standing::InUse))
 }
 
 /// Learns, and says what a predictor that had not seen a graph says of it.
@@ -224,6 +225,7 @@ pub fn learn(kept: &[Kept], runtime: &str) -> Result<(Law, Vec<Row>), Error> {
             graph: kept.graph.clone(),
             threads: kept.threads,
             is_loaded,
+            pressure: point.pressure,
             measured: point.seconds,
             again: kept.again,
             predicted: one.seconds,
@@ -336,6 +338,7 @@ fn score(rows: &[Row], which: &str, is_loaded: bool) -> Option<HeldOut> {
     let logs: f64 = rows.iter().map(|row| (row.predicted / row.measured).ln().abs()).sum();
     let mut extra = Extra::new();
     extra.insert("mean_log_error".into(), json!(logs / rows.len() as f64));
+    extra.insert(better::BY_GRAPH.into(), json!(better::by_graph(rows.iter().copied())));
     extra.insert("baselines_are".into(), json!("mean absolute error over the measured value"));
     Some(HeldOut {
         target: if which == "idle" { "latency".to_string() } else { format!("latency, {which}") },

@@ -1,6 +1,6 @@
 //! Predictors that were learned: their files, and what they say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use metier_learn::boost::Boosted;
 use metier_learn::conformal::Calibration;
@@ -56,9 +56,60 @@ pub struct Learned {
     pub id: Digest,
     /// Its file.
     pub file: File,
-    /// What was learned of other devices from a few graphs, by device.
-    pub elsewhere: BTreeMap<String, Adaptation>,
+    /// What was learned of other devices, and of the other runtime, from a few graphs: by device and runtime.
+    pub elsewhere: BTreeMap<(String, String), Moved>,
 }
+
+/// How a few graphs that were measured elsewhere move a predictor.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Moved {
+    /// By how much.
+    pub by: Adaptation,
+    /// Graphs that say so.
+    pub graphs: usize,
+    /// Error on a graph that was left out, as a logarithm: root of the mean square; `None` for a single graph.
+    pub spread: Option<f64>,
+}
+
+/// 95 of 100 draws of Student's t lie below, for 1, 2, … degrees of freedom; the last stands for all that follow.
+const STUDENT: [f64; 12] = [6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83, 1.81, 1.80, 1.75];
+/// Below this no few graphs can say how far off others are.
+const LEAST_SPREAD: f64 = 0.05;
+
+impl Moved {
+    /// From graphs by name, each with one or more points.
+    pub fn fit(measured: &[(String, Measured)]) -> Self {
+        let prior = Adaptation::prior(1.0);
+        let of = |is: &dyn Fn(&str) -> bool| -> Vec<Measured> {
+            measured.iter().filter(|(name, _)| is(name)).map(|(_, one)| one.clone()).collect()
+        };
+        let names: BTreeSet<&str> = measured.iter().map(|(name, _)| name.as_str()).collect();
+        let mut squares = Vec::new();
+        for left_out in names.iter().filter(|_| names.len() > 1) {
+            let rest = Adaptation::fit(&prior, &of(&|name| name != *left_out));
+            let own = of(&|name| name == *left_out);
+            let error = |one: &Measured| (one.seconds / rest.apply(&one.seconds_by_family)).ln().powi(2);
+            squares.push(own.iter().map(error).sum::<f64>() / own.len() as f64);
+        }
+        let mean = squares.iter().sum::<f64>() / squares.len().max(1) as f64;
+        let spread = (!squares.is_empty()).then(|| mean.sqrt().max(LEAST_SPREAD));
+        Self { by: Adaptation::fit(&prior, &of(&|_| true)), graphs: names.len(), spread }
+    }
+
+    /// Factor to either side that holds for 9 of 10 graphs if errors are normal on the logarithm; `None` for a single graph.
+    fn factor(&self) -> Option<f64> {
+        let freedom = self.graphs.checked_sub(2)?;
+        let student = STUDENT.get(freedom).or(STUDENT.last())?;
+        Some((student * self.spread? * (1.0 + 1.0 / self.graphs as f64).sqrt()).exp())
+    }
+}
+
+/// Share of a graph's time that moves bytes, where it is not known.
+const USUALLY_MOVING: f64 = 0.3;
+/// 90 of 100 draws of a normal variable lie within so many of its deviations.
+const NORMAL: f64 = 1.645;
+/// No interval reaches farther, as a logarithm.
+const FARTHEST: f64 = 5.0;
 
 /// What a condition means on a device of so many processors.
 pub fn pressure(conditions: &Conditions, cores: f64) -> Pressure {
@@ -121,58 +172,100 @@ impl Learned {
         self.file.law.tell(&parts(steps, conditions.threads), conditions.threads, pressure, COVERAGE)
     }
 
-    /// What it says of another device: scaled, operator by operator, by what the two passports say, and by what a few graphs there took.
+    /// What is known of a device and runtime that it was not learned for, from graphs that were measured there.
+    pub fn moved(&self, passport: &Passport, runtime: &str) -> Option<&Moved> {
+        self.elsewhere.get(&(passport.device.id.to_string(), runtime.to_string()))
+    }
+
+    /// What it says of another device or runtime: scaled, operator by operator, by what the two passports say, or moved by what a few graphs there took.
     pub fn tell_elsewhere(
         &self,
         steps: &[Step],
         conditions: &Conditions,
         passport: &Passport,
         precision: Precision,
-    ) -> Result<Option<(Answer, u64)>, Error> {
-        let Some(home) = &self.file.passport else { return Ok(None) };
-        let home_threads = conditions.threads.min(self.file.cores);
-        let here = Speeds::of(home, home_threads, precision)?;
-        let there = Speeds::of(passport, conditions.threads, precision)?;
-        let alone =
-            Conditions { threads: home_threads, cpu_load: None, memory_load: None, ..conditions.clone() };
+    ) -> Result<Option<Answer>, Error> {
+        let Some((here, there, alone)) = self.speeds(passport, conditions, precision)? else {
+            return Ok(None);
+        };
         let mut answer = self.tell(steps, &alone);
-        let adapted = self.elsewhere.get(passport.device.id.as_str());
-        let mut sum = 0.0;
+        let moved = self.moved(passport, &conditions.runtime);
         for (step, seconds) in steps.iter().zip(&mut answer.each) {
-            *seconds *= match adapted {
-                Some(one) => here.adds / there.adds * one.factor(step.family.name()),
+            *seconds *= match moved {
+                Some(moved) => here.adds / there.adds * moved.by.factor(step.family.name()),
                 None => physical::seconds(step, &there, conditions) / physical::seconds(step, &here, &alone),
             };
-            sum += *seconds;
         }
-        let slow = physical::slowdown(conditions, there.cores, 0.3);
+        // What others cost is taken to be the same there.
+        let slowdown = &self.file.law.slowdown;
+        let pressure = pressure(conditions, there.cores);
+        let slow = slowdown.logarithm(pressure, USUALLY_MOVING).exp();
         answer.each.iter_mut().for_each(|one| *one *= slow);
-        answer.seconds = sum * slow;
-        let graphs = adapted.map_or(0, |one| one.graphs);
+        answer.seconds = answer.each.iter().sum();
         // A few graphs say how far off the others may be; none leave what a passport alone leaves.
-        answer.factor = match adapted.filter(|one| one.graphs >= 2) {
-            Some(one) => {
-                (2.5 * one.spread.max(0.1) * (1.0 + 2.0 / one.graphs as f64)).exp().max(answer.factor)
-            }
-            None => there.reach(),
-        };
-        answer.in_range = answer.in_range && graphs >= 5;
-        Ok(Some((answer, graphs)))
+        let factor = moved.and_then(Moved::factor).map_or(there.reach(), |factor| factor.max(answer.factor));
+        let by_load = if pressure.is_idle() { 0.0 } else { NORMAL * slowdown.spread };
+        answer.factor = factor.ln().hypot(by_load).min(FARTHEST).exp();
+        answer.in_range = answer.in_range && moved.is_some_and(|moved| moved.graphs >= 5);
+        Ok(Some(answer))
     }
 
-    /// A graph that was timed on another device, beside what is said of it by passports alone.
+    /// Where an answer for elsewhere comes from, in words.
+    pub fn source_elsewhere(&self, passport: &Passport, runtime: &str) -> String {
+        let home = &self.file;
+        let with = match home.law.runtime == runtime {
+            true => String::new(),
+            false => format!(" with {}", home.law.runtime),
+        };
+        let learned = format!("learned{with} on {}", home.device.name);
+        match self.moved(passport, runtime) {
+            Some(moved) => {
+                let (count, s) = (moved.graphs, if moved.graphs == 1 { "" } else { "s" });
+                format!("{learned}, moved by {count} graph{s} timed with {runtime} on {}", passport.name)
+            }
+            None if self.is_of(passport) => {
+                format!("{learned}, and nothing was measured with {runtime}, so the interval is wide")
+            }
+            None => format!(
+                "{learned}, carried over by the two passports; nothing was measured on {}, so the interval is wide",
+                passport.name
+            ),
+        }
+    }
+
+    /// What the passports say of where it was learned and of elsewhere, and the conditions at home.
+    fn speeds(
+        &self,
+        passport: &Passport,
+        conditions: &Conditions,
+        precision: Precision,
+    ) -> Result<Option<(Speeds, Speeds, Conditions)>, Error> {
+        let threads = conditions.threads.min(self.file.cores);
+        let runtime = self.file.law.runtime.clone();
+        let alone = Conditions { runtime, threads, cpu_load: None, memory_load: None };
+        // The same device needs no passport to be as fast as itself; only what its runtimes are apart counts.
+        if self.is_of(passport) {
+            let cores = f64::from(self.file.cores);
+            let some = Speeds { adds: 50e9, bytes: 10e9, cores, is_stated: false };
+            let known = self.file.passport.as_ref().unwrap_or(passport);
+            let same = Speeds::of(known, threads, precision).unwrap_or(some);
+            return Ok(Some((same, same, alone)));
+        }
+        let Some(home) = &self.file.passport else { return Ok(None) };
+        let here = Speeds::of(home, threads, precision)?;
+        let there = Speeds::of(passport, conditions.threads, precision)?;
+        Ok(Some((here, there, alone)))
+    }
+
+    /// A graph that was timed elsewhere, beside what is said of it by passports alone.
     pub fn measured_elsewhere(&self, kept: &Kept, passport: &Passport) -> Option<Measured> {
-        let home = self.file.passport.as_ref()?;
-        let threads = kept.threads.min(self.file.cores);
-        let here = Speeds::of(home, threads, Precision::F32).ok()?;
-        let there = Speeds::of(passport, kept.threads, Precision::F32).ok()?;
+        let conditions = Conditions { threads: kept.threads, ..Conditions::default() };
+        let (here, there, alone) = self.speeds(passport, &conditions, Precision::F32).ok()??;
         let point = kept.point();
-        let answer = self.file.law.tell(&point.parts, threads, Pressure::default(), COVERAGE);
+        let answer = self.file.law.tell(&point.parts, alone.threads, Pressure::default(), COVERAGE);
         let mut sums = BTreeMap::new();
         for (part, seconds) in point.parts.iter().zip(&answer.each) {
-            // Work and bytes are among the counts; that is all the passports speak of.
-            let ratio = here.adds / there.adds;
-            *sums.entry(part.family.clone()).or_insert(0.0) += seconds * ratio;
+            *sums.entry(part.family.clone()).or_insert(0.0) += seconds * here.adds / there.adds;
         }
         Some(Measured { seconds_by_family: sums, seconds: kept.seconds })
     }
@@ -182,7 +275,7 @@ impl Learned {
         let law = self.file.counts.as_ref()?;
         let row = counts_row(counts.features(), conditions.threads);
         let pressure = pressure(conditions, f64::from(self.file.cores));
-        let slow = self.file.law.slowdown.logarithm(pressure, 0.3);
+        let slow = self.file.law.slowdown.logarithm(pressure, USUALLY_MOVING);
         let seconds = (law.trees.predict(&row) + slow).exp();
         let reach = law.calibration.reach(COVERAGE).unwrap_or(2.5);
         let is_inside = law
@@ -210,3 +303,6 @@ pub const COUNTS: [&str; 8] = [
     "model_output_size",
     "threads",
 ];
+
+#[cfg(test)]
+mod tests;

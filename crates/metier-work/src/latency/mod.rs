@@ -1,9 +1,11 @@
 //! How long a graph takes on a device: predicted, with an interval and the reason.
 //!
 //! [`step`] says what a runtime really does for a graph; [`physical`] answers from a device's passport alone; a predictor that was [`learned`] on the
-//! device answers better, and one that was learned elsewhere is carried over. [`trial`] makes what is learned from, [`fit`] learns. [`Latency`] is where everybody asks: the command line, the doors, placement. It holds the predictors that are in use, is cheap to share
+//! device answers better, and one that was learned elsewhere is carried over. [`trial`] makes what is learned from, [`runs`] takes what was measured anyway, [`fit`] learns, and [`renew`] does so again when
+//! there is something new; [`memory`] is about how much of that a graph needs. [`Latency`] is where everybody asks: the command line, the doors, placement. It holds the predictors that are in use, is cheap to share
 //! between threads, and the same question has the same answer.
 
+pub mod better;
 pub mod conditions;
 pub mod counts;
 mod error;
@@ -11,25 +13,30 @@ pub mod family;
 pub mod fit;
 mod fuse;
 pub mod learned;
+pub mod memory;
 pub mod physical;
+pub mod renew;
+pub mod runs;
 pub mod step;
 pub mod trial;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use metier_learn::latency::adapt::{Adaptation, Measured};
+use metier_learn::latency::adapt::Measured;
 use metier_onnx::{Analysis, DataType};
 use metier_store::Store;
 use metier_types::passport::Origin;
 use metier_types::{
-    Bytes, Device, Digest, Interval, Passport, Precision, Prediction, Ratio, Seconds, Standing, Timestamp,
+    Device, Digest, Interval, Passport, Precision, Prediction, Ratio, Seconds, Standing, Timestamp,
 };
 
 pub use conditions::Conditions;
+use conditions::{ONNX_RUNTIME, RTEN};
 pub use counts::Counts;
 pub use error::Error;
-use learned::{File, KIND, Learned};
+use learned::{File, KIND, Learned, Moved};
 use physical::Speeds;
 use step::Step;
 use trial::record::{self, Kept};
@@ -46,6 +53,7 @@ const RUNTIME_BYTES: f64 = 16e6;
 pub struct Latency {
     passport: Digest,
     learned: Arc<Vec<Learned>>,
+    memory: Arc<Vec<(Digest, memory::Law)>>,
 }
 
 /// What one answer is made of.
@@ -92,12 +100,13 @@ impl Latency {
         if !all.is_empty() {
             elsewhere(store, &mut all)?;
         }
-        Ok(Self { passport: physical::id(), learned: Arc::new(all) })
+        let memory = Arc::new(memory::in_use(store)?);
+        Ok(Self { passport: physical::id(), learned: Arc::new(all), memory })
     }
 
     /// Without anything learned.
     pub fn from_passports() -> Self {
-        Self { passport: physical::id(), learned: Arc::default() }
+        Self { passport: physical::id(), learned: Arc::default(), memory: Arc::default() }
     }
 
     /// How long one inference takes.
@@ -176,31 +185,26 @@ impl Latency {
         Ok(Prediction::new(seconds, "seconds", interval, self.passport, false, because)?)
     }
 
-    /// How much memory running it needs.
-    pub fn memory(&self, graph: &Analysis, conditions: &Conditions) -> Result<Prediction, Error> {
-        conditions.check()?;
-        let weights = graph.weight_bytes.0 as f64;
-        let largest =
-            graph.operators.iter().filter_map(|one| Some(one.read_bytes?.0 + one.written_bytes?.0)).max();
-        let alive = graph.peak_activation_bytes.map_or(largest.unwrap_or(0), |bytes| bytes.0) as f64;
-        let value = RUNTIME_BYTES + 1.2 * weights + 1.3 * alive;
-        let interval =
-            Interval::new(weights.min(value), RUNTIME_BYTES + 2.5 * weights + 3.0 * alive, Ratio(COVERAGE))?;
-        let because = format!(
-            "{} of weights, at most {} of activations at one moment, and the runtime itself",
-            graph.weight_bytes,
-            Bytes(alive as u64)
-        );
-        let in_range = graph.peak_activation_bytes.is_some();
-        Ok(Prediction::new(value, "bytes", interval, self.passport, in_range, because)?)
+    /// Predictors that were not learned for a device and runtime, those first that know most of it.
+    fn nearest(&self, passport: &Passport, runtime: &str) -> Vec<&Learned> {
+        let graphs = |one: &Learned| one.moved(passport, runtime).map_or(0, |moved| moved.graphs);
+        let is_alike = |one: &Learned| one.file.law.runtime == runtime;
+        let mut all: Vec<&Learned> = self
+            .learned
+            .iter()
+            // Another device and another runtime, and nothing measured: a passport says as much.
+            .filter(|one| graphs(one) > 0 || is_alike(one) || one.is_of(passport))
+            .collect();
+        all.sort_by_key(|one| (Reverse(graphs(one)), !is_alike(one), !one.is_of(passport)));
+        all
     }
 
     fn told(&self, graph: &Analysis, passport: &Passport, conditions: &Conditions) -> Result<Told, Error> {
         conditions.check()?;
         let steps = step::steps(graph, &conditions.runtime)?;
         let precision = precision(graph);
-        let fitting = || self.learned.iter().filter(|one| one.file.law.runtime == conditions.runtime);
-        if let Some(one) = fitting().find(|one| one.is_of(passport)) {
+        let is_own = |one: &&Learned| one.is_of(passport) && one.file.law.runtime == conditions.runtime;
+        if let Some(one) = self.learned.iter().find(is_own) {
             let answer = one.tell(&steps, conditions);
             let mut source = format!("learned from {} timed graphs on {}", one.file.law.rows, passport.name);
             if !answer.in_range {
@@ -214,20 +218,11 @@ impl Latency {
             let (factor, in_range) = (answer.factor, answer.in_range);
             return Ok(Told { steps, times: answer.each, factor, in_range, predictor: one.id, source });
         }
-        for one in fitting() {
-            let Some((answer, graphs)) = one.tell_elsewhere(&steps, conditions, passport, precision)? else {
+        for one in self.nearest(passport, &conditions.runtime) {
+            let Some(answer) = one.tell_elsewhere(&steps, conditions, passport, precision)? else {
                 continue;
             };
-            let source = match graphs {
-                0 => format!(
-                    "learned on {}, carried over by the two passports; nothing was measured on {}, so the interval is wide",
-                    one.file.device.name, passport.name
-                ),
-                _ => format!(
-                    "learned on {}, moved by {graphs} graphs that were timed on {}",
-                    one.file.device.name, passport.name
-                ),
-            };
+            let source = one.source_elsewhere(passport, &conditions.runtime);
             let (factor, in_range) = (answer.factor, answer.in_range);
             return Ok(Told { steps, times: answer.each, factor, in_range, predictor: one.id, source });
         }
@@ -250,23 +245,30 @@ impl Latency {
     }
 }
 
-/// What few graphs that were timed on other devices say of them.
+/// What few graphs that were timed on other devices, or in the other runtime, say of them.
 fn elsewhere(store: &Store, all: &mut [Learned]) -> Result<(), Error> {
     for device in store.devices()? {
-        if all.iter().any(|one| one.file.device.id == device.id) {
+        let kept = Kept::join(&store.trials(&device.id, record::KIND)?);
+        if kept.is_empty() {
             continue;
         }
-        let kept = Kept::join(&store.trials(&device.id, record::KIND)?);
-        let passport = store.passport(device.id.as_str())?.unwrap_or_else(|| unmeasured(device.clone()));
-        for one in all.iter_mut() {
-            let measured: Vec<Measured> = kept
-                .iter()
-                .filter(|kept| kept.runtime == one.file.law.runtime && kept.pressure.is_idle())
-                .filter_map(|kept| one.measured_elsewhere(kept, &passport))
-                .collect();
-            if !measured.is_empty() {
-                one.elsewhere
-                    .insert(device.id.to_string(), Adaptation::fit(&Adaptation::prior(1.0), &measured));
+        let known = metier_measure::passport::of_device(Some(store), &device);
+        let passport = known.unwrap_or_else(|| unmeasured(device.clone()));
+        for runtime in [RTEN, ONNX_RUNTIME] {
+            if all.iter().any(|one| one.file.device.id == device.id && one.file.law.runtime == runtime) {
+                continue;
+            }
+            for one in all.iter_mut() {
+                let usable = kept
+                    .iter()
+                    .filter(|kept| kept.runtime == runtime && !kept.is_trial && kept.pressure.is_idle());
+                let measured: Vec<(String, Measured)> = usable
+                    .filter_map(|kept| Some((kept.name.clone(), one.measured_elsewhere(kept, &passport)?)))
+                    .collect();
+                if !measured.is_empty() {
+                    let place = (device.id.to_string(), runtime.to_string());
+                    one.elsewhere.insert(place, Moved::fit(&measured));
+                }
             }
         }
     }

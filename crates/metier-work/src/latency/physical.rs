@@ -7,7 +7,7 @@
 use metier_types::{Digest, Passport, Precision};
 use sha2::{Digest as _, Sha256};
 
-use super::conditions::Conditions;
+use super::conditions::{Conditions, MOST_LOAD};
 use super::error::Error;
 use super::family::Family;
 use super::step::Step;
@@ -113,9 +113,9 @@ pub fn seconds(step: &Step, speeds: &Speeds, conditions: &Conditions) -> f64 {
 
 /// By how much others' use of the processor and of memory slows a step down; never below 1, never less with more load.
 pub fn slowdown(conditions: &Conditions, cores: f64, memory_share: f64) -> f64 {
-    let load = conditions.cpu_load.map_or(0.0, |load| load.get()).clamp(0.0, 1.0);
+    let load = conditions.cpu_load.map_or(0.0, |load| load.get()).clamp(0.0, MOST_LOAD);
     let threads = f64::from(conditions.threads).min(cores);
-    let free = cores * (1.0 - load);
+    let free = cores * (1.0 - load).max(0.0);
     // Whoever competes shares evenly: others' load stands for so many busy threads.
     let fair = (load * cores + threads) / cores;
     let cpu = (threads / free.max(1e-9)).min(fair).max(1.0);

@@ -15,6 +15,7 @@ use metier_infer::job::{Job, Outcome, RESULT};
 use metier_infer::{Error, differences, inputs, library};
 use metier_onnx::{Analysis, Limits};
 use metier_types::{Digest, GraphUse, Run as Record, Seconds};
+use metier_work::latency::runs;
 
 use super::Room;
 use super::inspect::{Binding, pairs};
@@ -142,6 +143,9 @@ impl Bench {
             match outcome.filter(|outcome| outcome.error.is_none() && outcome.first.is_some()) {
                 Some(outcome) if code == Code::OK => {
                     outputs.push(outcome.outputs(&own)?);
+                    if !self.keeping.no_store {
+                        taught(room, &records)?;
+                    }
                     told.add(name, &records, &outcome, &analysis, !self.keeping.no_store);
                 }
                 _ => {
@@ -307,6 +311,21 @@ impl Bench {
             Format::Table => console.print(&told.text(self.operators, console.paint)),
         }
     }
+}
+
+/// Keeps what the runs teach about how long graphs take; that they teach nothing is no fault of theirs.
+fn taught(room: &Room, records: &[Record]) -> anyhow::Result<()> {
+    let store = room.writable_store()?;
+    for record in records {
+        // As it is kept: with its files.
+        let Some(run) = store.run(record.id)? else { continue };
+        match runs::take_one(&store, &run) {
+            Ok(Ok(())) => {}
+            Ok(Err(why)) => tracing::debug!(run = %run.id, why, "nothing to learn from"),
+            Err(error) => tracing::debug!(run = %run.id, %error, "nothing to learn from"),
+        }
+    }
+    Ok(())
 }
 
 /// An error with the file's name; what the user gave wrong is an error of usage.

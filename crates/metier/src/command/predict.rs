@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use metier_measure::Roots;
 use metier_store::Store;
 use metier_types::{Passport, Prediction, Ratio, Seconds};
+use metier_work::latency::conditions::MOST_LOAD;
 use metier_work::latency::{Conditions, Latency as Asked};
 use serde_json::{Value, json};
 
@@ -53,7 +54,7 @@ struct Latency {
     /// Threads that it may use
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     threads: u32,
-    /// How busy the processors are with something else, as 50%
+    /// How busy the processors are with something else, as 50%; above 100% others wait in a queue
     #[arg(long, value_name = "SHARE")]
     load: Option<String>,
     /// How much of the memory bandwidth something else uses
@@ -73,14 +74,15 @@ impl Predict {
     }
 }
 
-fn share(flag: &str, given: Option<&String>) -> anyhow::Result<Option<Ratio>> {
+fn share(flag: &str, given: Option<&String>, most: f64) -> anyhow::Result<Option<Ratio>> {
     let Some(text) = given else { return Ok(None) };
     let number = match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
         None => text.parse::<f64>(),
     };
-    let ratio = number.ok().filter(|share| (0.0..=1.0).contains(share));
-    ratio.map(|share| Some(Ratio(share))).ok_or_else(|| usage(format!("{flag} is {text:?}; want 0% to 100%")))
+    let ratio = number.ok().filter(|share| (0.0..=most).contains(share));
+    let want = || usage(format!("{flag} is {text:?}; want 0% to {:.0}%", 100.0 * most));
+    ratio.map(|share| Some(Ratio(share))).ok_or_else(want)
 }
 
 impl Latency {
@@ -95,8 +97,8 @@ impl Latency {
         let conditions = Conditions {
             runtime: self.runtime.clone(),
             threads: self.threads,
-            cpu_load: share("--load", self.load.as_ref())?,
-            memory_load: share("--memory-load", self.memory_load.as_ref())?,
+            cpu_load: share("--load", self.load.as_ref(), MOST_LOAD)?,
+            memory_load: share("--memory-load", self.memory_load.as_ref(), 1.0)?,
         };
         conditions.check().map_err(|error| usage(error.to_string()))?;
         let store = room.writable_store()?;

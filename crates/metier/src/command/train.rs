@@ -9,11 +9,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use metier_infer::library;
 use metier_measure::Roots;
 use metier_onnx::Bindings;
-use metier_types::{HeldOut, Predictor, Ratio, Standing};
+use metier_store::Store;
+use metier_types::{Device, HeldOut, Passport, Predictor, Ratio};
+use metier_work::latency::conditions::{ONNX_RUNTIME, RTEN};
 use metier_work::latency::fit::{self, Fitted, Row};
-use metier_work::latency::trial::{Engine, Given, Progress, Wanted, collect};
+use metier_work::latency::trial::{Engine, Given, Load, Progress, Wanted, collect};
+use metier_work::latency::{memory, runs};
 
 use super::Room;
 use super::inspect::Binding;
@@ -26,6 +30,8 @@ const EXAMPLES: &str = "Examples:
   metier train latency                                 ten minutes of trials, then learn
   metier train latency --graphs *.onnx                 graphs of your own are timed first
   metier train latency --budget 0s                     only learn, from what was timed before
+  metier train latency --from-runs                     only learn, with what `metier bench` measured since
+  metier train latency --runtime onnxruntime           a predictor of its own for ONNX Runtime
   metier train latency --threads 1,4 --load            with four threads too, and beside stress";
 
 /// Learn predictors on this device
@@ -49,9 +55,12 @@ struct Latency {
     /// Time to spend on trials; what was timed before is kept and used
     #[arg(long, value_name = "TIME", default_value = "10m")]
     budget: String,
-    /// What runs the graphs
+    /// What runs the graphs: rten or onnxruntime; each has a predictor of its own
     #[arg(long, value_name = "RUNTIME", default_value = "rten")]
     runtime: String,
+    /// ONNX Runtime's shared library [METIER_ONNXRUNTIME, ORT_DYLIB_PATH; default the usual places]
+    #[arg(long, value_name = "FILE")]
+    onnxruntime: Option<PathBuf>,
     /// Numbers of threads
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
     threads: Vec<u32>,
@@ -63,15 +72,21 @@ struct Latency {
     /// Graphs with shapes, as a JSON list of {graph, shapes, values}; beside --graphs
     #[arg(long, value_name = "FILE")]
     points: Option<PathBuf>,
-    /// Time the graphs beside stress of processors and memory, too
+    /// Time the graphs beside stress of processors and memory, too; made-up networks are now and then anyway
     #[arg(long)]
     load: bool,
+    /// Make no stress: what others cost is then taken to be their fair share
+    #[arg(long, conflicts_with = "load")]
+    no_load: bool,
     /// Time graphs that are known once more, which tells how far two measurements are apart
     #[arg(long)]
     again: bool,
     /// Make up no networks: only graphs that were given
     #[arg(long)]
     only_graphs: bool,
+    /// Time nothing: learn from what was timed before and from the runs of `metier bench`, also those that were left out before
+    #[arg(long, conflicts_with_all = ["budget", "graphs", "points", "load", "again", "no_learn"])]
+    from_runs: bool,
     /// Only time, and learn another day
     #[arg(long)]
     no_learn: bool,
@@ -89,11 +104,17 @@ impl Train {
     }
 }
 
-/// The engine of a runtime's name.
-pub fn engine(name: &str) -> anyhow::Result<Engine> {
+/// The engine of a runtime's name; the library of ONNX Runtime is the one that was given, or else one that is found.
+fn engine(name: &str, given: Option<&Path>) -> anyhow::Result<Engine> {
     match name {
-        "rten" => Ok(Engine::Rten),
-        other => Err(usage(format!("--runtime is {other:?}; want rten"))),
+        RTEN => Ok(Engine::Rten),
+        ONNX_RUNTIME => {
+            let found = library::find(given, |name| std::env::var_os(name));
+            let found =
+                found.ok_or_else(|| anyhow::anyhow!("ONNX Runtime was not found; {}", library::FIX))?;
+            Ok(Engine::OnnxRuntime(std::path::absolute(found)?))
+        }
+        other => Err(usage(format!("--runtime is {other:?}; want {RTEN} or {ONNX_RUNTIME}"))),
     }
 }
 
@@ -104,7 +125,12 @@ impl Latency {
             .ok_or_else(|| {
                 usage(format!("--budget is {:?}; want a time such as 90s or 10m, at most a day", self.budget))
             })?;
-        let engine = engine(&self.runtime)?;
+        let budget = if self.from_runs { Duration::ZERO } else { budget };
+        let engine = match self.from_runs && self.runtime == ONNX_RUNTIME {
+            // Nothing is run, so its library need not be here.
+            true => Engine::OnnxRuntime(PathBuf::new()),
+            false => engine(&self.runtime, self.onnxruntime.as_deref())?,
+        };
         if let Some(odd) = self.threads.iter().find(|threads| !(1..=1024).contains(*threads)) {
             return Err(usage(format!("--threads has {odd}; want numbers from 1 to 1024")));
         }
@@ -113,6 +139,10 @@ impl Latency {
         let device = metier_measure::device::this(&Roots::default(), data_folder().as_deref())?;
         store.put_device(&device)?;
         let passport = metier_measure::passport::of_device(Some(&store), &device);
+        take_runs(room, &store, &device, self.from_runs)?;
+        if self.from_runs {
+            return self.learn(room, &store, &device, passport, engine.name());
+        }
         // Every point is kept as it is made: whoever ends this loses none.
         let is_stopped = || false;
         let wanted = Wanted {
@@ -123,7 +153,11 @@ impl Latency {
             threads: &self.threads,
             budget,
             graphs: &graphs,
-            load: self.load,
+            load: match (self.load, self.no_load) {
+                (true, _) => Load::All,
+                (_, true) => Load::None,
+                _ => Load::Some,
+            },
             again: self.again,
             only_graphs: self.only_graphs,
             is_stopped: &is_stopped,
@@ -142,7 +176,22 @@ impl Latency {
         if self.no_learn {
             return Ok(Code::OK);
         }
-        let fitted = fit::fit(&store, &device, passport, engine.name())?;
+        self.learn(room, &store, &device, passport, engine.name())
+    }
+
+    fn learn(
+        &self,
+        room: &Room,
+        store: &Store,
+        device: &Device,
+        passport: Option<Passport>,
+        runtime: &str,
+    ) -> anyhow::Result<Code> {
+        if let Some(record) = memory::fit(store, device, runtime)? {
+            let because = fit::because_of(&record).unwrap_or_default();
+            room.console.note(format!("memory: learned from {}; {because}", record.provenance));
+        }
+        let fitted = fit::fit(store, device, passport, runtime)?;
         if let Some(path) = &self.held_out {
             rows(path, &fitted.rows)?;
         }
@@ -215,7 +264,19 @@ fn rows(path: &Path, rows: &[Row]) -> anyhow::Result<()> {
     let mut file = std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
     let names: Vec<&str> =
         rows.first().map(|row| row.baselines.keys().copied().collect()).unwrap_or_default();
-    let mut header = vec!["graph", "point", "threads", "loaded", "measured", "again", "predicted", "factor"];
+    let mut header = vec![
+        "graph",
+        "point",
+        "threads",
+        "loaded",
+        "sharing",
+        "cpu_load",
+        "memory_load",
+        "measured",
+        "again",
+        "predicted",
+        "factor",
+    ];
     header.extend(&names);
     let lines = rows.iter().map(|row| {
         let mut line = vec![
@@ -223,6 +284,9 @@ fn rows(path: &Path, rows: &[Row]) -> anyhow::Result<()> {
             row.graph.clone(),
             row.threads.to_string(),
             row.is_loaded.to_string(),
+            row.pressure.sharing.to_string(),
+            row.pressure.cpu.to_string(),
+            row.pressure.memory.to_string(),
             row.measured.to_string(),
             output::plain(row.again),
             row.predicted.to_string(),
@@ -232,6 +296,18 @@ fn rows(path: &Path, rows: &[Row]) -> anyhow::Result<()> {
         line
     });
     output::csv(&mut file, &header, lines)
+}
+
+/// Takes what was measured anyway.
+fn take_runs(room: &Room, store: &Store, device: &Device, again: bool) -> anyhow::Result<()> {
+    let taken = runs::take(store, &device.id, again)?;
+    if taken.points > 0 || again {
+        room.console.note(format!("{} runs of graphs were new", taken.points));
+    }
+    for (why, count) in taken.left_out.iter().filter(|_| again) {
+        room.console.note(format!("{count} runs were left out: {why}"));
+    }
+    Ok(())
 }
 
 fn stem(path: &Path) -> anyhow::Result<String> {
@@ -261,23 +337,7 @@ fn show(room: &Room, fitted: &Fitted) -> anyhow::Result<()> {
         Format::Json => console.data(|out| output::json(out, &fitted.record)),
         Format::Yaml => console.data(|out| output::yaml(out, &fitted.record)),
         Format::Csv => console.data(|out| output::csv(out, &HEADER, fitted.record.held_out.iter().map(row))),
-        Format::Table => {
-            let mut text = sheet(&fitted.record, console.paint);
-            if let Some((id, old, new)) = &fitted.before {
-                let verdict = if fitted.record.standing == Standing::InUse {
-                    "is better and is used from now on"
-                } else {
-                    "is worse and is kept aside"
-                };
-                text.push_str(&format!(
-                    "\nmean error of the one before ({}) {}, of this one {}: it {verdict}\n",
-                    &id.to_string().trim_start_matches("sha256:")[..12],
-                    Ratio(*old),
-                    Ratio(*new)
-                ));
-            }
-            console.print(&text)
-        }
+        Format::Table => console.print(&sheet(&fitted.record, console.paint)),
     }
 }
 
@@ -305,7 +365,8 @@ pub fn sheet(record: &Predictor, paint: Paint) -> String {
     line("predictor", record.id.to_string());
     line("of", format!("{} ({})", record.name, record.kind));
     line("learned", format!("{}, {}", time::local(record.made), record.provenance));
-    line("standing", output::word_of(&record.standing));
+    let because = fit::because_of(record).map(|why| format!(": {why}")).unwrap_or_default();
+    line("standing", format!("{}{because}", output::word_of(&record.standing)));
     let mut text = table.render(paint);
     if record.held_out.is_empty() {
         text.push_str(

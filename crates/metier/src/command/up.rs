@@ -14,6 +14,7 @@ use metier_server::kepler::Doors;
 use metier_server::{Check, Config, Secret, Soprano};
 use metier_store::Store;
 use metier_work::choose::Columns;
+use metier_work::latency::renew;
 use metier_work::placing::Access;
 use metier_work::queue::{Stop, Until};
 
@@ -73,6 +74,9 @@ pub struct Up {
     /// Do not measure sessions that wait; `metier session work` does that elsewhere
     #[arg(long)]
     no_work: bool,
+    /// Do not learn from new runs of `metier bench`; `metier train latency --from-runs` does that by hand
+    #[arg(long)]
+    no_learn: bool,
 }
 
 /// Longest token file; a larger one is something else.
@@ -131,11 +135,18 @@ impl Up {
             false => None,
         };
         let power = power.map(Doors::beside).transpose()?;
+        let learning = match is_writable && !self.no_learn {
+            true => Some(Learning::start(store.clone())?),
+            false => None,
+        };
         let served = metier_server::run(config, store, |address| {
             console.note(format!("metier: ready at http://{address}/ (store {place}); Ctrl-C ends it"));
         });
         if let Some(power) = power {
             power.end();
+        }
+        if let Some(learning) = learning {
+            learning.end();
         }
         if let Some(work) = work {
             work.end();
@@ -169,6 +180,31 @@ impl Working {
     fn end(self) {
         self.stop.ask();
         let _ = self.thread.join();
+    }
+}
+
+/// The thread that learns from new runs beside the server.
+struct Learning(Stop);
+
+impl Learning {
+    fn start(store: Store) -> anyhow::Result<Self> {
+        let device = metier_measure::device::this(&Roots::default(), data_folder().as_deref())?;
+        let stop = Stop::new();
+        let until = stop.clone();
+        let learn = move || {
+            let passport = || metier_measure::passport::of_device(Some(&store), &device);
+            renew::keep(&store, &device, &passport, &until);
+        };
+        std::thread::Builder::new()
+            .name("metier-learn".to_string())
+            .spawn(learn)
+            .context("cannot start the thread that learns")?;
+        Ok(Self(stop))
+    }
+
+    /// Nobody waits for what is being learned: it is kept whole or not at all.
+    fn end(self) {
+        self.0.ask();
     }
 }
 

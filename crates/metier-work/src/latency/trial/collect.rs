@@ -5,18 +5,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use metier_infer::{Engine, Runtime, Source, inputs};
+use metier_infer::{Engine, OperatorTime, Runtime, Source, inputs};
 use metier_learn::latency::graph::sum;
 use metier_learn::latency::{Operators, Point, Pressure, Sample};
 use metier_onnx::{Analysis, Bindings, Limits};
 use metier_store::Store;
 use metier_types::DeviceId;
 
-use super::measure::{self, Effort};
+use super::measure::{self, Effort, Timed};
 use super::network;
 use super::record::{KIND, Kept};
 use super::stress::Stress;
-use crate::latency::step::{self, BASIS, FEATURES};
+use crate::latency::step::{self, BASIS, FEATURES, Step};
 use crate::latency::{Counts, Error};
 
 /// A graph that the user gave.
@@ -28,6 +28,18 @@ pub struct Given {
     pub bytes: Arc<Vec<u8>>,
     /// Sizes for what it leaves open.
     pub bindings: Bindings,
+}
+
+/// What is timed beside stress of processors and memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Load {
+    /// Nothing.
+    None,
+    /// A made-up network now and then, which is enough to tell what others cost.
+    #[default]
+    Some,
+    /// Every graph that was given at every level, too.
+    All,
 }
 
 /// What is to be tried.
@@ -46,8 +58,8 @@ pub struct Wanted<'a> {
     pub budget: Duration,
     /// Graphs of the user.
     pub graphs: &'a [Given],
-    /// Whether to make points beside stress, too.
-    pub load: bool,
+    /// What is timed beside stress, too.
+    pub load: Load,
     /// Whether to time known points once more instead of making new ones.
     pub again: bool,
     /// Whether to make up no networks.
@@ -75,6 +87,9 @@ pub const GRAPH: Effort = Effort { seconds: 0.35, fewest: 5, most: 100, looks: 3
 pub const TRIAL: Effort = Effort { seconds: 0.06, fewest: 5, most: 40, looks: 4 };
 /// Beside stress, where times vary more.
 const LOADED: Effort = Effort { seconds: 0.6, fewest: 5, most: 200, looks: 0 };
+/// A made-up network beside stress, and how many are made without it for each.
+const TRIAL_LOADED: Effort = Effort { seconds: 0.25, fewest: 5, most: 100, looks: 0 };
+const LOADED_EVERY: usize = 10;
 /// Candidates of which the least known is tried.
 const CANDIDATES: u64 = 3;
 /// Middle over lower quarter of the repeats from which on a trial was disturbed.
@@ -125,7 +140,7 @@ pub fn collect(wanted: &Wanted, tell: &mut dyn FnMut(&Progress)) -> Result<Progr
                 .map_err(|error| Error::Trial { name: given.name.clone(), why: error.to_string() })?;
             let id = graph_id(&given.name, &graph);
             let mut levels = vec![None];
-            if wanted.load {
+            if wanted.load == Load::All {
                 levels.extend(Stress::levels(wanted.cores).into_iter().map(Some));
             }
             for level in levels {
@@ -165,6 +180,8 @@ pub fn collect(wanted: &Wanted, tell: &mut dyn FnMut(&Progress)) -> Result<Progr
     if wanted.again || wanted.only_graphs {
         return Ok(progress);
     }
+    let levels = if wanted.load == Load::None { Vec::new() } else { Stress::levels(wanted.cores) };
+    let mut made = 0;
     let mut number = 0;
     let mut laws: Option<Operators> = None;
     let mut learned_from = 0;
@@ -173,7 +190,7 @@ pub fn collect(wanted: &Wanted, tell: &mut dyn FnMut(&Progress)) -> Result<Progr
             laws = learn(&known);
             learned_from = known.len();
         }
-        let next = choose(number, laws.as_ref());
+        let next = choose(number, laws.as_ref(), wanted.engine.name());
         number += if laws.is_some() { CANDIDATES } else { 1 };
         let (name, bytes) = network::network(next);
         let Ok(graph) = analyse(&bytes, &Bindings::default()) else { continue };
@@ -191,6 +208,19 @@ pub fn collect(wanted: &Wanted, tell: &mut dyn FnMut(&Progress)) -> Result<Progr
             }
             let kept = point(runtime, &bytes, &graph, &probe, &TRIAL);
             keep(kept, &name, &mut progress, &mut known)?;
+            made += 1;
+            let level = levels.get(made / LOADED_EVERY % levels.len().max(1));
+            let Some(level) = level.filter(|_| made.is_multiple_of(LOADED_EVERY) && !is_over()) else {
+                continue;
+            };
+            let probe = Probe { pressure: level.pressure(*threads, wanted.cores), ..probe };
+            if done.insert(probe.key(runtime)) {
+                let kept = {
+                    let _stress = level.start();
+                    point(runtime, &bytes, &graph, &probe, &TRIAL_LOADED)
+                };
+                keep(kept, &name, &mut progress, &mut known)?;
+            }
         }
         if number > 1_000_000 {
             break;
@@ -252,8 +282,34 @@ impl Probe<'_> {
             cpu_seconds: 0.0,
             multiply_adds: 0,
             counts: [0.0; 7],
+            run: None,
             piece: (0, 1),
             parts: Vec::new(),
+        }
+    }
+
+    /// With what it took: the whole, and each operator as the runtime tells.
+    pub fn timed(
+        &self,
+        runtime: &str,
+        graph: &Analysis,
+        steps: &[Step],
+        told: &[OperatorTime],
+        timed: &Timed,
+    ) -> Kept {
+        let (parts, _) = measure::parts(graph, steps, told);
+        let size = |values: &[metier_onnx::analysis::Value]| -> f64 {
+            values.iter().map(|value| 4.0 * step::count(&step::dims(Some(value)))).sum()
+        };
+        Kept {
+            // Beside others the usual time is wanted, and not the one that they happened to leave alone.
+            seconds: if self.pressure.is_idle() { timed.seconds } else { timed.median },
+            median: timed.median,
+            cpu_seconds: timed.cpu_seconds,
+            multiply_adds: graph.multiply_adds,
+            counts: Counts::of(&graph.characteristics, size(&graph.inputs), size(&graph.outputs)).features(),
+            parts: Kept::kept_parts(&parts),
+            ..self.kept(runtime)
         }
     }
 }
@@ -272,25 +328,12 @@ pub fn point(
     let mut loaded = runtime.load(Source::Bytes(bytes))?;
     loaded.give(&given)?;
     let timed = measure::whole(&mut loaded, effort)?;
-    if probe.is_trial && timed.median > DISTURBED * timed.seconds {
+    if probe.is_trial && probe.pressure.is_idle() && timed.median > DISTURBED * timed.seconds {
         let why = "something else ran meanwhile".to_string();
         return Err(Error::Trial { name: probe.name.to_string(), why });
     }
     let told = if effort.looks > 0 { loaded.operators(effort.looks)? } else { Vec::new() };
-    let (parts, _) = measure::parts(graph, &steps, &told);
-    let size = |values: &[metier_onnx::analysis::Value]| -> f64 {
-        values.iter().map(|value| 4.0 * step::count(&step::dims(Some(value)))).sum()
-    };
-    let is_loaded = !probe.pressure.is_idle();
-    Ok(Kept {
-        seconds: if is_loaded { timed.median } else { timed.seconds },
-        median: timed.median,
-        cpu_seconds: timed.cpu_seconds,
-        multiply_adds: graph.multiply_adds,
-        counts: Counts::of(&graph.characteristics, size(&graph.inputs), size(&graph.outputs)).features(),
-        parts: Kept::kept_parts(&parts),
-        ..probe.kept(engine)
-    })
+    Ok(probe.timed(engine, graph, &steps, &told, &timed))
 }
 
 /// The laws that what is known allows.
@@ -301,12 +344,12 @@ fn learn(known: &[Kept]) -> Option<Operators> {
 }
 
 /// Of the next few made-up networks, the one whose time is least sure.
-fn choose(from: u64, laws: Option<&Operators>) -> u64 {
+fn choose(from: u64, laws: Option<&Operators>, runtime: &str) -> u64 {
     let Some(laws) = laws else { return from };
     let doubt = |number: u64| {
         let (_, bytes) = network::network(number);
         let graph = analyse(&bytes, &Bindings::default()).ok()?;
-        let steps = measure::steps(&graph, "rten", 1).ok()?;
+        let steps = measure::steps(&graph, runtime, 1).ok()?;
         let parts: Vec<_> = steps.iter().map(|step| measure::part(step, None)).collect();
         let sum = sum(laws, &parts, 1);
         Some(sum.spread + 0.5 * (1.0 - sum.in_range))

@@ -51,33 +51,74 @@ pub fn whole(loaded: &mut Loaded, effort: &Effort) -> Result<Timed, metier_infer
         walls.push(spent.wall.0);
         cpus.push(spent.cpu.0);
     }
-    walls.sort_by(f64::total_cmp);
-    cpus.sort_by(f64::total_cmp);
-    let at =
-        |list: &[f64], share: usize| list.get(list.len() * share / 4).or(list.last()).copied().unwrap_or(0.0);
-    Ok(Timed { seconds: at(&walls, 1), median: at(&walls, 2), cpu_seconds: at(&cpus, 2), runs: walls.len() })
+    Ok(Timed::of(walls, cpus))
+}
+
+impl Timed {
+    /// From what each repeat took, by the clock and of the processor.
+    pub fn of(mut walls: Vec<f64>, mut cpus: Vec<f64>) -> Self {
+        walls.sort_by(f64::total_cmp);
+        cpus.sort_by(f64::total_cmp);
+        let at = |list: &[f64], share: usize| {
+            list.get(list.len() * share / 4).or(list.last()).copied().unwrap_or(0.0)
+        };
+        Self { seconds: at(&walls, 1), median: at(&walls, 2), cpu_seconds: at(&cpus, 2), runs: walls.len() }
+    }
 }
 
 /// Steps with what each took, as the runtime tells; what it did beside any step is given too.
 pub fn parts(graph: &Analysis, steps: &[Step], told: &[OperatorTime]) -> (Vec<Part>, Vec<OperatorTime>) {
-    let mut place: BTreeMap<&str, usize> = BTreeMap::new();
-    for (at, step) in steps.iter().enumerate() {
-        for operator in step.absorbed.iter().chain([&step.operator]) {
-            for value in &graph.operators[*operator].outputs {
-                place.insert(&value.name, at);
-            }
-        }
-    }
+    let places = Places::of(graph, steps);
     let mut seconds: Vec<Option<f64>> = vec![None; steps.len()];
     let mut beside = Vec::new();
     for one in told {
-        match one.outputs.iter().find_map(|name| place.get(name.as_str())) {
-            Some(at) => *seconds[*at].get_or_insert(0.0) += one.seconds,
+        match places.find(one) {
+            Some(at) => *seconds[at].get_or_insert(0.0) += one.seconds,
             None => beside.push(one.clone()),
         }
     }
     let parts = steps.iter().zip(seconds).map(|(step, seconds)| part(step, seconds)).collect();
     (parts, beside)
+}
+
+/// Which step makes a value, takes it first, or does an operator of that name.
+struct Places<'a> {
+    makers: BTreeMap<&'a str, usize>,
+    takers: BTreeMap<&'a str, usize>,
+    names: BTreeMap<&'a str, usize>,
+}
+
+impl<'a> Places<'a> {
+    fn of(graph: &'a Analysis, steps: &[Step]) -> Self {
+        let mut this = Self { makers: BTreeMap::new(), takers: BTreeMap::new(), names: BTreeMap::new() };
+        for (at, step) in steps.iter().enumerate() {
+            for operator in step.absorbed.iter().chain([&step.operator]) {
+                let operator = &graph.operators[*operator];
+                this.makers.extend(operator.outputs.iter().map(|value| (value.name.as_str(), at)));
+                for value in &operator.inputs {
+                    this.takers.entry(&value.name).or_insert(at);
+                }
+                if !operator.name.is_empty() {
+                    this.names.entry(&operator.name).or_insert(at);
+                }
+            }
+        }
+        this
+    }
+
+    /// The step that an engine's operator belongs to.
+    fn find(&self, one: &OperatorTime) -> Option<usize> {
+        let made = one.outputs.iter().find_map(|name| self.makers.get(name.as_str()));
+        // ONNX Runtime names a convolution in its own layout after the operator, or after what that makes.
+        let name = one.name.strip_suffix("_nchwc").unwrap_or(&one.name);
+        let named = || self.names.get(name).or_else(|| self.makers.get(name)).filter(|_| !name.is_empty());
+        // Changing into that layout belongs to whoever wants it.
+        let wanted = || {
+            let takes = one.inputs.iter().find_map(|name| self.takers.get(name.as_str()));
+            takes.filter(|_| one.kind == "ReorderInput")
+        };
+        made.or_else(named).or_else(wanted).copied()
+    }
 }
 
 /// A step as the learning side takes it.

@@ -9,7 +9,7 @@ pub mod stress;
 
 pub use metier_infer::Engine;
 
-pub use collect::{Given, Probe, Progress, Wanted, collect, point};
+pub use collect::{Given, Load, Probe, Progress, Wanted, collect, point};
 
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@
 
 use metier_learn::latency::{Part, Point, Pressure};
 use metier_store::Trial;
+use metier_types::RunId;
 use serde::{Deserialize, Serialize};
 
 /// The kind under which the store keeps them.
@@ -37,6 +38,9 @@ pub struct Kept {
     pub multiply_adds: u64,
     /// The counts of the SOPRANO profiler.
     pub counts: [f64; 7],
+    /// The run that it is from, where it was not made in order to learn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
     /// Which piece, of how many.
     pub piece: (usize, usize),
     /// Family, kind, turns, basis, features, seconds of each operator.

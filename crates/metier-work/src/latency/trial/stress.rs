@@ -34,10 +34,15 @@ impl Stress {
     pub fn levels(cores: u32) -> Vec<Self> {
         let cores = cores.max(1);
         let one = |threads: u32, busy: f64, streams: bool| Self { threads, busy, streams, cores };
+        let half = (cores / 2).max(1);
         vec![
             one(cores, 0.5, false),
+            one(half, 1.0, false),
             one(cores, 1.0, false),
-            one((cores / 2).max(1), 1.0, true),
+            // More than there are processors for: a queue.
+            one(2 * cores, 1.0, false),
+            one(half, 1.0, true),
+            one(cores, 0.5, true),
             one(cores, 1.0, true),
         ]
     }
@@ -48,7 +53,7 @@ impl Stress {
         let memory = if self.streams { cpu } else { 0.0 };
         Conditions {
             threads,
-            cpu_load: Some(Ratio(cpu.min(1.0))),
+            cpu_load: Some(Ratio(cpu)),
             memory_load: Some(Ratio(memory.min(1.0))),
             ..Conditions::default()
         }

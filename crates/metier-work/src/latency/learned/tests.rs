@@ -1,0 +1,91 @@
+use metier_onnx::{Analysis, Bindings};
+
+use super::*;
+use crate::latency::conditions::{ONNX_RUNTIME, RTEN};
+use crate::latency::fit;
+use crate::latency::runs::tests::{Place, law};
+use crate::latency::trial::collect::analyse;
+use crate::latency::trial::measure;
+use crate::latency::{Latency, tests};
+
+fn graph(place: &Place, number: u64) -> Analysis {
+    analyse(&std::fs::read(place.graph(number)).unwrap(), &Bindings::default()).unwrap()
+}
+
+fn passport_of(place: &Place) -> Passport {
+    Passport { device: place.device.clone(), ..tests::passport(2) }
+}
+
+fn asked(runtime: &str) -> Conditions {
+    Conditions { runtime: runtime.to_string(), ..Conditions::default() }
+}
+
+/// Seconds and width of the interval for graphs that nobody has seen, over the truth.
+fn told(place: &Place, conditions: &Conditions, factor: f64) -> (f64, f64, String) {
+    let latency = Latency::open(&place.store).unwrap();
+    let (mut error, mut width, mut because) = (0.0, 0.0, String::new());
+    for number in 40..50 {
+        let graph = graph(place, number);
+        let steps = measure::steps(&graph, &conditions.runtime, 1).unwrap();
+        let truth = factor * 1.05 * steps.iter().map(law).sum::<f64>();
+        let told = latency.graph(&graph, &passport_of(place), conditions).unwrap();
+        error += (told.value() / truth).ln().abs() / 10.0;
+        width += (told.interval().high() / told.interval().low()).ln() / 10.0;
+        because = told.because().to_string();
+    }
+    (error, width, because)
+}
+
+#[test]
+fn graphs_that_were_measured_in_the_other_runtime_move_what_was_learned_in_one() {
+    let place = Place::new();
+    place.trials(0..16);
+    fit::fit(&place.store, &place.device, Some(passport_of(&place)), RTEN).unwrap();
+    let (own, own_width, because) = told(&place, &asked(RTEN), 1.0);
+    assert!(own < 0.2 && because.contains("learned from 16 timed graphs"), "{own} {because}");
+    let (_, wide, because) = told(&place, &asked(ONNX_RUNTIME), 0.3);
+    assert!(because.contains("nothing was measured with onnxruntime"), "{because}");
+    assert!(wide > own_width);
+    place.trials_in(ONNX_RUNTIME, 0.3, 20..26);
+    let (moved, narrower, because) = told(&place, &asked(ONNX_RUNTIME), 0.3);
+    assert!(moved < 0.2 && because.contains("moved by 6 graphs"), "{moved} {because}");
+    assert!(narrower < wide, "{narrower} {wide}");
+    // What answers for the one is not touched.
+    assert_eq!(told(&place, &asked(RTEN), 1.0).0, own);
+}
+
+#[test]
+fn load_takes_longer_elsewhere_too_and_is_less_sure() {
+    let place = Place::new();
+    place.trials(0..16);
+    fit::fit(&place.store, &place.device, Some(passport_of(&place)), RTEN).unwrap();
+    let latency = Latency::open(&place.store).unwrap();
+    let there = tests::passport(4);
+    let graph = graph(&place, 41);
+    let ends = |load: f64| {
+        let conditions = Conditions { threads: 4, cpu_load: Some(metier_types::Ratio(load)), ..asked(RTEN) };
+        let told = latency.graph(&graph, &there, &conditions).unwrap();
+        assert!(told.because().contains("carried over"), "{}", told.because());
+        (told.value(), told.interval().high() / told.value())
+    };
+    let (idle, busy, queue) = (ends(0.0), ends(0.9), ends(3.0));
+    assert!(idle.0 < busy.0 && busy.0 < queue.0, "{idle:?} {busy:?} {queue:?}");
+    assert!(idle.1 < busy.1, "{idle:?} {busy:?}");
+}
+
+#[test]
+fn few_graphs_reach_farther_than_many() {
+    let measured = |names: u32| -> Vec<(String, Measured)> {
+        (0..names)
+            .map(|at| {
+                let own = 1.0 + 0.1 * f64::from(at % 3);
+                let sums = BTreeMap::from([("conv".to_string(), 1.0)]);
+                (format!("g{at}"), Measured { seconds_by_family: sums, seconds: 2.0 * own })
+            })
+            .collect()
+    };
+    assert_eq!(Moved::fit(&measured(1)).factor(), None);
+    let few = Moved::fit(&measured(3)).factor().unwrap();
+    let many = Moved::fit(&measured(12)).factor().unwrap();
+    assert!(many < few && many > 1.1, "{few} {many}");
+}

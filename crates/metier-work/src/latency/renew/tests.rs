@@ -1,0 +1,78 @@
+use metier_types::Predictor;
+use serde_json::json;
+
+use super::*;
+use crate::latency::better;
+use crate::latency::runs::tests::Place;
+
+fn of(place: &Place, id: &metier_types::Digest) -> Predictor {
+    place.store.predictor(id).unwrap().unwrap()
+}
+
+/// Makes the record of a predictor say how far off it was on each graph that it held out.
+fn claim(place: &Place, id: &metier_types::Digest, error: f64) {
+    let mut record = of(place, id);
+    record.standing = Standing::InUse;
+    let held = &mut record.held_out[0];
+    let graphs = held.extra[better::BY_GRAPH].as_object_mut().unwrap();
+    graphs.values_mut().for_each(|of| *of = json!(error));
+    place.store.update_predictor(&record).unwrap();
+}
+
+#[test]
+fn a_run_of_a_graph_never_seen_is_learned_from_once() {
+    let place = Place::new();
+    place.trials(0..8);
+    fit::fit(&place.store, &place.device, None, RTEN).unwrap();
+    let mut renewal = Renewal::default();
+    assert_eq!(renewal.turn(&place.store, &place.device, None).unwrap(), Vec::new());
+    let run = place.run(20, 0.01, |_| ());
+    let fitted = renewal.turn(&place.store, &place.device, None).unwrap();
+    assert_eq!(fitted.len(), 1);
+    assert_eq!(fitted[0].record.runs, [run.id]);
+    assert!(fit::because_of(&fitted[0].record).is_some_and(|why| !why.is_empty()));
+    assert_eq!(renewal.turn(&place.store, &place.device, None).unwrap(), Vec::new());
+    // A program that was just started does not learn the same again, either.
+    assert_eq!(Renewal::default().turn(&place.store, &place.device, None).unwrap(), Vec::new());
+}
+
+#[test]
+fn a_few_more_runs_of_what_was_seen_wait_for_others_and_for_what_is_being_measured() {
+    let place = Place::new();
+    place.trials(0..8);
+    fit::fit(&place.store, &place.device, None, RTEN).unwrap();
+    place.run(1, 0.01, |_| ());
+    let mut renewal = Renewal::default();
+    assert_eq!(renewal.turn(&place.store, &place.device, None).unwrap(), Vec::new());
+    assert_eq!(due(&place.store, &place.device, RTEN).unwrap(), Due::Little { points: 1 });
+    for number in 2..6 {
+        place.run(number, 0.01, |_| ());
+    }
+    let under_way = place.run(7, 0.01, |run| run.state = RunState::Running);
+    assert_eq!(renewal.turn(&place.store, &place.device, None).unwrap(), Vec::new());
+    assert_eq!(due(&place.store, &place.device, RTEN).unwrap(), Due::Enough { points: 5, graphs: 0 });
+    place.store.delete_run(under_way.id).unwrap();
+    assert_eq!(renewal.turn(&place.store, &place.device, None).unwrap().len(), 1);
+}
+
+#[test]
+fn the_better_one_by_held_out_error_is_used_and_the_other_kept() {
+    let place = Place::new();
+    place.trials(0..8);
+    let first = fit::fit(&place.store, &place.device, None, RTEN).unwrap().record.id;
+    claim(&place, &first, 0.0);
+    place.run(1, 0.011, |_| ());
+    runs::take(&place.store, &place.device.id, false).unwrap();
+    let worse = fit::fit(&place.store, &place.device, None, RTEN).unwrap();
+    assert_eq!(worse.record.standing, Standing::Passed);
+    assert_eq!(of(&place, &first).standing, Standing::InUse);
+    claim(&place, &first, 9.0);
+    place.run(2, 0.012, |_| ());
+    runs::take(&place.store, &place.device.id, false).unwrap();
+    let better = fit::fit(&place.store, &place.device, None, RTEN).unwrap();
+    let before = better.before.unwrap();
+    assert_eq!((before.id, before.graphs, before.unseen), (first, 8, 0));
+    assert!(before.new < before.old, "{before:?}");
+    assert_eq!(better.record.standing, Standing::InUse);
+    assert_eq!(of(&place, &first).standing, Standing::Passed);
+}
