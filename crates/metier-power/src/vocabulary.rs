@@ -341,6 +341,16 @@ impl Trainer {
         all.into_iter().find(|one| one.name() == name).or((name == "auto").then_some(Self::Auto))
     }
 
+    /// What the metadata of a predictor calls its class.
+    pub const fn class(self) -> &'static str {
+        match self {
+            Self::Xgboost => "xgboost",
+            Self::Logarithmic | Self::Logistic | Self::Exponential => "curvefit",
+            Self::Auto => "metier",
+            _ => "scikit",
+        }
+    }
+
     /// Whether what it learns can be given to Kepler's exporter as weights.
     pub const fn has_weights(self) -> bool {
         matches!(self, Self::Sgd | Self::Logarithmic | Self::Logistic | Self::Exponential)

@@ -62,6 +62,15 @@ pub enum Error {
         /// What was asked for.
         address: SocketAddr,
     },
+    /// A trainer at a reachable address without a token.
+    #[error(
+        "refusing to train for whoever reaches {address}: set a token (METIER_TOKEN or --token-file FILE), or listen on 127.0.0.1:{}",
+        .address.port()
+    )]
+    ClosedTrainer {
+        /// What was asked for.
+        address: SocketAddr,
+    },
     /// A unix socket that cannot be opened.
     #[error("cannot listen on {}: {why}", path.display())]
     Socket {

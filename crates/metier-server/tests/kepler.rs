@@ -350,6 +350,11 @@ mod models {
     }
 
     fn ask(address: SocketAddr, line: &str, headers: &str, body: &str) -> (u16, String) {
+        let (status, _, body) = ask_bytes(address, line, headers, body);
+        (status, String::from_utf8_lossy(&body).into_owned())
+    }
+
+    fn ask_bytes(address: SocketAddr, line: &str, headers: &str, body: &str) -> (u16, String, Vec<u8>) {
         let mut stream = TcpStream::connect(address).unwrap();
         let length = body.len();
         let text = format!(
@@ -358,9 +363,10 @@ mod models {
         stream.write_all(text.as_bytes()).unwrap();
         let mut reply = Vec::new();
         stream.read_to_end(&mut reply).unwrap();
-        let reply = String::from_utf8_lossy(&reply).into_owned();
-        let status = reply.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, reply.split_once("\r\n\r\n").unwrap().1.to_string())
+        let end = reply.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+        let head = String::from_utf8_lossy(&reply[..end]).to_lowercase();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, head, reply[end + 4..].to_vec())
     }
 
     const JSON: &str = "Content-Type: application/json\r\n";
@@ -387,6 +393,27 @@ mod models {
         // The same by an address.
         let query = "GET /model?metrics=bpf_cpu_time_ms,bpf_page_cache_hit&output_type=AbsPower&source=acpi&weight=true";
         assert_eq!(ask(address, query, "", "").0, 200);
+    }
+
+    #[test]
+    fn an_archive_of_what_has_only_weights_is_a_zip_with_them() {
+        let address = serve(None, false);
+        let wanted = json!({ "metrics": ["bpf_cpu_time_ms", "bpf_page_cache_hit"], "output_type": "AbsPower", "source": "acpi" });
+        let (status, head, zip) = ask_bytes(address, "POST /model", JSON, &wanted.to_string());
+        assert!(status == 200 && head.contains("application/zip") && head.contains("etag: "), "{head}");
+        let name = head.split("filename=").nth(1).unwrap().split(".zip").next().unwrap().to_string();
+        let mut archive = zip::ZipArchive::new(std::io::Cursor::new(zip)).unwrap();
+        let mut member = |name: &str| -> Value {
+            let mut text = String::new();
+            archive.by_name(name).unwrap().read_to_string(&mut text).unwrap();
+            serde_json::from_str(&text).unwrap()
+        };
+        let (about, weights) = (member("metadata.json"), member("weight.json"));
+        assert_eq!(about["model_name"].as_str().unwrap().to_lowercase(), name);
+        assert!(about["mae"].is_number() && about["machine_spec"]["cores"] == 40, "{about}");
+        let read = metier_power::weights::Weights::read(&weights).unwrap();
+        let formulas = read.formulas(about["trainer"].as_str().unwrap()).unwrap();
+        assert!(formulas[0].1.watts(&[0.0, 0.0]).unwrap() > 20.0);
     }
 
     #[test]

@@ -48,7 +48,7 @@ const fn key(
 }
 
 /// Everything that can be set.
-pub const KEYS: [Key; 30] = [
+pub const KEYS: [Key; 31] = [
     key("store", "METIER_STORE", Some("--store"), None, "where runs are kept: a file, or postgres://…"),
     key("output", "METIER_OUTPUT", Some("--output"), Some("table"), "form of data: table, json, yaml or csv"),
     key("color", "METIER_COLOR", Some("--color"), Some("auto"), "colours: auto, always or never"),
@@ -75,6 +75,13 @@ pub const KEYS: [Key; 30] = [
     key("up.hosts", "METIER_UP_HOSTS", Some("--host"), Some(""), "further names that a proxy passes on"),
     key("up.jobs", "METIER_UP_JOBS", Some("--job"), Some(""), "jobs of the Jenkins-shaped door, by commas"),
     key("up.doors", "METIER_UP_DOORS", Some("--door"), None, "doors with an address of their own, by commas"),
+    key(
+        "up.online",
+        "METIER_UP_ONLINE",
+        Some("--online"),
+        None,
+        "folder of predictors learned from Prometheus",
+    ),
     key("up.models", "METIER_UP_MODELS", Some("--models"), None, "pipelines of power predictors, by commas"),
     key(
         "up.prometheus",
@@ -443,6 +450,7 @@ fn beside(key: &Key, value: String, file: &Path) -> String {
                 | "up.prometheus_token_file"
                 | "up.soprano_predictor"
                 | "up.kubeconfig"
+                | "up.online"
                 | "agent.token_file"
         );
     if !is_path {

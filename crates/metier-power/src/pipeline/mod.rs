@@ -9,6 +9,7 @@ mod download;
 mod files;
 mod load;
 mod model;
+mod pack;
 mod place;
 mod registry;
 mod shelf;

@@ -86,7 +86,7 @@ impl Registry {
 }
 
 /// The pipelines at a path: itself, or all inside of it, by name.
-fn candidates(path: &Path) -> Result<Vec<PathBuf>, Error> {
+pub(super) fn candidates(path: &Path) -> Result<Vec<PathBuf>, Error> {
     if !path.is_dir() || path.join("metadata.json").is_file() {
         return Ok(vec![path.to_path_buf()]);
     }

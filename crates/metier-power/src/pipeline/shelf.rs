@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::SystemTime;
 
 use serde_json::{Map, Value, json};
 
 use super::files::replace;
+use super::registry::candidates;
 use super::{Place, Registry};
 use crate::Error;
 use crate::defaults::Defaults;
@@ -25,6 +27,8 @@ pub struct Shelf {
     registry: RwLock<Arc<Registry>>,
     /// One upload or reload at a time.
     changing: Mutex<()>,
+    /// When what was read last was written.
+    seen: Mutex<Vec<Stamp>>,
     /// How the last try to fetch each address ended.
     fetched: Mutex<BTreeMap<String, Result<(), String>>>,
 }
@@ -113,6 +117,7 @@ impl Shelf {
             defaults: crate::defaults::shipped()?,
             registry: RwLock::default(),
             changing: Mutex::default(),
+            seen: Mutex::default(),
             fetched: Mutex::default(),
         };
         let warnings = shelf.read_again(Vec::new());
@@ -150,6 +155,23 @@ impl Shelf {
         self.read_again(warnings)
     }
 
+    /// Reads everything again, without fetching anything.
+    pub fn reread(&self) -> Vec<String> {
+        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.read_again(Vec::new())
+    }
+
+    /// Whether a pipeline was written, added or taken away since all were read last.
+    pub fn has_changed(&self) -> bool {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) != stamps(&self.paths())
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        let uploads = self.uploads.iter().filter(|folder| folder.is_dir());
+        let places = self.places.iter().filter_map(Place::path).map(Path::to_path_buf);
+        places.chain(uploads.cloned()).collect()
+    }
+
     /// Addresses that were tried, and why the last try failed.
     pub fn fetched(&self) -> BTreeMap<String, Result<(), String>> {
         self.fetched.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -164,9 +186,9 @@ impl Shelf {
     }
 
     fn read_again(&self, warnings: Vec<String>) -> Vec<String> {
-        let uploads = self.uploads.iter().filter(|folder| folder.is_dir());
-        let places = self.places.iter().filter_map(Place::path).map(Path::to_path_buf);
-        let paths: Vec<PathBuf> = places.chain(uploads.cloned()).collect();
+        let paths = self.paths();
+        // Before they are read: what is written meanwhile is seen the next time.
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = stamps(&paths);
         let mut loaded = Registry::load(&paths);
         loaded.warnings.splice(0..0, warnings);
         let mut registry = Registry::default();
@@ -225,6 +247,21 @@ impl Shelf {
         self.read_again(Vec::new());
         Ok(place)
     }
+}
+
+/// A file, its time and its length.
+type Stamp = (PathBuf, Option<SystemTime>, u64);
+
+/// What tells whether pipelines are still the same: a zip itself, of a folder its `metadata.json`, which is written last.
+fn stamps(paths: &[PathBuf]) -> Vec<Stamp> {
+    let all = paths.iter().flat_map(|path| candidates(path).unwrap_or_default());
+    all.map(|path| {
+        let file = if path.is_dir() { path.join("metadata.json") } else { path };
+        let about = fs::metadata(&file).ok();
+        let length = about.as_ref().map_or(0, fs::Metadata::len);
+        (file, about.and_then(|about| about.modified().ok()), length)
+    })
+    .collect()
 }
 
 fn write(path: &Path, value: &Value) -> Result<(), Error> {

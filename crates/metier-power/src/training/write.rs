@@ -43,12 +43,7 @@ pub fn model(
     fs::create_dir_all(place).map_err(|error| Error::file(place, error))?;
     let name = entry.name.to_string();
     let predictor = &trained.predictor;
-    let class = match Trainer::named(&entry.name.trainer) {
-        Some(Trainer::Xgboost) => "xgboost",
-        Some(Trainer::Logarithmic | Trainer::Logistic | Trainer::Exponential) => "curvefit",
-        Some(Trainer::Auto) | None => "metier",
-        Some(_) => "scikit",
-    };
+    let class = Trainer::named(&entry.name.trainer).map_or("metier", Trainer::class);
     let mut about = Map::new();
     let mut set = |key: &str, value: Value| drop(about.insert(key.to_string(), value));
     set("model_name", json!(name));

@@ -1,9 +1,12 @@
 //! `metier serve`: one role of Kepler's power stack alone, until INT or TERM.
 
+mod trainer;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use metier_power::estimate::Estimator;
 use metier_power::node::{self, MachineSpec};
@@ -13,14 +16,17 @@ use metier_server::kepler::{self, Doors};
 
 use super::Room;
 use crate::exit::{Code, usage};
+pub use trainer::Pace;
+use trainer::TrainerRole;
 
 const EXAMPLES: &str = "Examples:
   metier serve estimator                                 /tmp/estimator.sock, for Kepler's exporter
   metier serve models --models ec2-0.7.11.zip            http://127.0.0.1:8100
   metier serve models --models https://example.org/models/v0.7/ec2-0.7.11.zip
+  metier serve trainer --prometheus http://127.0.0.1:9090 --pipelines /var/lib/metier/power
   metier serve models --listen 0.0.0.0:8100 --open models --socket /tmp/estimator.sock";
 
-/// Serve one role alone: Kepler's estimator or model server
+/// Serve one role alone: Kepler's estimator, model server or trainer
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct Serve {
@@ -41,6 +47,11 @@ enum Role {
   metier serve models --models specpower-0.7.11.zip --models ec2-0.7.11.zip
   METIER_TOKEN=… metier serve models --uploads /var/lib/metier/predictors")]
     Models(ModelsRole),
+    /// Learn predictors of power: from what is sent, and from Prometheus while others work
+    #[command(before_help = "Examples:
+  metier serve trainer                                   POST http://127.0.0.1:8102/train
+  metier serve trainer --prometheus http://127.0.0.1:9090 --pipelines /var/lib/metier/power --socket /tmp/estimator.sock")]
+    Trainer(TrainerRole),
 }
 
 /// Which predictors, and for which machine.
@@ -96,6 +107,7 @@ impl Serve {
         match &self.role {
             Role::Estimator(role) => role.run(room),
             Role::Models(role) => role.run(room),
+            Role::Trainer(role) => role.run(room),
         }
     }
 }
@@ -109,8 +121,13 @@ impl Predictors {
         Self { models, ..Self::default() }
     }
 
-    /// Opens them; what cannot be read is said.
-    pub fn shelf(&self, room: &Room, uploads: Option<PathBuf>) -> anyhow::Result<Arc<Shelf>> {
+    /// Opens them; what cannot be read is said. What is learned online comes last, and so is asked first.
+    pub fn shelf(
+        &self,
+        room: &Room,
+        uploads: Option<PathBuf>,
+        online: Option<&Path>,
+    ) -> anyhow::Result<Arc<Shelf>> {
         let folder = self.downloads.clone().or_else(crate::config::pipeline_folder);
         let is_address = |place: &String| place.contains("://") && !place.starts_with("file://");
         if folder.is_none() && self.models.iter().any(is_address) {
@@ -120,7 +137,12 @@ impl Predictors {
         }
         let folder = folder.unwrap_or_default();
         let places = self.models.iter().map(|place| Place::read(place, &folder));
-        let places = places.collect::<Result<Vec<_>, _>>().map_err(|error| usage(error.to_string()))?;
+        let mut places = places.collect::<Result<Vec<_>, _>>().map_err(|error| usage(error.to_string()))?;
+        if let Some(folder) = online {
+            std::fs::create_dir_all(folder)
+                .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+            places.push(Place::Path(folder.to_path_buf()));
+        }
         let (shelf, warnings) = Shelf::open(places, uploads)?;
         for warning in warnings {
             room.console.warn(warning);
@@ -159,10 +181,12 @@ fn spec(path: &Path) -> Result<MachineSpec, String> {
 
 impl EstimatorRole {
     fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let shelf = self.predictors.shelf(room, None)?;
+        let shelf = self.predictors.shelf(room, None, None)?;
         let doors = Doors {
             socket: Some(self.socket.clone()),
             models: None,
+            trainer: None,
+            online: None,
             is_open: false,
             token: None,
             estimator: Some(self.predictors.estimator(&shelf)?),
@@ -174,17 +198,14 @@ impl EstimatorRole {
 
 impl ModelsRole {
     fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let token = match &self.token_file {
-            Some(path) => Some(super::up::read_token(path)?),
-            None => room.settings.secret("up.token").map(str::to_string),
-        };
-        let token =
-            token.map(|token| Secret::new(&token)).transpose().map_err(|error| usage(error.to_string()))?;
-        let shelf = self.predictors.shelf(room, self.uploads.clone())?;
+        let token = token(room, self.token_file.as_deref())?;
+        let shelf = self.predictors.shelf(room, self.uploads.clone(), None)?;
         let estimator = self.socket.as_ref().map(|_| self.predictors.estimator(&shelf)).transpose()?;
         let doors = Doors {
             socket: self.socket.clone(),
             models: Some(self.listen),
+            trainer: None,
+            online: None,
             is_open: !self.open.is_empty(),
             token,
             estimator,
@@ -203,15 +224,22 @@ fn give_back() {
     };
 }
 
+/// The token, from the file or the environment.
+fn token(room: &Room, file: Option<&Path>) -> anyhow::Result<Option<Secret>> {
+    let token = match file {
+        Some(path) => Some(super::up::read_token(path)?),
+        None => room.settings.secret("up.token").map(str::to_string),
+    };
+    token.map(|token| Secret::new(&token)).transpose().map_err(|error| usage(error.to_string()))
+}
+
 fn run(room: &Room, doors: Doors) -> anyhow::Result<Code> {
     doors.check().map_err(|error| usage(error.to_string()))?;
     let console = room.console;
     give_back();
     doors.run(|opened| {
-        let socket = opened.socket.as_ref().map(|socket| socket.display().to_string());
-        let models = opened.models.map(|address| format!("http://{address}/"));
-        let all: Vec<String> = models.into_iter().chain(socket).collect();
-        console.note(format!("metier: ready at {}; Ctrl-C ends it", all.join(" and ")));
+        let places = opened.in_words().unwrap_or_default();
+        console.note(format!("metier: ready at {places}; Ctrl-C ends it"));
     })?;
     Ok(Code::OK)
 }

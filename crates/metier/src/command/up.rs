@@ -47,12 +47,15 @@ pub struct Up {
     /// Job that the Jenkins-shaped door knows, with the device that measures it; without any, all names are jobs
     #[arg(long, value_name = "NAME[=DEVICE]")]
     job: Vec<String>,
-    /// Door with a place of its own; without --listen and --door: soprano=127.0.0.1:7002, models=127.0.0.1:8100, estimator=/tmp/estimator.sock
+    /// Door with a place of its own; without --listen and --door: soprano=127.0.0.1:7002, models=127.0.0.1:8100, trainer=127.0.0.1:8102, estimator=/tmp/estimator.sock
     #[arg(long, value_name = "NAME=PLACE")]
     door: Vec<String>,
     /// Pipeline of power predictors for the doors models and estimator: a folder, a zip, or the address of a zip [METIER_UP_MODELS]
     #[arg(long, value_name = "PATH|URL")]
     models: Vec<String>,
+    /// Learn predictors of power from that Prometheus while others work, and keep them in this folder [METIER_UP_ONLINE]
+    #[arg(long, value_name = "FOLDER")]
+    online: Option<PathBuf>,
     /// Prometheus that knows the nodes of the cluster, for /api/profiling and /upload [METIER_UP_PROMETHEUS, PROMETHEUS_IP]
     #[arg(long, value_name = "URL")]
     prometheus: Option<String>,
@@ -95,6 +98,7 @@ impl Up {
             ("up.jobs", joined(&self.job)),
             ("up.doors", joined(&self.door)),
             ("up.models", joined(&self.models)),
+            ("up.online", shown(&self.online)),
             ("up.prometheus", self.prometheus.clone()),
             ("up.prometheus_ca", shown(&self.prometheus_ca)),
             ("up.prometheus_token_file", shown(&self.prometheus_token_file)),
@@ -135,6 +139,9 @@ impl Up {
             false => None,
         };
         let power = power.map(Doors::beside).transpose()?;
+        if let Some(places) = power.as_ref().and_then(|power| power.opened.in_words()) {
+            console.note(format!("metier: power at {places}"));
+        }
         let learning = match is_writable && !self.no_learn {
             true => Some(Learning::start(store.clone())?),
             false => None,
@@ -265,13 +272,9 @@ fn soprano(room: &Room) -> anyhow::Result<Soprano> {
     let settings = &room.settings;
     let prometheus = match settings.secret("up.prometheus") {
         Some(address) => {
-            let mut endpoint: Endpoint =
-                address.parse().map_err(|error: query::Error| usage(error.to_string()))?;
-            endpoint.authority = settings.path("up.prometheus_ca");
+            let token = settings.path("up.prometheus_token_file");
+            let mut endpoint = endpoint(address, settings.path("up.prometheus_ca"), token)?;
             endpoint.accept_any_certificate = settings.flag("up.prometheus_insecure")?;
-            if let Some(path) = settings.path("up.prometheus_token_file") {
-                endpoint.credentials = Credentials::Bearer(read_token(&path)?);
-            }
             Some(endpoint)
         }
         None => None,
@@ -279,6 +282,20 @@ fn soprano(room: &Room) -> anyhow::Result<Soprano> {
     let predictor = settings.path("up.soprano_predictor").map(|path| Columns::open(&path)).transpose()?;
     let cluster = Access { kubeconfig: settings.path("up.kubeconfig"), ..Access::default() };
     Ok(Soprano { prometheus, predictor: predictor.map(Arc::new), cluster, ..Soprano::default() })
+}
+
+/// A Prometheus, who vouches for it, and the file of the token that it wants.
+pub fn endpoint(
+    address: &str,
+    authority: Option<PathBuf>,
+    token: Option<PathBuf>,
+) -> anyhow::Result<Endpoint> {
+    let mut endpoint: Endpoint = address.parse().map_err(|error: query::Error| usage(error.to_string()))?;
+    endpoint.authority = authority;
+    if let Some(path) = token {
+        endpoint.credentials = Credentials::Bearer(read_token(&path)?);
+    }
+    Ok(endpoint)
 }
 
 /// The jobs of the Jenkins-shaped door.

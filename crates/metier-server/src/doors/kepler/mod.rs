@@ -1,10 +1,14 @@
-//! The doors of Kepler: its estimator on a unix socket, its model server. Each translates; what is said is decided in `metier-power`.
+//! The doors of Kepler: its estimator on a unix socket, its model server, its trainers. Each translates; what is said is decided in `metier-power`.
 
 mod estimator;
 mod figures;
 mod models;
+mod online;
 mod role;
+mod trainer;
 
 pub use estimator::{Door as EstimatorDoor, Figures, SOCKET};
 pub use models::{Models, PORT as MODELS_PORT, router};
+pub use online::Online;
 pub use role::{Beside, Doors, Opened};
+pub use trainer::PORT as TRAINER_PORT;

@@ -11,6 +11,7 @@
 //! | `GET /healthz`, `GET /metrics` | for probes and Prometheus |
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,10 +23,12 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use metier_power::estimate::Estimator;
+use metier_power::node::MachineSpec;
 use metier_power::pipeline::{Model, Shelf, Upload};
 use metier_power::selection::{self, Chosen};
 use metier_power::vocabulary::{FeatureGroup, OutputType, Source};
 use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::estimator::Figures;
 use crate::config::Secret;
@@ -71,10 +74,15 @@ impl Models {
     }
 
     fn is_shown(&self, headers: &HeaderMap) -> bool {
-        let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let shown = shown.and_then(|value| value.strip_prefix("Bearer "));
-        matches!((&self.token, shown), (Some(token), Some(shown)) if token.matches(shown.as_bytes()))
+        bears(self.token.as_ref(), headers)
     }
+}
+
+/// Whether a request shows the token.
+pub(super) fn bears(token: Option<&Secret>, headers: &HeaderMap) -> bool {
+    let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let shown = shown.and_then(|value| value.strip_prefix("Bearer "));
+    matches!((token, shown), (Some(token), Some(shown)) if token.matches(shown.as_bytes()))
 }
 
 type Shared = Arc<Models>;
@@ -115,7 +123,7 @@ async fn enter(State(models): State<Shared>, request: Request, next: Next) -> Re
 }
 
 /// RFC 9457, with the field at fault.
-fn refusal(status: StatusCode, field: &str, why: &str) -> Response {
+pub(super) fn refusal(status: StatusCode, field: &str, why: &str) -> Response {
     let body = json!({ "type": "about:blank", "title": status.canonical_reason().unwrap_or_default(), "status": status.as_u16(), "detail": why,
         "errors": [{ "field": field, "want": why }] });
     let kind = [(header::CONTENT_TYPE, "application/problem+json")];
@@ -130,7 +138,7 @@ fn wrong(error: &metier_power::Error) -> Response {
     refusal(StatusCode::BAD_REQUEST, field, &error.to_string())
 }
 
-fn json_of(value: &Value) -> Response {
+pub(super) fn json_of(value: &Value) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
 }
 
@@ -197,10 +205,10 @@ async fn model(models: &Shared, body: &Value) -> Response {
         );
     };
     count(models, &chosen, request.weight);
-    if request.weight || (chosen.model.archive.is_none() && chosen.model.weights.is_some()) {
-        return weights(models, &request, &chosen);
+    match request.weight {
+        true => weights(models, &request, &chosen),
+        false => archive(machine_of(&chosen), chosen.model.clone()).await,
     }
-    archive(chosen.model).await
 }
 
 fn count(models: &Models, chosen: &Chosen<'_>, weight: bool) {
@@ -218,6 +226,12 @@ fn count(models: &Models, chosen: &Chosen<'_>, weight: bool) {
     }
 }
 
+/// The machine that a predictor was learned on.
+fn machine_of(chosen: &Chosen<'_>) -> Option<MachineSpec> {
+    let entry = chosen.pipeline.index.as_ref()?.0.get(&chosen.model.name.node_type)?;
+    Some(entry.spec.clone())
+}
+
 /// The weights of each component; where any node would do also whose they are.
 fn weights(models: &Models, request: &selection::Request, chosen: &Chosen<'_>) -> Response {
     let model = chosen.model;
@@ -233,9 +247,8 @@ fn weights(models: &Models, request: &selection::Request, chosen: &Chosen<'_>) -
         if let Some(error) = model.error(&models.error_key) {
             sorted.insert(models.error_key.clone(), json!(error));
         }
-        let entry = chosen.pipeline.index.as_ref().and_then(|index| index.0.get(&model.name.node_type));
-        if let Some(entry) = entry {
-            sorted.insert("machine_spec".into(), json!(entry.spec));
+        if let Some(machine) = machine_of(chosen) {
+            sorted.insert("machine_spec".into(), json!(machine));
         }
     }
     match serde_json::to_string(&sorted) {
@@ -244,18 +257,22 @@ fn weights(models: &Models, request: &selection::Request, chosen: &Chosen<'_>) -
     }
 }
 
-/// The archive as it was published; what is inside is not looked at.
-async fn archive(model: &Model) -> Response {
+/// The archive as it was published, whatever is inside; one with the weights where there is none.
+async fn archive(machine: Option<MachineSpec>, model: Model) -> Response {
     let name = model.full_name.clone();
-    let Some(archive) = model.archive.clone() else {
-        return refusal(StatusCode::BAD_REQUEST, "weight", &format!("{name} has no archive"));
-    };
-    let bytes = tokio::task::spawn_blocking(move || archive.bytes()).await;
+    let bytes = tokio::task::spawn_blocking(move || model.zip(machine.as_ref())).await;
     match bytes {
         Ok(Ok(bytes)) => {
+            let tag = Sha256::digest(&bytes).iter().take(16).fold(String::new(), |mut text, byte| {
+                let _ = write!(text, "{byte:02x}");
+                text
+            });
             let mut response = bytes.into_response();
             let headers = response.headers_mut();
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/zip"));
+            if let Ok(tag) = HeaderValue::from_str(&format!("\"{tag}\"")) {
+                headers.insert(header::ETAG, tag);
+            }
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
             if let Ok(value) = HeaderValue::from_str(&format!("attachment; filename={name}.zip")) {
                 headers.insert(header::CONTENT_DISPOSITION, value);

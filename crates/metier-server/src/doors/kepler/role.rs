@@ -1,4 +1,4 @@
-//! The doors of Kepler together: the estimator's socket, the model server. One role alone serves until INT or TERM ([`Doors::run`]); beside another
+//! The doors of Kepler together: the estimator's socket, the model server, the trainer, offline and online. One role alone serves until INT or TERM ([`Doors::run`]); beside another
 //! server all of them have a thread of their own ([`Doors::beside`]), where a place that is taken is done without.
 
 use std::future::Future;
@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use metier_power::estimate::Estimator;
 use metier_power::pipeline::Shelf;
@@ -16,9 +17,14 @@ use tokio::task::JoinSet;
 
 use super::estimator::Door;
 use super::models::{self, Models};
+use super::online::{Online, Teacher};
+use super::trainer::{self, Jobs, Trainer};
 use crate::config::{Limits, Secret};
 use crate::error::Error;
 use crate::serve;
+
+/// How often it is looked whether a pipeline was replaced: by a trainer beside us, say.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// Which doors there are, and what is behind them.
 pub struct Doors {
@@ -26,6 +32,10 @@ pub struct Doors {
     pub socket: Option<PathBuf>,
     /// Where the model server listens.
     pub models: Option<SocketAddr>,
+    /// Where the trainer listens.
+    pub trainer: Option<SocketAddr>,
+    /// What is learned from Prometheus while others work.
+    pub online: Option<Online>,
     /// Whether the model server answers without the token on an address that is not loopback.
     pub is_open: bool,
     /// What those show who change something.
@@ -43,6 +53,20 @@ pub struct Opened {
     pub socket: Option<PathBuf>,
     /// The model server.
     pub models: Option<SocketAddr>,
+    /// The trainer.
+    pub trainer: Option<SocketAddr>,
+}
+
+impl Opened {
+    /// In words; `None` where nothing was opened.
+    pub fn in_words(&self) -> Option<String> {
+        let address = |name: &str, address: SocketAddr| format!("http://{address}/ ({name})");
+        let models = self.models.map(|one| address("models", one));
+        let trainer = self.trainer.map(|one| address("trainer", one));
+        let socket = self.socket.as_ref().map(|socket| format!("{} (estimator)", socket.display()));
+        let all: Vec<String> = models.into_iter().chain(trainer).chain(socket).collect();
+        (!all.is_empty()).then(|| all.join(", "))
+    }
 }
 
 /// What waits behind one address.
@@ -66,13 +90,15 @@ fn is_loopback(address: SocketAddr) -> bool {
 }
 
 impl Doors {
-    /// What stands against opening them: a reachable address wants a token, or that its door is opened by name.
+    /// What stands against opening them: a reachable address wants a token, or, where only predictors are given away, that its door is opened by name.
     pub fn check(&self) -> Result<(), Error> {
-        match self.models {
-            Some(address) if !is_loopback(address) && self.token.is_none() && !self.is_open => {
-                Err(Error::ClosedModels { address })
-            }
-            _ => Ok(()),
+        let reachable = |address: &SocketAddr| !is_loopback(*address) && self.token.is_none();
+        if let Some(address) = self.models.filter(reachable).filter(|_| !self.is_open) {
+            return Err(Error::ClosedModels { address });
+        }
+        match self.trainer.filter(reachable) {
+            Some(address) => Err(Error::ClosedTrainer { address }),
+            None => Ok(()),
         }
     }
 
@@ -88,7 +114,7 @@ impl Doors {
                 loop {
                     tokio::select! {
                         () = &mut told => return,
-                        _ = hang_up.recv() => refresh(&shelf, estimator.as_ref()),
+                        _ = hang_up.recv() => refresh(&shelf, estimator.as_ref(), true),
                     }
                 }
             };
@@ -145,8 +171,30 @@ impl Doors {
             let router = models::router(Arc::new(models));
             doors.push(Behind { listener, router, limits: Limits::default() });
         }
+        let teacher = match (self.online, &self.estimator) {
+            (Some(online), Some(estimator)) => {
+                Some(Teacher::start(online, self.shelf.clone(), estimator.clone())?)
+            }
+            _ => None,
+        };
+        let mut jobs = None;
+        if let Some(address) = self.trainer
+            && let Some(listener) = given(serve::listen(address).await, is_lenient)?
+        {
+            opened.trainer = listener.local_addr().ok();
+            let own = Jobs::new(self.shelf.clone()).map_err(|source| Error::Runtime { source })?;
+            jobs = Some(own.clone());
+            let trainer = Trainer {
+                jobs: own,
+                token: self.token.clone(),
+                is_closed: !is_loopback(address),
+                online: teacher.as_ref().map(|teacher| teacher.figures.clone()),
+            };
+            let router = trainer::router(Arc::new(trainer));
+            doors.push(Behind { listener, router, limits: Limits::default() });
+        }
         if self.shelf.is_waiting() {
-            refresh(&self.shelf, self.estimator.as_ref());
+            refresh(&self.shelf, self.estimator.as_ref(), true);
         }
         on_ready(&opened);
         let (stop, stopping) = watch::channel(false);
@@ -156,9 +204,23 @@ impl Doors {
             let until = async move { drop(stopping.wait_for(|stopping| *stopping).await) };
             serving.spawn(serve::accept(listener, limits, router, until));
         }
-        shutdown.await;
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        tokio::pin!(shutdown);
+        loop {
+            tokio::select! {
+                () = &mut shutdown => break,
+                _ = look.tick() => if self.shelf.has_changed() {
+                    refresh(&self.shelf, self.estimator.as_ref(), false);
+                },
+            }
+        }
+        if let Some(jobs) = jobs {
+            jobs.stop();
+        }
         stop.send_replace(true);
         serving.join_all().await;
+        drop(teacher);
         drop(door);
         Ok(())
     }
@@ -176,11 +238,11 @@ fn given<T>(opened: Result<T, Error>, is_lenient: bool) -> Result<Option<T>, Err
     }
 }
 
-/// Fetches and reads pipelines again, on a thread of its own: an address may take its time.
-fn refresh(shelf: &Arc<Shelf>, estimator: Option<&Arc<Estimator>>) {
+/// Reads pipelines again, with those at addresses where that is wanted, on a thread of its own: an address may take its time.
+fn refresh(shelf: &Arc<Shelf>, estimator: Option<&Arc<Estimator>>, fetches: bool) {
     let (shelf, estimator) = (shelf.clone(), estimator.cloned());
     let work = move || {
-        for warning in shelf.reload() {
+        for warning in if fetches { shelf.reload() } else { shelf.reread() } {
             tracing::warn!("{warning}");
         }
         if let Some(estimator) = estimator {

@@ -8,7 +8,7 @@ use metier_server::kepler::{self, Doors};
 use metier_server::{Config, Secret};
 
 use super::super::Room;
-use super::super::serve::Predictors;
+use super::super::serve::{Pace, Predictors};
 use crate::config::Origin;
 use crate::exit::usage;
 
@@ -19,12 +19,14 @@ pub struct Named {
     pub shared: Vec<(String, SocketAddr)>,
     /// Kepler's model server.
     pub models: Option<SocketAddr>,
+    /// Kepler's trainer.
+    pub trainer: Option<SocketAddr>,
     /// Kepler's estimator.
     pub estimator: Option<PathBuf>,
 }
 
 const WANT: &str =
-    "soprano=ADDRESS:PORT, models=ADDRESS:PORT or estimator=PATH, such as models=127.0.0.1:8100";
+    "soprano, models or trainer=ADDRESS:PORT, or estimator=PATH, such as models=127.0.0.1:8100";
 
 impl Named {
     /// Those that were named; else, where nobody chose an address for the whole, the originals' own places.
@@ -37,6 +39,7 @@ impl Named {
             return Ok(Self {
                 shared: vec![("soprano".to_string(), local(7002))],
                 models: Some(local(kepler::MODELS_PORT)),
+                trainer: Some(local(kepler::TRAINER_PORT)),
                 estimator: Some(kepler::SOCKET.into()),
             });
         }
@@ -52,6 +55,7 @@ impl Named {
         match name {
             "soprano" => self.shared.push((name.to_string(), place.parse().ok()?)),
             "models" => self.models = Some(place.parse().ok()?),
+            "trainer" => self.trainer = Some(place.parse().ok()?),
             "estimator" if !place.is_empty() => self.estimator = Some(place.into()),
             _ => return None,
         }
@@ -60,15 +64,29 @@ impl Named {
 
     /// The doors of Kepler's power stack; `None` where none is named.
     pub fn power(&self, room: &Room, config: &Config) -> anyhow::Result<Option<Doors>> {
-        if self.models.is_none() && self.estimator.is_none() {
+        let online = match (room.settings.path("up.online"), &config.soprano.prometheus) {
+            (Some(folder), Some(prometheus)) => Some((folder, prometheus.clone())),
+            (Some(_), None) => return Err(room.settings.wrong("up.online", "a --prometheus URL beside it")),
+            (None, _) => None,
+        };
+        if self.models.is_none() && self.trainer.is_none() && self.estimator.is_none() && online.is_none() {
             return Ok(None);
         }
         let predictors = Predictors::of(room.settings.list("up.models"));
-        let shelf = predictors.shelf(room, None)?;
-        let token: Option<Secret> = config.token.clone().or_else(|| config.start_token.clone());
+        let folder = online.as_ref().map(|(folder, _)| folder.as_path());
+        let shelf = predictors.shelf(room, None, folder)?;
+        let online =
+            online.map(|(folder, prometheus)| Pace::default().online(prometheus, folder, &predictors));
+        // What this user keeps in a file is for this machine; who is reached from others is given a token on purpose.
+        let is_local = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
+        let own = [self.models, self.trainer].iter().flatten().all(is_local);
+        let token: Option<Secret> =
+            config.token.clone().or_else(|| config.start_token.clone().filter(|_| own));
         let doors = Doors {
             socket: self.estimator.clone(),
             models: self.models,
+            trainer: self.trainer,
+            online: online.transpose()?,
             is_open: config.open.iter().any(|door| door == "models"),
             token,
             estimator: Some(predictors.estimator(&shelf)?),
@@ -86,11 +104,13 @@ mod tests {
     #[test]
     fn doors_are_read_by_name() {
         let mut named = Named::default();
-        for text in ["soprano=127.0.0.1:1", "models=[::1]:2", "estimator=/run/e.sock"] {
+        for text in ["soprano=127.0.0.1:1", "models=[::1]:2", "trainer=127.0.0.1:3", "estimator=/run/e.sock"]
+        {
             named.add(text).unwrap();
         }
         assert_eq!(named.shared, [("soprano".to_string(), "127.0.0.1:1".parse().unwrap())]);
         assert_eq!(named.models, Some("[::1]:2".parse().unwrap()));
+        assert_eq!(named.trainer, Some("127.0.0.1:3".parse().unwrap()));
         assert_eq!(named.estimator, Some("/run/e.sock".into()));
         for wrong in ["models", "models=8100", "estimator=", "window=127.0.0.1:1", ""] {
             assert_eq!(Named::default().add(wrong), None, "{wrong}");

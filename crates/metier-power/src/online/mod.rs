@@ -1,0 +1,250 @@
+//! The online trainer: learns from what a node's Prometheus says of the last minutes, and gives the estimator a better predictor only where that has shown itself better.
+//!
+//! One [`round`] takes a response. Its rows are cut in time: from the older ones candidates are learned, of every group of features that is whole and by every trainer; on the
+//! newer ones, which neither they nor the running predictor have seen, the best candidate and the running predictor are compared ([`judge`]). A candidate whose worst component has an
+//! error smaller by [`Settings::margin`] takes the place of the running one ([`promote`]); else that is kept. The pipeline that results holds one predictor for each source and output type,
+//! and says in its `metadata.json` since when, why, and from rows of which time.
+
+mod judge;
+mod promote;
+
+use std::path::PathBuf;
+
+use metier_types::Timestamp;
+
+pub use promote::{Promotion, promotions};
+
+use crate::Error;
+use crate::estimate::Estimator;
+use crate::isolate::Isolator;
+use crate::response::Response;
+use crate::trainers::FEWEST_ROWS;
+use crate::training::{self, Known, Machine, Plan, Table, Tables};
+use crate::vocabulary::{OutputType, Source, Trainer};
+use crate::{extract, pipeline};
+
+/// Fewest rows on which two predictors are compared.
+pub const FRESH_ROWS: usize = 5;
+
+/// How to learn while others work.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The pipeline's name.
+    pub name: String,
+    /// The folder that its folder is in.
+    pub root: PathBuf,
+    /// Who learns.
+    pub trainers: Vec<Trainer>,
+    /// How idle and background power are taken out.
+    pub isolator: Isolator,
+    /// Which part of the rows, the newest, is for comparison.
+    pub fresh: f64,
+    /// By which part the error must be smaller.
+    pub margin: f64,
+    /// This machine, where all of it is known.
+    pub machine: Option<Machine>,
+}
+
+impl Settings {
+    /// Trees and straight lines, the newest quarter for comparison, better by 2 %.
+    pub fn new(root: PathBuf) -> Self {
+        Self {
+            name: "online".to_string(),
+            root,
+            trainers: vec![Trainer::Xgboost, Trainer::Linear],
+            isolator: Isolator::Joint,
+            fresh: 0.25,
+            margin: 0.02,
+            machine: None,
+        }
+    }
+}
+
+/// What became of a source and output type in a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Decision {
+    /// The candidate is in use now.
+    Promoted,
+    /// The running predictor stays: it is as good.
+    Kept,
+    /// There are too few rows to tell.
+    Short,
+}
+
+impl Decision {
+    /// All.
+    pub const ALL: [Self; 3] = [Self::Promoted, Self::Kept, Self::Short];
+
+    /// Its word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Promoted => "promoted",
+            Self::Kept => "kept",
+            Self::Short => "short",
+        }
+    }
+}
+
+/// A predictor with its error on fresh rows: the worst component's mean absolute error in watts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judged {
+    /// Pipeline, group and name.
+    pub name: String,
+    /// The error; `None` where it could not be asked.
+    pub error: Option<f64>,
+}
+
+/// What was found of a source and output type.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    /// Where energy was read.
+    pub source: Source,
+    /// Whether idle power is part of it.
+    pub output_type: OutputType,
+    /// What became of it.
+    pub decision: Decision,
+    /// Rows that candidates were learned from.
+    pub rows: usize,
+    /// Rows on which they were compared.
+    pub fresh_rows: usize,
+    /// What was in use.
+    pub running: Option<Judged>,
+    /// The best of what was learned.
+    pub candidate: Option<Judged>,
+    /// Why, in words.
+    pub because: String,
+}
+
+/// One round: learns from a response, compares, and promotes. The caller has the estimator read the pipelines again where something was promoted.
+pub fn round(
+    response: &Response,
+    estimator: &Estimator,
+    settings: &Settings,
+    now: Timestamp,
+) -> Result<Vec<Verdict>, Error> {
+    let sources = extract::sources(response);
+    if sources.is_empty() {
+        return Err(Error::table("no kepler_node_…_joules_total of any source; is the exporter scraped?"));
+    }
+    let plan = Plan {
+        isolator: settings.isolator,
+        sources: sources.clone(),
+        abs_trainers: settings.trainers.clone(),
+        dyn_trainers: settings.trainers.clone(),
+        // Beside what it learns of: one core is enough.
+        threads: 1,
+        timing: extract::Timing::Own,
+        ..Plan::new(&settings.name, now)
+    };
+    let live = settings.root.join(&settings.name);
+    let node_type = training::join(&live, settings.machine.as_ref())?;
+    let tables = training::tables(response, Known::default(), &plan, node_type)?;
+    let mut verdicts = Vec::new();
+    for source in sources {
+        for output_type in OutputType::ALL {
+            let of = |table: &&Table| table.source == source && table.output_type == output_type;
+            let own: Vec<&Table> = tables.list.iter().filter(of).collect();
+            if !own.is_empty() {
+                verdicts.push(one(source, output_type, &own, estimator, settings, &plan, now)?);
+            }
+        }
+    }
+    Ok(verdicts)
+}
+
+fn one(
+    source: Source,
+    output_type: OutputType,
+    tables: &[&Table],
+    estimator: &Estimator,
+    settings: &Settings,
+    plan: &Plan,
+    now: Timestamp,
+) -> Result<Verdict, Error> {
+    let live = settings.root.join(&settings.name);
+    let cut = judge::cut(tables, settings.fresh);
+    let running = running(tables, estimator, source, output_type);
+    // What is in use may be ours, and then has seen rows already.
+    let seen = running.as_ref().filter(|(name, _)| name.starts_with(&format!("{}/", settings.name)));
+    let seen = seen.and_then(|_| promotions(&live).get(&(source, output_type)).map(|one| one.learned_until));
+    let fresh_from = seen.map_or(cut, |seen| seen.max(cut));
+    let mut verdict = Verdict {
+        source,
+        output_type,
+        decision: Decision::Short,
+        rows: 0,
+        fresh_rows: 0,
+        running: running.as_ref().map(|(name, _)| Judged { name: name.clone(), error: None }),
+        candidate: None,
+        because: String::new(),
+    };
+    let learned: Vec<Table> = tables.iter().map(|table| judge::older(table, cut)).collect();
+    let fresh: Vec<Table> = tables.iter().map(|table| judge::newer(table, fresh_from)).collect();
+    verdict.rows = learned.iter().map(|table| table.frame.len()).max().unwrap_or(0);
+    verdict.fresh_rows = fresh.iter().map(|table| table.frame.len()).max().unwrap_or(0);
+    if verdict.rows < FEWEST_ROWS || verdict.fresh_rows < FRESH_ROWS {
+        verdict.because = format!(
+            "{} rows to learn from and {} fresh ones; want {FEWEST_ROWS} and {FRESH_ROWS}",
+            verdict.rows, verdict.fresh_rows
+        );
+        return Ok(verdict);
+    }
+    let aside = settings.root.join(format!(".candidates-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&aside);
+    let few = |table: &Table| table.frame.len() >= FEWEST_ROWS;
+    let list = Tables { list: learned.into_iter().filter(few).collect(), ..Tables::default() };
+    let trained = training::train_pipeline(&list, plan, &aside, &mut |_| std::ops::ControlFlow::Continue(()));
+    let candidates = trained.and_then(|outcome| pipeline::load(&outcome.folder));
+    let decided = candidates.and_then(|candidates| {
+        let best =
+            judge::best(&candidates, &fresh, running.as_ref().map(|(_, formulas)| formulas.as_slice()));
+        let Some(best) = best else {
+            verdict.because = "no candidate could be asked on the fresh rows".to_string();
+            verdict.decision = Decision::Kept;
+            return Ok(());
+        };
+        verdict.fresh_rows = best.rows;
+        let name = format!("{}/{}/{}", settings.name, best.model.group.name(), best.model.full_name);
+        verdict.candidate = Some(Judged { name, error: Some(best.error) });
+        if let Some(running) = &mut verdict.running {
+            running.error = best.running;
+        }
+        let is_better = best.running.is_none_or(|running| best.error < running * (1.0 - settings.margin));
+        verdict.because = match best.running {
+            Some(running) => {
+                format!("{:.3} W against {running:.3} W on {} fresh rows", best.error, best.rows)
+            }
+            None => format!("{:.3} W on {} fresh rows; nothing in use could be asked", best.error, best.rows),
+        };
+        verdict.decision = if is_better { Decision::Promoted } else { Decision::Kept };
+        if is_better {
+            let promotion = Promotion {
+                predictor: best.model.full_name.clone(),
+                group: best.model.group.name().to_string(),
+                error: best.error,
+                before: verdict.running.as_ref().map(|running| running.name.clone()),
+                error_before: best.running,
+                learned_until: cut,
+                promoted: now.to_string(),
+            };
+            promote::promote(&aside.join(&settings.name), &live, best.model, &promotion, plan)?;
+        }
+        Ok(())
+    });
+    let _ = std::fs::remove_dir_all(&aside);
+    decided.map(|()| verdict)
+}
+
+/// What answers now for all metrics that there are: its name, and its formulas.
+fn running(
+    tables: &[&Table],
+    estimator: &Estimator,
+    source: Source,
+    output_type: OutputType,
+) -> Option<(String, judge::Formulas)> {
+    let mut metrics: Vec<&str> = tables.iter().flat_map(|table| table.group.features()).copied().collect();
+    metrics.sort_unstable();
+    metrics.dedup();
+    let (about, formulas) = estimator.running(&metrics, output_type, source).ok()?;
+    Some((format!("{}/{}/{}", about.pipeline, about.group, about.predictor), formulas))
+}

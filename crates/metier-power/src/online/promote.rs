@@ -1,0 +1,123 @@
+//! Puts a candidate into the pipeline that is in use, and takes out what it replaces.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::Error;
+use crate::pipeline::{Model, replace};
+use crate::training::Plan;
+use crate::vocabulary::{OutputType, Source};
+
+/// Why a predictor is in use.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Promotion {
+    /// Its name.
+    pub predictor: String,
+    /// What it looks at.
+    pub group: String,
+    /// Its error on fresh rows: the worst component's mean, in watts.
+    pub error: f64,
+    /// What it took the place of.
+    pub before: Option<String>,
+    /// The error of that on the same rows.
+    pub error_before: Option<f64>,
+    /// The newest row that it was learned from, in seconds since 1970.
+    pub learned_until: f64,
+    /// When.
+    pub promoted: String,
+}
+
+/// Why each predictor of a pipeline's folder is in use; nothing where it says nothing.
+pub fn promotions(live: &Path) -> BTreeMap<(Source, OutputType), Promotion> {
+    let about = about(live);
+    let known = about.get("online").and_then(Value::as_object);
+    let one = |(place, value): (&String, &Value)| {
+        let (source, output_type) = place.split_once('/')?;
+        let place = (Source::named(source)?, OutputType::named(output_type)?);
+        Some((place, Promotion::deserialize(value).ok()?))
+    };
+    known.into_iter().flatten().filter_map(one).collect()
+}
+
+fn about(live: &Path) -> Map<String, Value> {
+    let text = fs::read(live.join("metadata.json")).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or_default()
+}
+
+/// Copies a predictor of the candidates; then removes what else the source and output type have, and says so. A break in between leaves both, which is no harm.
+pub fn promote(
+    candidates: &Path,
+    live: &Path,
+    model: &Model,
+    promotion: &Promotion,
+    plan: &Plan,
+) -> Result<(), Error> {
+    let place = Path::new(model.source.name()).join(model.output_type.name());
+    let group = place.join(model.group.name());
+    let from = candidates.join(&group).join(&model.full_name);
+    let to = live.join(&group).join(&model.full_name);
+    copy(&from, &to)?;
+    let zip = format!("{}.zip", model.full_name);
+    let archive = candidates.join(&group).join(&zip);
+    if let Ok(bytes) = fs::read(&archive) {
+        replace(&live.join(&group).join(&zip), &bytes)?;
+    }
+    clear(&live.join(&place), model)?;
+    let mut about = about(live);
+    about.insert("name".into(), json!(plan.name));
+    about.insert("isolator".into(), json!(plan.isolator.name()));
+    about.insert("extractor".into(), json!(plan.extractor.name()));
+    about.insert("last_update_time".into(), json!(plan.now));
+    let online = about.entry("online").or_insert_with(|| json!({}));
+    if !online.is_object() {
+        *online = json!({});
+    }
+    online[format!("{}/{}", model.source.name(), model.output_type.name())] = json!(promotion);
+    replace(&live.join("metadata.json"), Value::Object(about).to_string().as_bytes())
+}
+
+/// The files of a predictor, `metadata.json` last: what has it is whole.
+fn copy(from: &Path, to: &Path) -> Result<(), Error> {
+    let wrong = |error: std::io::Error| Error::file(from, error);
+    fs::create_dir_all(to).map_err(|error| Error::file(to, error))?;
+    let mut names: Vec<_> =
+        fs::read_dir(from).map_err(wrong)?.flatten().map(|entry| entry.file_name()).collect();
+    names.sort_by_key(|name| name == "metadata.json");
+    // What the new one does not have must not be left of an old one of the same name.
+    for old in fs::read_dir(to).map_err(|error| Error::file(to, error))?.flatten() {
+        if !names.contains(&old.file_name()) {
+            let _ = fs::remove_file(old.path());
+        }
+    }
+    for name in names {
+        let bytes = fs::read(from.join(&name)).map_err(wrong)?;
+        replace(&to.join(&name), &bytes)?;
+    }
+    Ok(())
+}
+
+/// Removes all predictors of a source and output type but one.
+fn clear(place: &Path, kept: &Model) -> Result<(), Error> {
+    let wrong = |error: std::io::Error| Error::file(place, error);
+    for group in fs::read_dir(place).map_err(wrong)?.flatten() {
+        let is_group = group.file_name().to_str() == Some(kept.group.name());
+        if !is_group {
+            fs::remove_dir_all(group.path()).map_err(wrong)?;
+            continue;
+        }
+        for one in fs::read_dir(group.path()).map_err(wrong)?.flatten() {
+            let name = one.file_name();
+            let name = name.to_string_lossy();
+            if name == kept.full_name || name == format!("{}.zip", kept.full_name) {
+                continue;
+            }
+            let path = one.path();
+            if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) }.map_err(wrong)?;
+        }
+    }
+    Ok(())
+}

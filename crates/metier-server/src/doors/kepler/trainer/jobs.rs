@@ -1,0 +1,297 @@
+//! Trainings: one at a time, a few that wait, and the last that are done, with their results.
+//!
+//! Each is learned in a folder of its own below one that goes with [`Jobs`]; what is kept of it is the zip. The thread that learns is started by the first and
+//! ends with the last, so that a door nobody asks costs nothing.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use metier_power::isolate::Isolator;
+use metier_power::pipeline::Shelf;
+use metier_power::profile::Idle;
+use metier_power::training::{self, Known, Outcome, Plan};
+use metier_types::Timestamp;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::request::Train;
+
+/// Trainings that wait; each holds its response in memory.
+const WAITING: usize = 4;
+/// Trainings that are remembered after their end.
+const KEPT: usize = 16;
+
+/// How far one has come.
+#[derive(Debug, Clone)]
+pub enum State {
+    /// Others are before it.
+    Waiting,
+    /// Predictors done, in all, and the latest.
+    Learning(usize, usize, String),
+    /// Where the zip is, and what is in it.
+    Done(PathBuf, Arc<Value>),
+    /// Why not.
+    Failed(String),
+    /// Somebody ended it.
+    Stopped,
+}
+
+impl State {
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Learning(..) => "learning",
+            Self::Done(..) => "done",
+            Self::Failed(_) => "failed",
+            Self::Stopped => "stopped",
+        }
+    }
+
+    /// Whether nothing more comes.
+    pub fn is_over(&self) -> bool {
+        !matches!(self, Self::Waiting | Self::Learning(..))
+    }
+}
+
+/// One training.
+pub struct Job {
+    /// Its number.
+    pub id: u64,
+    /// The pipeline's name.
+    pub name: String,
+    asked: Timestamp,
+    state: watch::Sender<State>,
+    stop: AtomicBool,
+    input: Mutex<Option<Train>>,
+}
+
+impl Job {
+    /// How far it has come.
+    pub fn state(&self) -> State {
+        self.state.borrow().clone()
+    }
+
+    /// Asks it to end.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.state.send_if_modified(|state| {
+            let waits = matches!(state, State::Waiting);
+            if waits {
+                *state = State::Stopped;
+                drop(self.input.lock().unwrap_or_else(PoisonError::into_inner).take());
+            }
+            waits
+        });
+    }
+
+    /// Waits for its end.
+    pub async fn over(&self) -> State {
+        let mut state = self.state.subscribe();
+        let over = state.wait_for(State::is_over).await;
+        over.map_or(State::Stopped, |state| state.clone())
+    }
+
+    /// As JSON.
+    pub fn to_json(&self) -> Value {
+        let state = self.state();
+        let mut out = json!({ "schema": "metier.power-training/1", "id": self.id, "name": self.name, "asked": self.asked.to_string(), "state": state.word() });
+        match &state {
+            State::Learning(done, of, latest) => {
+                out["progress"] = json!({ "done": done, "of": of, "latest": latest });
+            }
+            State::Done(_, about) => {
+                out["result"] = json!(format!("/jobs/{}/result", self.id));
+                out["predictors"] = about["predictors"].clone();
+                out["warnings"] = about["warnings"].clone();
+            }
+            State::Failed(why) => out["detail"] = json!(why),
+            State::Waiting | State::Stopped => {}
+        }
+        out
+    }
+}
+
+#[derive(Default)]
+struct Desk {
+    next: u64,
+    all: VecDeque<Arc<Job>>,
+    is_working: bool,
+    ended: [u64; 3],
+}
+
+/// All trainings.
+pub struct Jobs {
+    shelf: Arc<Shelf>,
+    folder: tempfile::TempDir,
+    desk: Mutex<Desk>,
+}
+
+impl Jobs {
+    /// None yet. The predictors are those that an isolator may ask.
+    pub fn new(shelf: Arc<Shelf>) -> std::io::Result<Arc<Self>> {
+        let folder = tempfile::Builder::new().prefix("metier-train-").tempdir()?;
+        Ok(Arc::new(Self { shelf, folder, desk: Mutex::default() }))
+    }
+
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes one in; `None` where too many wait.
+    pub fn add(self: &Arc<Self>, train: Train) -> Option<Arc<Job>> {
+        let mut desk = self.desk();
+        let waiting = desk.all.iter().filter(|job| matches!(job.state(), State::Waiting)).count();
+        if waiting >= WAITING {
+            return None;
+        }
+        desk.next += 1;
+        let job = Arc::new(Job {
+            id: desk.next,
+            name: train.name.clone(),
+            asked: Timestamp::now(),
+            state: watch::Sender::new(State::Waiting),
+            stop: AtomicBool::new(false),
+            input: Mutex::new(Some(train)),
+        });
+        desk.all.push_back(job.clone());
+        if !desk.is_working {
+            let jobs = self.clone();
+            let started =
+                std::thread::Builder::new().name("metier-train".to_string()).spawn(move || jobs.work());
+            match started {
+                Ok(_) => desk.is_working = true,
+                Err(error) => {
+                    job.state.send_replace(State::Failed(format!("no thread can be started: {error}")));
+                }
+            }
+        }
+        Some(job)
+    }
+
+    /// The one of that number.
+    pub fn get(&self, id: u64) -> Option<Arc<Job>> {
+        self.desk().all.iter().find(|job| job.id == id).cloned()
+    }
+
+    /// All that are remembered, the latest first.
+    pub fn list(&self) -> Vec<Arc<Job>> {
+        self.desk().all.iter().rev().cloned().collect()
+    }
+
+    /// How many were done, failed and stopped.
+    pub fn ended(&self) -> [u64; 3] {
+        self.desk().ended
+    }
+
+    /// Ends all.
+    pub fn stop(&self) {
+        self.desk().all.iter().for_each(|job| job.stop());
+    }
+
+    fn next(&self) -> Option<Arc<Job>> {
+        let mut desk = self.desk();
+        let next = desk.all.iter().find(|job| matches!(job.state(), State::Waiting)).cloned();
+        desk.is_working = next.is_some();
+        next
+    }
+
+    fn work(self: Arc<Self>) {
+        while let Some(job) = self.next() {
+            let train = job.input.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let state = match train {
+                Some(train) => self.learn(&job, train),
+                None => State::Stopped,
+            };
+            let place = match &state {
+                State::Done(..) => 0,
+                State::Failed(_) => 1,
+                _ => 2,
+            };
+            // Counted before it is seen to be over.
+            self.desk().ended[place] += 1;
+            job.state.send_replace(state);
+            self.forget();
+        }
+    }
+
+    /// Forgets the oldest that are over.
+    fn forget(&self) {
+        let mut desk = self.desk();
+        while desk.all.iter().filter(|job| job.state().is_over()).count() > KEPT {
+            let Some(at) = desk.all.iter().position(|job| job.state().is_over()) else { return };
+            if let Some(State::Done(zip, _)) = desk.all.remove(at).map(|job| job.state()) {
+                let _ = std::fs::remove_file(zip);
+            }
+        }
+    }
+
+    fn learn(&self, job: &Job, train: Train) -> State {
+        let root = self.folder.path().join(job.id.to_string());
+        let learned = self.learn_in(job, train, &root);
+        let state = match learned {
+            Ok(outcome) => {
+                let zip = self.folder.path().join(format!("{}.zip", job.id));
+                match training::pack_file(&outcome.folder, &zip) {
+                    Ok(()) => State::Done(zip, Arc::new(about(&outcome))),
+                    Err(error) => State::Failed(error.to_string()),
+                }
+            }
+            Err(metier_power::Error::Stopped { .. }) => State::Stopped,
+            Err(error) => State::Failed(error.to_string()),
+        };
+        let _ = std::fs::remove_dir_all(&root);
+        state
+    }
+
+    fn learn_in(
+        &self,
+        job: &Job,
+        train: Train,
+        root: &std::path::Path,
+    ) -> Result<Outcome, metier_power::Error> {
+        let plan = Plan {
+            isolator: train.trainer.isolator,
+            hints: train.trainer.hints,
+            sources: train.source.into_iter().collect(),
+            abs_trainers: train.trainer.abs_trainers,
+            dyn_trainers: train.trainer.dyn_trainers,
+            vm: train.vm,
+            ..Plan::new(&train.name, Timestamp::now())
+        };
+        let idle = train.trainer.idle.as_ref().filter(|_| plan.isolator == Isolator::Profile);
+        let idle = idle.map(Idle::of).transpose()?;
+        let registry = self.shelf.registry();
+        let judges = match &train.trainer.abs_pipeline {
+            Some(name) => Some(registry.named(name).ok_or_else(|| metier_power::Error::Word {
+                field: "abs_pipeline_name",
+                got: name.clone(),
+                want: "a pipeline that is there".to_string(),
+            })?),
+            None => None,
+        };
+        let known = Known { idle: idle.as_ref(), judges: judges.map(|pipeline| &**pipeline) };
+        job.state.send_replace(State::Learning(0, 0, String::new()));
+        let mut progress = |step: training::Step<'_>| {
+            job.state.send_replace(State::Learning(step.done, step.of, step.name.to_string()));
+            if job.stop.load(Ordering::SeqCst) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let response = train.response.unwrap_or_default();
+        training::train_from_responses(std::slice::from_ref(&response), known, &plan, root, &mut progress)
+    }
+}
+
+/// What is in a zip: every predictor with its errors, the worst component first.
+fn about(outcome: &Outcome) -> Value {
+    let predictors: Vec<Value> = outcome
+        .entries
+        .iter()
+        .map(|entry| {
+            json!({ "source": entry.source.name(), "output_type": entry.output_type.name(), "feature_group": entry.group.name(),
+                "model_name": entry.name.to_string(), "rows": entry.rows, "mae": entry.mae(), "mape": entry.mape(), "held_out": entry.held_out })
+        })
+        .collect();
+    json!({ "predictors": predictors, "warnings": outcome.warnings })
+}

@@ -1,0 +1,230 @@
+//! The offline trainer of Kepler: `POST /train` learns a pipeline from what Prometheus answered, and gives it back as a zip.
+//!
+//! | route | what |
+//! |---|---|
+//! | `POST /train` | learns and answers with the zip, as the original does |
+//! | `POST /train?wait=false`, or with `Prefer: respond-async` | answers 202 and `Location: /jobs/ID` at once |
+//! | `GET /jobs`, `GET /jobs/ID` | how far trainings have come, and what they gave |
+//! | `GET /jobs/ID/result` | the zip |
+//! | `DELETE /jobs/ID` | ends one |
+//! | `GET /healthz`, `GET /metrics` | for probes and Prometheus |
+//!
+//! On loopback anybody may train, as with the original; on any other address that needs the token. A client that goes away without waiting ends its training.
+
+mod jobs;
+mod request;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{DefaultBodyLimit, Path, RawQuery, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use metier_prom::{Format, Kind, Labels, Page};
+use serde_json::{Value, json};
+
+pub use jobs::Jobs;
+
+use super::models::{bears, json_of, refusal};
+use super::online::Figures;
+use crate::config::Secret;
+use jobs::{Job, State as Progress};
+use request::Train;
+
+/// Where clients look for it.
+pub const PORT: u16 = 8102;
+
+/// Largest body.
+const BODY_BYTES: usize = 256 << 20;
+
+/// What all requests share.
+pub struct Trainer {
+    /// The trainings.
+    pub jobs: Arc<Jobs>,
+    /// What callers show.
+    pub token: Option<Secret>,
+    /// Whether they must.
+    pub is_closed: bool,
+    /// What the online trainer beside it did.
+    pub online: Option<Arc<Figures>>,
+}
+
+type Shared = Arc<Trainer>;
+
+/// The routes.
+pub fn router(trainer: Shared) -> Router {
+    Router::new()
+        .route("/train", post(train))
+        .route("/jobs", get(list))
+        .route("/jobs/{id}", get(one).delete(end))
+        .route("/jobs/{id}/result", get(result))
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(|| async { "ok\n" }))
+        .layer(DefaultBodyLimit::max(BODY_BYTES))
+        .layer(middleware::from_fn_with_state(trainer.clone(), enter))
+        .with_state(trainer)
+}
+
+async fn enter(State(trainer): State<Shared>, request: Request, next: Next) -> Response {
+    let is_probe = matches!(request.uri().path(), "/healthz" | "/readyz");
+    if trainer.is_closed && !is_probe && !bears(trainer.token.as_ref(), request.headers()) {
+        let why = "this needs the server's token: Authorization: Bearer TOKEN";
+        return refusal(StatusCode::UNAUTHORIZED, "authorization", why);
+    }
+    next.run(request).await
+}
+
+/// Ends a training whose client is gone.
+struct Waiting(Arc<Job>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+async fn train(
+    State(trainer): State<Shared>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if !kind.trim_start().to_ascii_lowercase().starts_with("application/json") {
+        let why = format!("is {kind:?}; want application/json");
+        return refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content-type", &why);
+    }
+    let waits = match wants_to_wait(query.as_deref(), &headers) {
+        Ok(waits) => waits,
+        Err(why) => return refusal(StatusCode::BAD_REQUEST, "wait", &why),
+    };
+    // Hundreds of megabytes of JSON would make everybody wait.
+    let read = tokio::task::spawn_blocking(move || Train::read(&body)).await;
+    let train = match read {
+        Ok(Ok(train)) => train,
+        Ok(Err(why)) => {
+            let field = why.split(": ").next().unwrap_or_default().to_string();
+            return refusal(StatusCode::BAD_REQUEST, &field, &why);
+        }
+        Err(_) => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    };
+    let Some(job) = trainer.jobs.add(train) else {
+        let mut response =
+            refusal(StatusCode::SERVICE_UNAVAILABLE, "train", "too many trainings wait; try again later");
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("30"));
+        return response;
+    };
+    if !waits {
+        let mut response = (StatusCode::ACCEPTED, json_of(&job.to_json())).into_response();
+        if let Ok(place) = HeaderValue::from_str(&format!("/jobs/{}", job.id)) {
+            response.headers_mut().insert(header::LOCATION, place);
+        }
+        return response;
+    }
+    let waiting = Waiting(job.clone());
+    job.over().await;
+    drop(waiting);
+    zip(&job).await
+}
+
+fn wants_to_wait(query: Option<&str>, headers: &HeaderMap) -> Result<bool, String> {
+    for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()).take(100) {
+        match (name.as_ref(), value.as_ref()) {
+            ("wait", "true") => return Ok(true),
+            ("wait", "false") => return Ok(false),
+            ("wait", other) => {
+                let other = metier_power::vocabulary::shorten(other);
+                return Err(format!("wait is {other:?}; want true or false"));
+            }
+            _ => {}
+        }
+    }
+    let prefers = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+    Ok(!prefers
+        .flat_map(|value| value.split(','))
+        .any(|one| one.trim().eq_ignore_ascii_case("respond-async")))
+}
+
+/// The zip of a training that is over, or why there is none.
+async fn zip(job: &Job) -> Response {
+    let name = &job.name;
+    match job.state() {
+        Progress::Done(path, _) => {
+            let bytes = tokio::task::spawn_blocking(move || std::fs::read(path)).await;
+            let Ok(Ok(bytes)) = bytes else {
+                return refusal(StatusCode::GONE, "id", "the result was cleared away; train again");
+            };
+            let mut response = Body::from(bytes).into_response();
+            let headers = response.headers_mut();
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/zip"));
+            if let Ok(value) = HeaderValue::from_str(&format!("attachment; filename={name}.zip")) {
+                headers.insert(header::CONTENT_DISPOSITION, value);
+            }
+            response
+        }
+        Progress::Failed(why) => {
+            let why = format!("cannot train model {name}: {why}");
+            refusal(StatusCode::BAD_REQUEST, "prom_response", &why)
+        }
+        Progress::Stopped => refusal(StatusCode::GONE, "id", "the training was ended"),
+        Progress::Waiting | Progress::Learning(..) => {
+            refusal(StatusCode::CONFLICT, "id", "the training is not over; ask /jobs/ID how far it is")
+        }
+    }
+}
+
+async fn list(State(trainer): State<Shared>) -> Response {
+    let jobs: Vec<Value> = trainer.jobs.list().iter().map(|job| job.to_json()).collect();
+    json_of(&json!({ "schema": "metier.power-trainings/1", "jobs": jobs }))
+}
+
+fn find(trainer: &Trainer, id: &str) -> Option<Arc<Job>> {
+    id.parse().ok().and_then(|id| trainer.jobs.get(id))
+}
+
+fn unknown(id: &str) -> Response {
+    let id = metier_power::vocabulary::shorten(id);
+    let why = format!("there is no training {id:?}; /jobs lists those that are remembered");
+    refusal(StatusCode::NOT_FOUND, "id", &why)
+}
+
+async fn one(State(trainer): State<Shared>, Path(id): Path<String>) -> Response {
+    find(&trainer, &id).map_or_else(|| unknown(&id), |job| json_of(&job.to_json()))
+}
+
+async fn result(State(trainer): State<Shared>, Path(id): Path<String>) -> Response {
+    match find(&trainer, &id) {
+        Some(job) => zip(&job).await,
+        None => unknown(&id),
+    }
+}
+
+async fn end(State(trainer): State<Shared>, Path(id): Path<String>) -> Response {
+    match find(&trainer, &id) {
+        Some(job) => {
+            job.stop();
+            json_of(&job.to_json())
+        }
+        None => unknown(&id),
+    }
+}
+
+async fn metrics(State(trainer): State<Shared>) -> Response {
+    let mut page = Page::new(Format::Text);
+    let mut family =
+        page.family("metier_power_trainings_total", Kind::Counter, "Trainings that are over, by outcome.");
+    for (outcome, count) in ["done", "failed", "stopped"].iter().zip(trainer.jobs.ended()) {
+        family.sample(&Labels::default().and("outcome", outcome), count as f64);
+    }
+    let open = trainer.jobs.list().iter().filter(|job| !job.state().is_over()).count();
+    let mut family = page.family("metier_power_trainings_open", Kind::Gauge, "Trainings that are not over.");
+    family.sample(&Labels::default(), open as f64);
+    if let Some(online) = &trainer.online {
+        online.write(&mut page);
+    }
+    ([(header::CONTENT_TYPE, crate::metrics::TEXT_FORMAT)], page.finish()).into_response()
+}
