@@ -8,7 +8,7 @@ PART_ROOT=yes
 recipe() { cat "$HERE/parts/guest.sh" "$HERE"/guest.d/* | sha256sum | cut -c1-12; }
 image() { echo "$LAB/guest-$(recipe)"; }
 
-PACKAGES=systemd,systemd-sysv,dbus,dbus-user-session,libpam-systemd,kmod,procps,util-linux,python3-minimal,stress-ng
+PACKAGES=systemd,systemd-sysv,dbus,dbus-user-session,libpam-systemd,kmod,procps,util-linux,python3-minimal,stress-ng,docker.io,busybox-static
 
 part_install() {
     need_packages /usr/bin/qemu-system-x86_64=qemu-system-x86 /usr/sbin/debootstrap=debootstrap \
@@ -71,11 +71,16 @@ configure() {
     chroot "$root" useradd --create-home --uid 1000 --shell /bin/bash tester
     mkdir -p "$root/var/lib/systemd/linger" "$root/usr/lib/metier-lab" "$units/multi-user.target.wants"
     touch "$root/var/lib/systemd/linger/tester"
-    install -m 755 "$HERE/guest.d/run" "$root/usr/lib/metier-lab/run"
+    install -m 755 "$HERE/guest.d/run" "$HERE/guest.d/engine" "$root/usr/lib/metier-lab/"
     install -m 644 "$HERE/guest.d/metier-lab.service" "$units/"
     ln -s ../metier-lab.service "$units/multi-user.target.wants/"
     ln -sf /lib/systemd/system/multi-user.target "$units/default.target"
     echo guest >"$root/etc/hostname"
+    # There for those who ask for it (guest.d/engine); its user may be an ordinary one.
+    rm -f "$units"/*.wants/{docker.service,docker.socket,containerd.service}
+    chroot "$root" usermod --append --groups docker tester
+    mkdir -p "$root/etc/docker"
+    echo '{"exec-opts": ["native.cgroupdriver=systemd"], "bridge": "none", "iptables": false}' >"$root/etc/docker/daemon.json"
     # Without a terminal, logind would take the login for a background job.
     cat >"$root/etc/pam.d/runuser-l" <<'PAM'
 auth    sufficient pam_rootok.so

@@ -15,7 +15,8 @@
 //! In place of `G` there may be `W`: there is no command to start; the launcher watches over a group that somebody
 //! else fills (an engine's container), walks the ladder when asked to, and when the measuring program is gone ends
 //! what is in the group, sends the engine the request of an earlier order `E path NUL request`, and removes the files of
-//! orders `F path` and the groups. The words of the command are then not used.
+//! orders `F path` and the groups. A group that is systemd's comes with `S folder NUL path NUL request`: the request is sent
+//! to that socket at the end, whoever is gone, until the folder is no more. The words of the command are then not used.
 //!
 //! As the first process of a container FD is the path of a socket that the measuring program listens at, through a
 //! mount. Then the launcher passes on the signals that the container is sent, and ends with the command's own status,
@@ -47,6 +48,8 @@ use sys::{Report, Usage};
 
 /// How long killed processes may take to vanish before they are reported as stuck.
 const KILL_LIMIT_MS: u64 = 10_000;
+/// How long somebody else may take to remove a folder.
+const FAREWELL_LIMIT_MS: u64 = 5_000;
 /// How long a folder may refuse to be removed.
 const REMOVE_LIMIT_MS: u64 = 2_000;
 
@@ -69,6 +72,8 @@ struct Orders {
     files: Vec<PathBuf>,
     /// A Unix socket, and what is sent to it when the measuring program is gone.
     engine: Option<(PathBuf, Vec<u8>)>,
+    /// A folder that goes when a request was sent to a Unix socket.
+    farewell: Option<(PathBuf, PathBuf, Vec<u8>)>,
     /// Nothing is started: a group is watched over.
     is_watch: bool,
 }
@@ -178,6 +183,12 @@ impl Orders {
                 let socket = parts.next().unwrap_or_default();
                 let request = parts.next().unwrap_or_default();
                 self.engine = Some((OsStr::from_bytes(socket).into(), request.to_vec()));
+            }
+            b'S' => {
+                let mut parts = rest.splitn(3, |byte| *byte == 0);
+                let mut part = || parts.next().unwrap_or_default();
+                let mut path = || PathBuf::from(OsStr::from_bytes(part()));
+                self.farewell = Some((path(), path(), part().to_vec()));
             }
             _ => return false,
         }
@@ -477,10 +488,23 @@ impl Launcher {
         }
     }
 
+    /// Has somebody else take a group away that is theirs. The connection stays until it is gone: they ask who we are.
+    fn say_farewell(&self) {
+        use std::io::Write;
+        let Some((folder, socket, request)) = &self.orders.farewell else { return };
+        let Ok(mut stream) = std::os::unix::net::UnixStream::connect(socket) else { return };
+        let deadline = sys::now_ns() + FAREWELL_LIMIT_MS * 1_000_000;
+        let is_said = stream.write_all(request).is_ok();
+        while is_said && folder.exists() && sys::now_ns() < deadline {
+            sys::sleep_ms(2);
+        }
+    }
+
     fn clean_up(&self) {
         for file in &self.orders.files {
             let _ = fs::remove_file(file);
         }
+        self.say_farewell();
         let deadline = sys::now_ns() + REMOVE_LIMIT_MS * 1_000_000;
         for folder in &self.orders.remove {
             while folder.exists() && !remove_group(folder, 0) && sys::now_ns() < deadline {

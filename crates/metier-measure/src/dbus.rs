@@ -1,6 +1,7 @@
-//! As much of D-Bus as one call needs: connect to a bus, authenticate, say hello, ask systemd for a scope.
+//! As much of D-Bus as two calls need: connect to a bus, authenticate, say hello, ask systemd to start or stop a unit.
 //!
-//! Written here because the well-kept crates bring an async runtime and some forty others for this one call.
+//! Written here because the well-kept crates bring an async runtime and some forty others for that, and because the
+//! launcher, which has none, needs the second call as bytes ([`stopping`]).
 //! Wire format: D-Bus specification, "Message Protocol"; little-endian, protocol version 1.
 
 use std::io::{self, Read, Write};
@@ -14,6 +15,11 @@ const ERROR: u8 = 3;
 /// Replies that we wait for are small; anything larger is not for us.
 const LARGEST: usize = 1 << 20;
 
+/// The bus itself, and systemd on it: name, object, interface.
+const BUS: [&str; 3] = ["org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus"];
+const MANAGER: [&str; 3] =
+    ["org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager"];
+
 /// A value of a unit's property.
 #[derive(Debug, Clone, Copy)]
 pub enum Property<'a> {
@@ -21,6 +27,8 @@ pub enum Property<'a> {
     Text(&'a str),
     /// A boolean.
     Flag(bool),
+    /// A list of one process.
+    Process(u32),
 }
 
 /// A connection to a message bus.
@@ -35,10 +43,7 @@ impl Connection {
         let mut stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(limit))?;
         stream.set_write_timeout(Some(limit))?;
-        // SAFETY: takes nothing, cannot fail.
-        let uid = unsafe { libc::geteuid() }.to_string();
-        let hex: String = uid.bytes().map(|byte| format!("{byte:02x}")).collect();
-        stream.write_all(format!("\0AUTH EXTERNAL {hex}\r\n").as_bytes())?;
+        stream.write_all(who_we_are().as_bytes())?;
         let mut line = Vec::new();
         while !line.ends_with(b"\r\n") && line.len() < 512 {
             let mut byte = [0];
@@ -53,34 +58,24 @@ impl Connection {
         }
         stream.write_all(b"BEGIN\r\n")?;
         let mut connection = Self { stream, serial: 0 };
-        connection.call(
-            "org.freedesktop.DBus",
-            "/org/freedesktop/DBus",
-            "org.freedesktop.DBus",
-            "Hello",
-            "",
-            &[],
-        )?;
+        let [to, path, interface] = BUS;
+        connection.call(to, path, interface, "Hello", "", &[])?;
         Ok(connection)
     }
 
-    /// `StartTransientUnit(name, "fail", properties, [])` of the service manager, with the scope's first process.
-    pub fn start_scope(
-        &mut self,
-        name: &str,
-        pid: u32,
-        properties: &[(&str, Property<'_>)],
-    ) -> io::Result<()> {
-        let body = scope_body(name, pid, properties);
-        let manager = "org.freedesktop.systemd1.Manager";
-        self.call(
-            "org.freedesktop.systemd1",
-            "/org/freedesktop/systemd1",
-            manager,
-            "StartTransientUnit",
-            "ssa(sv)a(sa(sv))",
-            &body,
-        )
+    /// `StartTransientUnit(name, "fail", properties, [])` of the service manager.
+    pub fn start_unit(&mut self, name: &str, properties: &[(&str, Property<'_>)]) -> io::Result<()> {
+        self.manage("StartTransientUnit", "ssa(sv)a(sa(sv))", &unit_body(name, properties))
+    }
+
+    /// `StopUnit(name, "replace")`: also a start that is still under way ends.
+    pub fn stop_unit(&mut self, name: &str) -> io::Result<()> {
+        self.manage("StopUnit", "ss", &stop_body(name))
+    }
+
+    fn manage(&mut self, member: &str, signature: &str, body: &[u8]) -> io::Result<()> {
+        let [to, path, interface] = MANAGER;
+        self.call(to, path, interface, member, signature, body)
     }
 
     fn call(
@@ -128,6 +123,25 @@ impl Connection {
     }
 }
 
+/// All that somebody who cannot read answers has to say to have a unit stopped: who it is, hello, and the call. A bus takes
+/// it in one piece (sd-bus itself begins before it was answered). Whoever sends it stays connected until the unit
+/// is gone: systemd asks the bus who the caller is.
+pub fn stopping(name: &str) -> Vec<u8> {
+    let mut all = format!("{}BEGIN\r\n", who_we_are()).into_bytes();
+    let ([to, path, interface], [bus, at, of]) = (MANAGER, BUS);
+    all.extend(method_call(1, bus, at, of, "Hello", "", &[]));
+    all.extend(method_call(2, to, path, interface, "StopUnit", "ss", &stop_body(name)));
+    all
+}
+
+/// The first line to a bus: our user, whom it knows from the socket.
+fn who_we_are() -> String {
+    // SAFETY: takes nothing, cannot fail.
+    let uid = unsafe { libc::geteuid() }.to_string();
+    let hex: String = uid.bytes().map(|byte| format!("{byte:02x}")).collect();
+    format!("\0AUTH EXTERNAL {hex}\r\n")
+}
+
 fn method_call(
     serial: u32,
     to: &str,
@@ -159,7 +173,14 @@ fn method_call(
     message
 }
 
-fn scope_body(name: &str, pid: u32, properties: &[(&str, Property<'_>)]) -> Vec<u8> {
+fn stop_body(name: &str) -> Vec<u8> {
+    let mut body = Vec::new();
+    string(&mut body, name);
+    string(&mut body, "replace");
+    body
+}
+
+fn unit_body(name: &str, properties: &[(&str, Property<'_>)]) -> Vec<u8> {
     let mut body = Vec::new();
     string(&mut body, name);
     string(&mut body, "fail");
@@ -178,13 +199,13 @@ fn scope_body(name: &str, pid: u32, properties: &[(&str, Property<'_>)]) -> Vec<
                 body.extend([1, b'b', 0]);
                 word(&mut body, u32::from(*flag));
             }
+            Property::Process(pid) => {
+                body.extend([2, b'a', b'u', 0]);
+                word(&mut body, 4);
+                word(&mut body, *pid);
+            }
         }
     }
-    pad(&mut body, 8);
-    string(&mut body, "PIDs");
-    body.extend([2, b'a', b'u', 0]);
-    word(&mut body, 4);
-    word(&mut body, pid);
     let length = (body.len() - first) as u32;
     body[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
     start_array(&mut body, 8);
@@ -273,8 +294,27 @@ mod tests {
     }
 
     #[test]
+    fn what_stops_a_unit_is_said_in_one_piece() {
+        let all = stopping("metier_1_2_abcdefgh.slice");
+        let begins = all.windows(7).position(|bytes| bytes == b"BEGIN\r\n").unwrap() + 7;
+        assert!(all.starts_with(b"\0AUTH EXTERNAL "));
+        let mut at = begins;
+        let mut bodies = Vec::new();
+        while at < all.len() {
+            let (body, fields) = (u32_at(&all, at + 4).unwrap() as usize, u32_at(&all, at + 12).unwrap());
+            let from = at + (16 + fields as usize).next_multiple_of(8);
+            bodies.push(&all[from..from + body]);
+            at = from + body;
+        }
+        assert_eq!(at, all.len(), "nothing is cut off");
+        assert_eq!(bodies.len(), 2);
+        assert_eq!(first_string(bodies[1]).as_deref(), Some("metier_1_2_abcdefgh.slice"));
+    }
+
+    #[test]
     fn the_array_length_leaves_out_the_padding_before_it() {
-        let body = scope_body("x.scope", 9, &[("Delegate", Property::Flag(true))]);
+        let body =
+            unit_body("x.scope", &[("Delegate", Property::Flag(true)), ("PIDs", Property::Process(9))]);
         // "x.scope" ends at 12, "fail" at 21; the length word stands at 24, elements from 32.
         let length = u32_at(&body, 24).unwrap() as usize;
         assert_eq!(u32_at(&body, 32 + length - 4), Some(9), "the array ends with the process id");

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use metier_store::{Owner, Store};
 use metier_types::{Device, RunId};
 
-use crate::cgroup::{Group, Place};
+use crate::cgroup::{Group, Place, slice};
 use crate::{Error, Roots, file};
 
 /// How deep groups inside groups are looked for.
@@ -115,6 +115,11 @@ fn sweep_groups(roots: &Roots) -> bool {
     for entry in folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten()) {
         let Some((pid, started)) = entry.file_name().to_str().and_then(owner_in) else { continue };
         if !is_alive(roots, pid, started) && !has_launcher(roots, &entry.path()) {
+            if let Some(unit) = entry.file_name().to_str().filter(|name| slice::group_name(name).is_some()) {
+                // Killed first: systemd would give a container a minute and a half to end.
+                kill(&entry.path());
+                slice::stop(unit, &entry.path());
+            }
             remove(&entry.path());
             found = true;
         }
@@ -122,8 +127,10 @@ fn sweep_groups(roots: &Roots) -> bool {
     found
 }
 
-/// Process id and start time in `metier-PID-START-RUN`.
+/// Process id and start time in `metier-PID-START-RUN`, or in the name of a slice for that.
 fn owner_in(name: &str) -> Option<(u32, u64)> {
+    let group = slice::group_name(name);
+    let name = group.as_deref().unwrap_or(name);
     let mut parts = name.strip_prefix("metier-")?.splitn(3, '-');
     let owner = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     parts.next().filter(|run| run.len() == 8)?;
@@ -178,13 +185,17 @@ fn remove(group: &Path) {
         if remove_folders(group, 0) || !group.exists() {
             return;
         }
-        if fs::write(group.join("cgroup.kill"), "1").is_err() {
-            for pid in members(group, 0) {
-                // SAFETY: no memory is passed; the process is in a group that only our runs enter.
-                unsafe { libc::kill(pid, libc::SIGKILL) };
-            }
-        }
+        kill(group);
         std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+fn kill(group: &Path) {
+    if fs::write(group.join("cgroup.kill"), "1").is_err() {
+        for pid in members(group, 0) {
+            // SAFETY: no memory is passed; the process is in a group that only our runs enter.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
     }
 }
 
@@ -205,9 +216,17 @@ mod tests {
     #[test]
     fn only_names_of_ours_are_taken_for_ours() {
         assert_eq!(owner_in("metier-12-345-3a5c7e9d"), Some((12, 345)));
-        for other in
-            ["metier", "metier-12", "metier-12-345", "metier-12-345-", "metier-x-1-3a5c7e9d", "docker"]
-        {
+        assert_eq!(owner_in("metier_12_345_3a5c7e9d.slice"), Some((12, 345)));
+        for other in [
+            "metier",
+            "metier_12_345_3a5c7e9d",
+            "metier_12.slice",
+            "metier-12",
+            "metier-12-345",
+            "metier-12-345-",
+            "metier-x-1-3a5c7e9d",
+            "docker",
+        ] {
             assert_eq!(owner_in(other), None, "{other}");
         }
     }

@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use metier_types::{Method, Missing};
 
 use super::Place;
+use super::mounts::Mount;
 use crate::runner::foreign::Folders;
 
 /// Version 1 hierarchies in which the run gets a group.
@@ -114,6 +115,38 @@ impl Group {
             }
             Err(error) => Err(reason.unwrap_or_else(|| refused(own, &error))),
         }
+    }
+
+    /// One of that name below the root of every hierarchy, which nobody has made yet: it is read where an account is kept,
+    /// and removed everywhere, since an engine's runtime makes folders in all.
+    pub(crate) fn below_roots(hierarchies: &[Mount], name: &str) -> Self {
+        let mut group = Self {
+            method: Method::Container,
+            v2: None,
+            v1: BTreeMap::new(),
+            remove: hierarchies.iter().map(|hierarchy| hierarchy.point.join(name)).collect(),
+            around: Place::default(),
+            peak: None,
+        };
+        group.remove.dedup();
+        for hierarchy in hierarchies {
+            let folder = hierarchy.point.join(name);
+            for account in V1_ACCOUNTS.into_iter().filter(|account| hierarchy.has(account)) {
+                group.v1.insert(account, folder.clone());
+            }
+            if hierarchy.version == 2 {
+                group.v2 = Some(folder);
+            }
+        }
+        group
+    }
+
+    /// The folders in which it is read, each once.
+    pub(crate) fn folders(&self) -> Vec<PathBuf> {
+        let mut folders: Vec<PathBuf> = self.v1.values().chain(&self.v2).cloned().collect();
+        folders.sort();
+        folders.dedup();
+        folders
     }
 
     /// A group that somebody else made: nothing of it is ours to change or to remove.

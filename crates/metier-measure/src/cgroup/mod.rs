@@ -1,7 +1,8 @@
 //! A control group of the run's own: the source of truth for what it used.
 //!
 //! [`mounts`] finds where groups live on this host, [`group`] makes one and takes it away again, [`counters`]
-//! reads it, [`scope`] asks systemd for one where an ordinary user may not make any. [`naming`] tells whose any group is.
+//! reads it, [`scope`] asks systemd for one where an ordinary user may not make any, [`slice`] for one around a container whose
+//! engine leaves groups to systemd. [`naming`] tells whose any group is.
 
 pub(crate) mod baseline;
 pub mod counters;
@@ -10,6 +11,7 @@ pub(crate) mod limit;
 pub mod mounts;
 pub mod naming;
 pub mod scope;
+pub(crate) mod slice;
 
 pub use counters::{Meter, Sample, Totals};
 pub use group::Group;

@@ -105,9 +105,12 @@ pub fn around(path: &str) -> Option<Named> {
     }
 }
 
-/// The run in `metier-PID-START-RUN`.
+/// The run in `metier-PID-START-RUN`, as a folder, a scope or (with other strokes) a slice.
 fn run_of(last: &str) -> Option<&str> {
-    let mut parts = last.strip_prefix("metier-")?.trim_end_matches(".scope").splitn(3, '-');
+    let mut parts = match last.strip_suffix(".slice") {
+        Some(slice) => slice.strip_prefix("metier_")?.splitn(3, '_'),
+        None => last.strip_prefix("metier-")?.trim_end_matches(".scope").splitn(3, '-'),
+    };
     parts.next()?.parse::<u32>().ok()?;
     parts.next()?.parse::<u64>().ok()?;
     parts.next().filter(|run| run.len() == 8 && run.bytes().all(|b| b.is_ascii_alphanumeric()))
@@ -193,6 +196,7 @@ mod tests {
         for (path, pod, quality, runtime) in [
             (format!("/docker/{ID}"), None, None, Some("docker")),
             (format!("/system.slice/docker-{ID}.scope"), None, None, Some("docker")),
+            (format!("/metier_12_3456_a1b2c3d4.slice/docker-{ID}.scope"), None, None, Some("docker")),
             (format!("/my/parent/{ID}"), None, None, None),
             (format!("/actions_job/{ID}"), None, None, None),
             (format!("/kubepods/burstable/pod{UID}/{ID}"), pod, burstable, None),
@@ -282,6 +286,7 @@ mod tests {
         assert_eq!(from_file.kind, Kind::Pod("0123456789abcdef0123456789abcdef".into()));
         assert_eq!(of_path("/a/metier-12-3456-a1b2c3d4").unwrap().kind, Kind::Run("a1b2c3d4".into()));
         assert_eq!(of_path("/a/metier-12-3456-a1b2c3d4.scope").unwrap().kind, Kind::Run("a1b2c3d4".into()));
+        assert_eq!(of_path("/metier_12_3456_a1b2c3d4.slice").unwrap().kind, Kind::Run("a1b2c3d4".into()));
         assert_eq!(of_path("/system.slice/ssh.service").unwrap().kind, Kind::Unit("ssh.service".into()));
     }
 

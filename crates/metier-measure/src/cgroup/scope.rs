@@ -35,7 +35,7 @@ pub fn offered() -> Result<PathBuf, Missing> {
 }
 
 /// The socket in a bus address such as `unix:path=/run/user/1000/bus,guid=…`.
-fn bus_path(address: &str) -> Option<PathBuf> {
+pub(super) fn bus_path(address: &str) -> Option<PathBuf> {
     address.split(';').find_map(|one| {
         let pairs = one.strip_prefix("unix:")?;
         pairs.split(',').find_map(|pair| pair.strip_prefix("path=")).map(PathBuf::from)
@@ -53,15 +53,15 @@ pub fn make(proc: &Path, name: &str, launcher: u32) -> Result<Group, Missing> {
     };
     let mut connection = Connection::open(&bus, LIMIT).map_err(said)?;
     connection
-        .start_scope(
+        .start_unit(
             &format!("{name}.scope"),
-            launcher,
             &[
                 ("Description", Property::Text("a run measured by metier")),
                 ("Delegate", Property::Flag(true)),
                 ("MemoryAccounting", Property::Flag(true)),
                 ("IOAccounting", Property::Flag(true)),
                 ("CollectMode", Property::Text("inactive-or-failed")),
+                ("PIDs", Property::Process(launcher)),
             ],
         )
         .map_err(said)?;

@@ -86,6 +86,9 @@ impl Scribe<'_> {
         if let Some(missing) = &facts.about.inexact {
             self.missing("context.start_up", missing.clone());
         }
+        if let Some(missing) = &facts.about.fleeting {
+            self.missing("context.end_counters", missing.clone());
+        }
     }
 
     /// Whether the descendants that were waited for account for all CPU time, to within a hundredth or 10 ms.

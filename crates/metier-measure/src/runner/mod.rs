@@ -140,6 +140,8 @@ pub struct About {
     pub limits: BTreeMap<String, String>,
     /// Why figures are less than exact although there is a group: what of them is not the run's own.
     pub inexact: Option<Missing>,
+    /// Why the group is one that may vanish before its last counters have been read, where a better one was tried for.
+    pub fleeting: Option<Missing>,
 }
 
 /// What only the one who ran it knows at the end.

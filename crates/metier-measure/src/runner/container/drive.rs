@@ -35,6 +35,8 @@ const LOOK: Duration = Duration::from_millis(5);
 /// What the engine has to say, in this order.
 #[derive(Debug)]
 pub(super) enum Said {
+    /// The engine answers, and makes control groups in this way.
+    Met { has_systemd_driver: bool },
     /// Who the engine is, and what the image is.
     Found { engine: String, image: Image },
     /// The container was started; its first process.
@@ -51,6 +53,8 @@ pub(super) enum Said {
 
 /// What the thread is asked.
 enum Order {
+    /// Make and start the container. `folders` are those of the group in which its processes will be.
+    Make { plan: Box<Plan>, folders: Vec<PathBuf> },
     /// An archive of what is at a path in the container.
     Archive { path: String, into: File, limit: u64, answer: Sender<Result<(), String>> },
     /// Remove the container and end.
@@ -66,19 +70,25 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// Starts to make the container. `folders` are those of the group in which its processes will be.
-    pub fn start(socket: PathBuf, plan: Plan, folders: Vec<PathBuf>) -> std::io::Result<Self> {
+    /// Starts it, to meet the engine.
+    pub fn start(socket: PathBuf) -> std::io::Result<Self> {
         let bell = Arc::new(wake::bell()?);
         let (sender, said) = channel();
         let (orders, received) = unbounded_channel();
         let voice = Voice { sender, bell: bell.clone() };
         let thread = std::thread::Builder::new().name("metier-engine".into()).spawn(move || {
-            let done = super::engine::block_on(drive(&socket, plan, folders, &voice, received));
+            let done = super::engine::block_on(drive(&socket, &voice, received));
             if let Err(reason) = done {
                 voice.say(Said::Failed(reason));
             }
         })?;
         Ok(Self { said, bell, orders, thread: Some(thread) })
+    }
+
+    /// Has the container made and started. `folders` are those of the group in which its processes will be.
+    pub fn make(&self, plan: Plan, folders: Vec<PathBuf>) {
+        // A thread that is gone has said why.
+        let _ = self.orders.send(Order::Make { plan: Box::new(plan), folders });
     }
 
     /// Puts an archive of what is at a path into a file.
@@ -111,30 +121,27 @@ impl Voice {
     }
 }
 
-async fn drive(
-    socket: &std::path::Path,
-    plan: Plan,
-    folders: Vec<PathBuf>,
-    voice: &Voice,
-    mut orders: UnboundedReceiver<Order>,
-) {
+async fn drive(socket: &std::path::Path, voice: &Voice, mut orders: UnboundedReceiver<Order>) {
+    let met = tokio::select! {
+        met = Engine::connect(socket) => met,
+        _ = orders.recv() => return,
+    };
+    let engine = match met {
+        Ok(engine) => engine,
+        Err(reason) => return voice.say(Said::Failed(reason)),
+    };
+    voice.say(Said::Met { has_systemd_driver: engine.has_systemd_driver });
+    let Some(Order::Make { plan, folders }) = orders.recv().await else { return };
     // Somebody who does not want to wait for a large image any more closes the door.
     let made = tokio::select! {
-        made = make(socket, &plan, voice) => made,
-        _ = orders.recv() => {
-            if let Ok(engine) = Engine::connect(socket).await {
-                remove(&engine, &plan.name).await;
-            }
-            return;
-        }
+        made = make(&engine, &plan, voice) => made,
+        _ = orders.recv() => return remove(&engine, &plan.name).await,
     };
-    let (engine, carried) = match made {
-        Ok(made) => made,
-        Err((engine, reason)) => {
+    let carried = match made {
+        Ok(carried) => carried,
+        Err(reason) => {
             // Removed before it is told, so that a second try finds the name free.
-            if let Some(engine) = engine {
-                remove(&engine, &plan.name).await;
-            }
+            remove(&engine, &plan.name).await;
             voice.say(Said::Failed(reason));
             return;
         }
@@ -158,7 +165,7 @@ async fn drive(
                 Some(Order::Archive { path, into, limit, answer }) => {
                     let _ = answer.send(archive(&engine, &plan.name, &path, into, limit).await);
                 }
-                Some(Order::Bye) | None => {
+                Some(Order::Make { .. } | Order::Bye) | None => {
                     remove(&engine, &plan.name).await;
                     return;
                 }
@@ -167,26 +174,15 @@ async fn drive(
     }
 }
 
-/// Makes and starts the container. An error comes with the engine, where one was reached.
-async fn make(
-    socket: &std::path::Path,
-    plan: &Plan,
-    voice: &Voice,
-) -> Result<(Engine, oneshot::Receiver<()>), (Option<Engine>, String)> {
-    let engine = Engine::connect(socket).await.map_err(|reason| (None, reason))?;
-    sweep::containers(&engine).await;
-    let fail = |reason: String| (Some(engine.clone()), reason);
-    let image = image::find(&engine, &plan.container).await.map_err(fail)?;
+/// Makes and starts the container; what it gives tells when its streams are at their end.
+async fn make(engine: &Engine, plan: &Plan, voice: &Voice) -> Result<oneshot::Receiver<()>, String> {
+    sweep::containers(engine).await;
+    let image = image::find(engine, &plan.container).await?;
     voice.say(Said::Found { engine: engine.name.clone(), image: image.clone() });
     let name = CreateContainerOptions { name: Some(plan.name.clone()), ..Default::default() };
-    let mut body = plan.body(&image);
-    if engine.has_systemd_driver
-        && let Some(host) = &mut body.host_config
-    {
-        host.cgroup_parent = None;
-    }
+    let body = plan.body(&image);
     let refused = |doing: &str, error: &bollard::errors::Error| {
-        fail(format!("{} does not {doing} it: {}", engine.name, text(error)))
+        format!("{} does not {doing} it: {}", engine.name, text(error))
     };
     let made = engine.docker.create_container(Some(name), body).await;
     let id = made.map_err(|error| refused("make", &error))?.id;
@@ -207,7 +203,7 @@ async fn make(
     let state = state.map_err(|error| refused("know", &error))?.state.unwrap_or_default();
     let pid = state.pid.and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0);
     voice.say(Said::Started { id, pid });
-    Ok((engine, carried))
+    Ok(carried)
 }
 
 /// Carries the streams until the container closes them.

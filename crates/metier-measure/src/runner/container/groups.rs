@@ -5,50 +5,52 @@
 //! all hierarchies, and leaves that parent behind in each: so all of them are ours to remove, also those in which we
 //! account nothing. The path is from the root of each hierarchy, since it has to be the same in all.
 //!
-//! With systemd's driver, or where we do not see the hierarchies from their roots (we are in a container ourselves), the
+//! An engine that leaves that to systemd is given a transient slice of ours instead ([`slice`]), which only root gets.
+//!
+//! Where neither is to be had, or we do not see the hierarchies from their roots (we are in a container ourselves), the
 //! container's own group is read instead; it may vanish at any moment.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use metier_types::Method;
+use metier_types::Missing;
 
 use crate::cgroup::mounts::roots_of_hierarchies;
+use crate::cgroup::slice::{self, Slice};
 use crate::cgroup::{Group, Place};
 use crate::runner::foreign::Folders;
 
-/// Makes the parent; `None` where that is not to be had.
-pub(super) fn make(proc: &Path, name: &str) -> Option<Group> {
-    let hierarchies = roots_of_hierarchies(proc)?;
-    let mut group = Group {
-        method: Method::Container,
-        v2: None,
-        v1: Default::default(),
-        remove: hierarchies.iter().map(|hierarchy| hierarchy.point.join(name)).collect(),
-        around: Place::default(),
-        peak: None,
-    };
-    group.remove.dedup();
-    for hierarchy in &hierarchies {
-        let folder = hierarchy.point.join(name);
-        let accounts = ["cpuacct", "memory"].into_iter().filter(|account| hierarchy.has(account));
-        let accounts: Vec<&'static str> = accounts.collect();
-        if accounts.is_empty() && hierarchy.version == 1 {
-            continue;
-        }
-        if fs::create_dir(&folder).is_err() {
+/// The group around a container, before there is one.
+pub(super) struct Parent {
+    pub group: Group,
+    /// What an engine is told of it.
+    pub name: String,
+    /// What systemd has to be asked to take away.
+    pub slice: Option<Slice>,
+}
+
+/// Makes the parent, in the engine's way; else the reason for the record.
+pub(super) fn make(proc: &Path, name: &str, has_systemd_driver: bool) -> Result<Parent, Missing> {
+    if has_systemd_driver {
+        let (group, slice) = slice::make(proc, name)?;
+        return Ok(Parent { group, name: slice.unit.clone(), slice: Some(slice) });
+    }
+    let group = make_folders(proc, name)?;
+    Ok(Parent { group, name: format!("/{name}"), slice: None })
+}
+
+fn make_folders(proc: &Path, name: &str) -> Result<Group, Missing> {
+    let hierarchies = roots_of_hierarchies(proc)
+        .ok_or_else(|| Missing::because("the control groups are not seen from their roots here"))?;
+    let mut group = Group::below_roots(&hierarchies, name);
+    for folder in group.folders() {
+        if let Err(error) = fs::create_dir(&folder) {
             group.discard();
-            return None;
-        }
-        if hierarchy.version == 2 {
-            group.v2 = Some(folder);
-        } else {
-            accounts.iter().for_each(|account| {
-                group.v1.insert(account, folder.clone());
-            });
+            let reason = format!("no control group can be made at {} ({error})", folder.display());
+            return Err(Missing::fixable(reason, "run as root"));
         }
     }
-    Some(group)
+    Ok(group)
 }
 
 /// Whether a process is in our group; completes it with where its own CPU limit is accounted. A version 2 group beside

@@ -41,6 +41,7 @@ use crate::stop::Stopper;
 use crate::{Error, Roots, Spec, leftovers, wake};
 use drive::{Driver, Said};
 use gate::{Gate, Waiting};
+use groups::Parent;
 use settings::Plan;
 
 /// How long the process may take from the engine's start to the gate.
@@ -78,11 +79,20 @@ pub(crate) fn prepare(
         }),
         ..About::default()
     };
-    let unstarted = |about: &About, detail: String| unstarted(about, detail, None);
-    let socket = engine::find(container.engine.as_deref()).map_err(|reason| unstarted(&about, reason))?;
+    let socket =
+        engine::find(container.engine.as_deref()).map_err(|reason| unstarted(&about, reason, None))?;
     let name = leftovers::group_name(shop.roots, id);
     let mut without_gate = container.without_gate.then(|| "it was asked for".to_string());
     loop {
+        let driver = Driver::start(socket.clone())
+            .map_err(|reason| Error::System { doing: "starting the engine's thread", reason })?;
+        let has_systemd_driver = match meet(shop, &driver) {
+            Ok(has_systemd_driver) => has_systemd_driver,
+            Err(Failure { detail, stop, .. }) => {
+                driver.bye();
+                return Err(unstarted(&about, detail, stop));
+            }
+        };
         let gate = match &without_gate {
             None => {
                 let places = gate::places(shop.runtime_dir);
@@ -98,15 +108,15 @@ pub(crate) fn prepare(
             Some(_) => None,
         };
         plan.gate = gate.as_ref().map(|gate| gate.folder.to_string_lossy().into_owned());
-        let group = groups::make(&shop.roots.proc, &name);
-        plan.cgroup_parent = group.as_ref().map(|_| format!("/{name}"));
+        let parent = groups::make(&shop.roots.proc, &name, has_systemd_driver);
+        about.fleeting = parent.as_ref().err().cloned();
+        let parent = parent.ok();
+        plan.cgroup_parent = parent.as_ref().map(|parent| parent.name.clone());
         let launcher = Launcher::watch_over(shop.program, spec.grace)?;
-        launcher.prepare(&orders(group.as_ref(), gate.as_ref(), &socket, &plan.name))?;
+        launcher.prepare(&orders(parent.as_ref(), gate.as_ref(), &socket, &plan.name))?;
         launcher.watch()?;
-        let folders: Vec<PathBuf> =
-            group.iter().flat_map(|group| group.v1.values().chain(&group.v2)).cloned().collect();
-        let driver = Driver::start(socket.clone(), plan.clone(), folders)
-            .map_err(|reason| Error::System { doing: "starting the engine's thread", reason })?;
+        let group = parent.map(|parent| parent.group);
+        driver.make(plan.clone(), group.as_ref().map(Group::folders).unwrap_or_default());
         let mut start = Start { shop, driver, gate, launcher, group, about: about.clone() };
         match start.wait() {
             Ok((pid, waiting)) => {
@@ -127,7 +137,7 @@ pub(crate) fn prepare(
             Err(Failure { detail, stop, .. }) => {
                 about = start.about.clone();
                 start.give_up();
-                return Err(self::unstarted(&about, detail, stop));
+                return Err(unstarted(&about, detail, stop));
             }
         }
     }
@@ -138,15 +148,25 @@ fn unstarted(about: &About, detail: String, stop: Option<i32>) -> Error {
 }
 
 /// What the launcher is to know: whom to end, and what to take away.
-fn orders(group: Option<&Group>, gate: Option<&Gate>, socket: &Path, container: &str) -> Vec<(u8, Vec<u8>)> {
+fn orders(
+    parent: Option<&Parent>,
+    gate: Option<&Gate>,
+    socket: &Path,
+    container: &str,
+) -> Vec<(u8, Vec<u8>)> {
     use std::os::unix::ffi::OsStrExt;
     let path = |order: u8, path: &Path| (order, path.as_os_str().as_bytes().to_vec());
-    let mut orders: Vec<(u8, Vec<u8>)> = group
+    let mut orders: Vec<(u8, Vec<u8>)> = parent
         .into_iter()
-        .flat_map(Group::orders)
+        .flat_map(|parent| parent.group.orders())
         .filter(|(order, _)| *order != b'J')
         .map(|(order, file)| path(order, &file))
         .collect();
+    if let Some(slice) = parent.and_then(|parent| parent.slice.as_ref()) {
+        let (folder, bus, bytes) = slice.farewell();
+        let words = [folder.as_os_str().as_bytes(), bus.as_os_str().as_bytes(), &bytes];
+        orders.push((b'S', words.join(&0)));
+    }
     if let Some(gate) = gate {
         orders.extend(gate.files().iter().map(|file| path(b'F', file)));
         orders.push(path(b'R', &gate.folder));
@@ -160,6 +180,46 @@ fn orders(group: Option<&Group>, gate: Option<&Gate>, socket: &Path, container: 
     engine.extend(request.as_bytes());
     orders.push((b'E', engine));
     orders
+}
+
+/// Waits until the engine has said in which way it makes control groups.
+fn meet(shop: &Workshop<'_>, driver: &Driver) -> Result<bool, Failure> {
+    let failure = |detail: String| Failure { detail, is_gate: false, stop: None };
+    loop {
+        let bell = driver.bell.as_raw_fd();
+        let others = [shop.signals.descriptor(), shop.stopper.descriptor()];
+        let [said, signal, stop] = wake::wait([bell, others[0], others[1]], Duration::from_secs(1));
+        if let Some(signal) = shop.asked(signal, stop) {
+            return Err(interrupted(signal));
+        }
+        if !said {
+            continue;
+        }
+        let said = driver.said.try_recv();
+        wake::answer(&driver.bell);
+        match said {
+            Ok(Said::Met { has_systemd_driver }) => return Ok(has_systemd_driver),
+            Ok(Said::Failed(detail)) => return Err(failure(detail)),
+            Ok(_) | Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => return Err(failure("the engine's thread ended".into())),
+        }
+    }
+}
+
+impl Workshop<'_> {
+    /// The signal by which somebody asks us to stop, where there is one.
+    fn asked(&self, signal: bool, stop: bool) -> Option<i32> {
+        match (signal, stop) {
+            (true, _) => self.signals.next().map(|came| came.signal),
+            (_, true) => self.stopper.take(),
+            _ => None,
+        }
+    }
+}
+
+fn interrupted(signal: i32) -> Failure {
+    let detail = "it was interrupted before it could start".to_string();
+    Failure { detail, is_gate: false, stop: Some(signal) }
 }
 
 /// Why a container did not get to its gate.
@@ -215,14 +275,8 @@ impl Start<'_> {
                 came.truncate(15);
                 came.insert(0, waiting);
             }
-            let asked = match (signal, stop) {
-                (true, _) => self.shop.signals.next().map(|came| came.signal),
-                (_, true) => self.shop.stopper.take(),
-                _ => None,
-            };
-            if let Some(signal) = asked {
-                let detail = "it was interrupted before it could start".to_string();
-                return Err(Failure { detail, is_gate: false, stop: Some(signal) });
+            if let Some(signal) = self.shop.asked(signal, stop) {
+                return Err(interrupted(signal));
             }
             if said {
                 self.hear(&mut started)?;
@@ -256,7 +310,7 @@ impl Start<'_> {
                 return Err(self.failure(format!("it ended with code {code} before the gate"), true));
             }
             Ok(Said::Lost(detail)) => return Err(self.failure(detail, false)),
-            Ok(Said::Exited { .. } | Said::Gone) | Err(TryRecvError::Empty) => {}
+            Ok(Said::Met { .. } | Said::Exited { .. } | Said::Gone) | Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => {
                 return Err(self.failure("the engine's thread ended".into(), false));
             }
@@ -286,13 +340,16 @@ impl Start<'_> {
         self.launcher.bye();
     }
 
-    fn prepared(mut self, pid: u32, waiting: Option<Waiting>, about: About) -> Prepared {
+    fn prepared(mut self, pid: u32, waiting: Option<Waiting>, mut about: About) -> Prepared {
         let proc = &self.shop.roots.proc;
         let is_inside = self.group.as_mut().is_some_and(|group| groups::holds(group, proc, pid));
         let own = Place::of(proc, &pid.to_string());
         let mut group = match self.group.take().filter(|_| is_inside) {
             Some(group) => group,
             None => {
+                let elsewhere =
+                    || Missing::because("the engine put it elsewhere than into the group that it was given");
+                about.fleeting.get_or_insert_with(elsewhere);
                 let group = groups::own(proc, pid);
                 let orders = group.orders().into_iter().filter(|(order, _)| matches!(order, b'P' | b'K'));
                 // Best effort: without it the launcher asks the engine alone.
@@ -449,7 +506,9 @@ impl Body for Contained {
                 Report::Nothing
             }
             Ok(Said::Gone) => Report::Gone { stuck: 0, time_ns: now, own_cpu_ns: 0, used: None },
-            Ok(Said::Found { .. } | Said::Started { .. } | Said::Failed(_)) => Report::Nothing,
+            Ok(Said::Met { .. } | Said::Found { .. } | Said::Started { .. } | Said::Failed(_)) => {
+                Report::Nothing
+            }
             Err(TryRecvError::Empty) => Report::Nothing,
             Err(TryRecvError::Disconnected) => Report::Lost,
         }

@@ -26,7 +26,7 @@ pub(super) struct Plan {
     mounts: Vec<Mount>,
     limits: Limits,
     working_directory: Option<String>,
-    /// Our group, as a path from the root of each hierarchy.
+    /// Our group: a path from the root of each hierarchy, or a slice of systemd's.
     pub cgroup_parent: Option<String>,
     /// The gate's folder on this host.
     pub gate: Option<String>,
