@@ -2,20 +2,22 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests")]
 
 mod common;
+#[path = "../../metier-work/tests/common/lab_node.rs"]
+mod lab_node;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::*;
+use lab_node::LabNode;
 use metier_prom::query::{Blocking, Endpoint};
 use metier_server::{Config, Secret, Soprano};
 use metier_work::choose::Columns;
 use metier_work::nodes::Pace;
-use metier_work::placing::{Access, Hands};
 use serde_json::{Value, json};
 
 const JSON: &str = "Content-Type: application/json\r\n";
@@ -437,44 +439,7 @@ fn of_cluster() -> Vec<Node> {
     ]
 }
 
-/// Who puts something on the lab's only node does it alone: there is not room for two.
-static ALONE: Mutex<()> = Mutex::new(());
-
-/// The lab's cluster, and a name there of which nothing is left, whatever happens.
-struct Cluster {
-    hands: Hands,
-    access: Access,
-    name: String,
-    _alone: MutexGuard<'static, ()>,
-}
-
-impl Cluster {
-    fn of_lab(name: &str) -> Option<Self> {
-        let Some(kubeconfig) = std::env::var_os("METIER_LAB_KUBECONFIG") else {
-            eprintln!("SKIP: no cluster, because METIER_LAB_KUBECONFIG is not set (lab/lab up)");
-            return None;
-        };
-        let access = Access { kubeconfig: Some(kubeconfig.into()), ..Access::default() };
-        let name = format!("metier-test-{name}-{}", std::process::id());
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let cluster = Self { hands: Hands::reach(&access).unwrap(), access, name, _alone: alone };
-        cluster.until_empty();
-        Some(cluster)
-    }
-
-    /// What an earlier test has removed may take half a minute to be gone.
-    fn until_empty(&self) {
-        let since = Instant::now();
-        let is_empty = || {
-            let nodes = self.hands.survey(None).unwrap().nodes;
-            nodes.iter().all(|node| node.name != "localhost" || node.free_cores == node.cores)
-        };
-        while !is_empty() {
-            assert!(since.elapsed() < Duration::from_secs(180), "the lab's node is never empty");
-            std::thread::sleep(Duration::from_millis(500));
-        }
-    }
-
+impl LabNode {
     fn deployment(&self, image: &str) -> Value {
         // It ends at once when it is told to, so that the next one finds room.
         let words = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 1; done"];
@@ -483,17 +448,8 @@ impl Cluster {
 
     fn is_there(&self) -> bool {
         // What is there can be gone back from, once.
-        self.hands.rollback(&self.name, Duration::from_secs(1)).is_ok()
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        for _ in 0..3 {
-            if self.hands.rollback(&self.name, Duration::from_secs(1)).is_err() {
-                return;
-            }
-        }
+        let gone_back = self.hands.rollback(&self.name, Duration::from_secs(1));
+        gone_back.inspect_err(|error| eprintln!("{error}")).is_ok()
     }
 }
 
@@ -505,7 +461,7 @@ fn place(server: &Server, deployment: &Value) -> Response {
 
 #[test]
 fn a_graph_is_put_on_the_chosen_node_of_a_real_cluster() {
-    let Some(cluster) = Cluster::of_lab("door") else { return };
+    let Some(cluster) = LabNode::take("door") else { return };
     let Some(prometheus) = Prometheus::start(&["localhost", "elsewhere"], exporter(of_cluster())) else {
         return;
     };
@@ -558,7 +514,7 @@ fn a_graph_is_put_on_the_chosen_node_of_a_real_cluster() {
 
 #[test]
 fn an_uploaded_graph_is_put_there_with_the_digest_of_its_file() {
-    let (Some(cluster), Some(folder)) = (Cluster::of_lab("upload"), std::env::var_os("METIER_LAB_GRAPHS"))
+    let (Some(cluster), Some(folder)) = (LabNode::take("upload"), std::env::var_os("METIER_LAB_GRAPHS"))
     else {
         eprintln!("SKIP: no graphs, because METIER_LAB_GRAPHS is not set");
         return;

@@ -1,76 +1,41 @@
 //! A graph's service in a real cluster: chosen, put there, replaced, brought back and removed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests")]
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+#[path = "common/lab_node.rs"]
+mod lab_node;
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lab_node::LabNode;
 use metier_onnx::{Bindings, Limits};
 use metier_types::Digest;
 use metier_work::latency::{Conditions, Latency};
-use metier_work::placing::{Access, Demand, Hands, Oracle, Placement, Serving, choose, service};
+use metier_work::placing::{Demand, Oracle, Placement, Serving, choose, service};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Lab {
-    hands: Hands,
+    node: LabNode,
     graph: metier_onnx::Analysis,
-    name: String,
-    _alone: MutexGuard<'static, ()>,
-}
-
-/// Who puts something on the lab's only node does it alone: there is not room for two.
-static ALONE: Mutex<()> = Mutex::new(());
-
-/// Whatever happens, nothing is left.
-impl Drop for Lab {
-    fn drop(&mut self) {
-        for _ in 0..3 {
-            if self.hands.rollback(&self.name, Duration::from_secs(1)).is_err() {
-                return;
-            }
-        }
-    }
 }
 
 fn lab(name: &str) -> Option<Lab> {
-    let (Some(kubeconfig), Some(graphs)) =
-        (std::env::var_os("METIER_LAB_KUBECONFIG"), std::env::var_os("METIER_LAB_GRAPHS"))
-    else {
-        eprintln!(
-            "SKIP: no cluster or no graphs, because METIER_LAB_KUBECONFIG or METIER_LAB_GRAPHS is not set (lab/lab up)"
-        );
+    let Some(graphs) = std::env::var_os("METIER_LAB_GRAPHS") else {
+        eprintln!("SKIP: no graphs, because METIER_LAB_GRAPHS is not set (lab/lab up graphs)");
         return None;
     };
     let path = std::path::Path::new(&graphs).join("light-squeezenet.onnx");
     let limits = Limits::default();
     let read = metier_onnx::read(&std::fs::read(path).unwrap(), &limits).unwrap();
     let graph = metier_onnx::analyse(&read, &Bindings::default(), &limits).unwrap();
-    let access = Access { kubeconfig: Some(kubeconfig.into()), ..Access::default() };
-    let name = format!("metier-test-{name}-{}", std::process::id());
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let lab = Lab { hands: Hands::reach(&access).unwrap(), graph, name, _alone: alone };
-    lab.until_empty();
-    Some(lab)
+    Some(Lab { node: LabNode::take(name)?, graph })
 }
 
 impl Lab {
-    /// What an earlier test has removed may take half a minute to be gone.
-    fn until_empty(&self) {
-        let since = Instant::now();
-        let is_empty = || {
-            let nodes = self.hands.survey(None).unwrap().nodes;
-            nodes.iter().all(|node| node.name != "localhost" || node.free_cores == node.cores)
-        };
-        while !is_empty() {
-            assert!(since.elapsed() < Duration::from_secs(180), "the lab's node is never empty");
-            std::thread::sleep(Duration::from_millis(500));
-        }
-    }
-
     fn demand(&self) -> Demand {
         Demand {
-            workload: self.name.clone(),
+            workload: self.node.name.clone(),
             threads: 1,
             replicas: 1,
             architecture: None,
@@ -87,7 +52,7 @@ impl Lab {
             store: None,
             own: None,
         };
-        let survey = self.hands.survey(Some(&self.name)).unwrap();
+        let survey = self.node.hands.survey(Some(&self.node.name)).unwrap();
         // The lab's node says nothing of what it is; so it is what a label would say.
         choose(&survey, demand, &|node| {
             let mut node = node.clone();
@@ -98,7 +63,7 @@ impl Lab {
 
     fn serving(&self, image: &str, words: &[&str]) -> Serving {
         Serving {
-            name: self.name.clone(),
+            name: self.node.name.clone(),
             image: image.into(),
             arguments: words.iter().map(|word| word.to_string()).collect(),
             ..Serving::default()
@@ -118,7 +83,7 @@ fn a_service_is_made_replaced_brought_back_and_removed() {
         lab.serving("busybox:local", &["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 1; done"]);
     let graph = Digest::from_bytes([5; 32]);
     let first = service(&found, &demand, &serving, Some(&graph)).unwrap();
-    let applied = lab.hands.apply(&first, PATIENCE).unwrap();
+    let applied = lab.node.hands.apply(&first, PATIENCE).unwrap();
     assert!(applied.is_available && applied.action == "created", "{applied:?}");
     let free = |found: &Placement| found.chosen().unwrap().free_memory_bytes.unwrap().get();
     let again = lab.choose(&demand);
@@ -126,15 +91,15 @@ fn a_service_is_made_replaced_brought_back_and_removed() {
 
     let second =
         service(&again, &demand, &lab.serving("metier.test/no-such-image:1", &[]), Some(&graph)).unwrap();
-    let applied = lab.hands.apply(&second, PATIENCE).unwrap();
+    let applied = lab.node.hands.apply(&second, PATIENCE).unwrap();
     assert!(!applied.is_available && applied.action == "replaced", "{applied:?}");
     assert!(applied.because.as_ref().unwrap().contains("metier.test/no-such-image:1"), "{applied:?}");
 
-    let back = lab.hands.rollback(&lab.name, PATIENCE).unwrap();
+    let back = lab.node.hands.rollback(&lab.node.name, PATIENCE).unwrap();
     assert!(back.is_available && back.action == "restored", "{back:?}");
-    let gone = lab.hands.rollback(&lab.name, PATIENCE).unwrap();
+    let gone = lab.node.hands.rollback(&lab.node.name, PATIENCE).unwrap();
     assert_eq!((gone.action, gone.because), ("removed", None));
-    let error = lab.hands.rollback(&lab.name, PATIENCE).unwrap_err().to_string();
+    let error = lab.node.hands.rollback(&lab.node.name, PATIENCE).unwrap_err().to_string();
     assert!(error.contains("there is none of that name"), "{error}");
 }
 
@@ -146,9 +111,9 @@ fn what_the_cluster_refuses_is_not_written() {
     let mut serving = lab.serving("busybox:local", &[]);
     serving.environment.push(("no name".into(), "x".into()));
     let wrong = service(&found, &demand, &serving, Some(&Digest::from_bytes([5; 32]))).unwrap();
-    let error = lab.hands.apply(&wrong, PATIENCE).unwrap_err().to_string();
+    let error = lab.node.hands.apply(&wrong, PATIENCE).unwrap_err().to_string();
     assert!(error.contains("nothing was written") && error.contains("no name"), "{error}");
-    assert!(lab.hands.rollback(&lab.name, PATIENCE).is_err(), "there is nothing to go back from");
+    assert!(lab.node.hands.rollback(&lab.node.name, PATIENCE).is_err(), "there is nothing to go back from");
 }
 
 #[test]
@@ -168,7 +133,7 @@ fn a_node_is_known_by_its_label_before_its_name_and_is_left_out_where_nothing_is
     let latency = Latency::from_passports();
     let conditions = Conditions::default();
     let oracle = Oracle { graph: &lab.graph, latency: &latency, conditions, store: None, own: None };
-    let survey = lab.hands.survey(None).unwrap();
+    let survey = lab.node.hands.survey(None).unwrap();
     let mut node = survey.nodes.iter().find(|node| node.name == "localhost").unwrap().clone();
     node.labels.remove("metier.device");
     let error = oracle.ask(&node).unwrap_err();
