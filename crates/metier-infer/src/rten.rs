@@ -3,8 +3,10 @@
 //! It knows four types of elements: whole numbers of other widths and truth values go in and come out as 32 bits, which is what
 //! its graphs compute with. It has no hook for the time of operators but a log on stdout, which [`log`] catches.
 
+mod adapt;
 mod log;
 
+use std::path::{Component, Path};
 use std::sync::Arc;
 
 use rten::{Model, ModelOptions, NodeId, RunOptions, ThreadPool, Value, ValueOrView, ValueView};
@@ -25,14 +27,39 @@ impl Pool {
     }
 
     pub(crate) fn load(&self, source: Source<'_>) -> Result<Graph, Error> {
-        let options = ModelOptions::with_all_ops();
+        let mut options = ModelOptions::with_all_ops();
         let loaded = match source {
-            Source::File(path) => options.load_file(path),
-            Source::Bytes(bytes) => options.load(bytes.to_vec()),
+            Source::File(path) => match rewritten(path, &mut options)? {
+                Some(bytes) => options.load(bytes),
+                None => options.load_file(path),
+            },
+            Source::Bytes(bytes) => {
+                options.load(adapt::adapted(bytes).map_or_else(|| bytes.to_vec(), |adapted| adapted.bytes))
+            }
         };
         let model = loaded.map_err(|error| Error::Load { engine: NAME, why: error.to_string() })?;
         Ok(Graph { model, pool: self.0.clone(), given: Vec::new() })
     }
+}
+
+/// A file's content where it has to be changed for the engine, which is then told of the weights beside it.
+fn rewritten(path: &Path, options: &mut ModelOptions) -> Result<Option<Vec<u8>>, Error> {
+    let content = |path: &Path| {
+        let why =
+            |error| Error::Load { engine: NAME, why: format!("cannot read {}: {error}", path.display()) };
+        std::fs::read(path).map_err(why)
+    };
+    let Some(adapted) = adapt::adapted(&content(path)?) else { return Ok(None) };
+    let folder = path.parent().unwrap_or(Path::new("."));
+    for name in adapted.beside {
+        let is_below = Path::new(&name).components().all(|part| matches!(part, Component::Normal(_)));
+        if !is_below {
+            let why = format!("its weights are in {name:?}; want a file in the folder of the graph");
+            return Err(Error::Load { engine: NAME, why });
+        }
+        options.external_data(&name, content(&folder.join(&name))?);
+    }
+    Ok(Some(adapted.bytes))
 }
 
 /// A graph and its inputs.

@@ -86,12 +86,7 @@ impl Builder {
 
     fn constant(&mut self, data_type: DataType, dims: &[u64], raw: &[u8]) -> String {
         let name = self.name();
-        let mut tensor = Message::default();
-        dims.iter().for_each(|size| tensor.number(1, *size));
-        tensor.number(2, data_type.number().unwrap_or(1));
-        tensor.bytes(8, name.as_bytes());
-        tensor.bytes(9, raw);
-        self.constants.push(tensor.into_bytes());
+        self.constants.push(tensor(&name, data_type, dims, raw));
         name
     }
 
@@ -109,15 +104,9 @@ impl Builder {
         outputs: usize,
     ) -> Vec<String> {
         let names: Vec<String> = (0..outputs).map(|_| self.name()).collect();
-        let mut node = Message::default();
-        inputs.iter().for_each(|name| node.bytes(1, name.as_bytes()));
-        names.iter().for_each(|name| node.bytes(2, name.as_bytes()));
-        node.bytes(3, format!("{kind}_{}", self.nodes.len()).as_bytes());
-        node.bytes(4, kind.as_bytes());
-        for (name, setting) in settings {
-            node.bytes(5, &attribute(name, setting));
-        }
-        self.nodes.push(node.into_bytes());
+        let called = format!("{kind}_{}", self.nodes.len());
+        let made: Vec<&str> = names.iter().map(String::as_str).collect();
+        self.nodes.push(node(kind, &called, inputs, &made, settings));
         names
     }
 
@@ -156,7 +145,36 @@ impl Builder {
     }
 }
 
-fn attribute(name: &str, setting: &Setting) -> Vec<u8> {
+/// One operator.
+pub(crate) fn node(
+    kind: &str,
+    name: &str,
+    inputs: &[&str],
+    outputs: &[&str],
+    settings: &[(&str, Setting)],
+) -> Vec<u8> {
+    let mut node = Message::default();
+    inputs.iter().for_each(|name| node.bytes(1, name.as_bytes()));
+    outputs.iter().for_each(|name| node.bytes(2, name.as_bytes()));
+    node.bytes(3, name.as_bytes());
+    node.bytes(4, kind.as_bytes());
+    for (name, setting) in settings {
+        node.bytes(5, &attribute(name, setting));
+    }
+    node.into_bytes()
+}
+
+/// One constant.
+pub(crate) fn tensor(name: &str, data_type: DataType, dims: &[u64], raw: &[u8]) -> Vec<u8> {
+    let mut tensor = Message::default();
+    dims.iter().for_each(|size| tensor.number(1, *size));
+    tensor.number(2, data_type.number().unwrap_or(1));
+    tensor.bytes(8, name.as_bytes());
+    tensor.bytes(9, raw);
+    tensor.into_bytes()
+}
+
+pub(crate) fn attribute(name: &str, setting: &Setting) -> Vec<u8> {
     let mut message = Message::default();
     message.bytes(1, name.as_bytes());
     let kind = match setting {

@@ -5,7 +5,7 @@
 //! together: the whole graph's parameters, multiply-adds, peak activation memory, and the characteristics that the SOPRANO
 //! profiler knew, by its rules and corrected.
 //!
-//! [`split`] cuts a graph into parts, [`build`] makes small ones. Nothing here runs a graph. No bytes make it panic, loop or take more memory than a small multiple of the file:
+//! [`split`] cuts a graph into parts, [`rewrite`] changes operators of a file, [`build`] makes small ones. Nothing here runs a graph. No bytes make it panic, loop or take more memory than a small multiple of the file:
 //! counts, depths and sizes are bounded before anything is kept. This crate reads no files by itself: whoever has
 //! the bytes passes them, so external weights are known by their description only.
 
@@ -17,6 +17,7 @@ mod error;
 pub mod graph;
 pub mod limits;
 pub mod proto;
+pub mod rewrite;
 pub mod shape;
 pub mod soprano;
 pub mod split;

@@ -1,0 +1,132 @@
+//! Graphs as the built-in engine takes them: what it lacks, or reads otherwise than the standard, is written with other operators.
+//!
+//! - `LRN` is unknown to it: squares, averaged along the channels by a pool, and a power.
+//! - `Softmax` and `LogSoftmax` before operator set 13 joined all dimensions from `axis` on, where it takes the one at `axis`, by default the last.
+//! - A `Conv` may leave its `kernel_shape` away where the weights say it; the engine wants it.
+//!
+//! Only operators of the main graph: those inside of an `If` or a loop stay as they are.
+
+use std::collections::{BTreeSet, HashMap};
+
+use metier_onnx::build::Setting;
+use metier_onnx::rewrite::Rewrite;
+use metier_onnx::{Attribute, Bindings, Limits, Model, Node};
+
+/// The operator set from which on a `Softmax` is of one dimension.
+const SOFTMAX_OF_ONE: i64 = 13;
+
+/// A file that was changed.
+pub struct Adapted {
+    /// Its content.
+    pub bytes: Vec<u8>,
+    /// Files beside it that hold weights.
+    pub beside: Vec<String>,
+}
+
+/// The file as the engine takes it; `None` where it takes it as it is, or where nobody can read it.
+pub fn adapted(bytes: &[u8]) -> Option<Adapted> {
+    let model = metier_onnx::read(bytes, &Limits::default()).ok()?;
+    let mut rewrite = Rewrite::new(bytes, &model);
+    let is_old = model.opset() < SOFTMAX_OF_ONE;
+    let mut ranks: Option<HashMap<String, usize>> = None;
+    for (index, node) in model.graph.nodes.iter().enumerate().filter(|(_, node)| node.is_standard()) {
+        match node.kind.as_str() {
+            "LRN" => normalisation(&mut rewrite, index, node),
+            "Softmax" | "LogSoftmax" if is_old => {
+                let ranks = ranks.get_or_insert_with(|| ranks_of(&model));
+                softmax(&mut rewrite, index, node, ranks);
+            }
+            "Conv" | "ConvTranspose" if !node.attributes.contains_key("kernel_shape") => {
+                convolution(&mut rewrite, index, node, &model);
+            }
+            _ => {}
+        }
+    }
+    if rewrite.is_empty() {
+        return None;
+    }
+    let mut beside = BTreeSet::new();
+    metier_onnx::constants::each(&model.graph, &mut |tensor| beside.extend(tensor.external.clone()));
+    Some(Adapted { bytes: rewrite.finish().ok()?, beside: beside.into_iter().collect() })
+}
+
+/// How many dimensions values have, where that is known.
+fn ranks_of(model: &Model) -> HashMap<String, usize> {
+    let told = metier_onnx::analyse(model, &Bindings::default(), &Limits::default());
+    let operators = told.map(|told| told.operators).unwrap_or_default();
+    let values = operators.into_iter().flat_map(|one| one.inputs);
+    values.filter_map(|value| Some((value.name, value.shape?.len()))).collect()
+}
+
+fn single(node: &Node) -> Option<(&str, &str)> {
+    Some((node.inputs.first()?, node.outputs.first()?))
+}
+
+fn float(node: &Node, name: &str, otherwise: f64) -> f32 {
+    match node.attributes.get(name) {
+        Some(Attribute::Float(value)) => *value as f32,
+        _ => otherwise as f32,
+    }
+}
+
+/// `x / (bias + alpha · mean of x² over size channels) ^ beta`, channels beyond the ends counting 0.
+fn normalisation(rewrite: &mut Rewrite<'_>, index: usize, node: &Node) {
+    let (Some((x, y)), Some(size)) = (single(node), node.integer("size").filter(|size| *size > 0)) else {
+        return;
+    };
+    let value = |what: &str| format!("{y}~{what}");
+    let called = |what: &str| format!("{}~{what}", node.name);
+    rewrite.integers(&value("flat"), &[0, 0, -1]);
+    rewrite.number(&value("alpha"), float(node, "alpha", 1e-4));
+    rewrite.number(&value("bias"), float(node, "bias", 1.0));
+    rewrite.number(&value("beta"), float(node, "beta", 0.75));
+    let pool = [
+        ("kernel_shape", Setting::Integers(vec![size, 1])),
+        ("strides", Setting::Integers(vec![1, 1])),
+        ("pads", Setting::Integers(vec![(size - 1) / 2, 0, size / 2, 0])),
+        ("count_include_pad", Setting::Integer(1)),
+    ];
+    let mut add = |what: &str, kind: &str, inputs: &[&str], settings: &[(&str, Setting)]| {
+        rewrite.instead(index, kind, &called(what), inputs, &value(what), settings);
+    };
+    add("shape", "Shape", &[x], &[]);
+    add("squares", "Mul", &[x, x], &[]);
+    add("rows", "Reshape", &[&value("squares"), &value("flat")], &[]);
+    add("picture", "Unsqueeze", &[&value("rows")], &[("axes", Setting::Integers(vec![1]))]);
+    add("means", "AveragePool", &[&value("picture")], &pool);
+    add("back", "Reshape", &[&value("means"), &value("shape")], &[]);
+    add("scaled", "Mul", &[&value("back"), &value("alpha")], &[]);
+    add("sum", "Add", &[&value("scaled"), &value("bias")], &[]);
+    add("divisor", "Pow", &[&value("sum"), &value("beta")], &[]);
+    rewrite.instead(index, "Div", &node.name, &[x, &value("divisor")], y, &[]);
+}
+
+/// All dimensions from `axis` on as one, and back.
+fn softmax(rewrite: &mut Rewrite<'_>, index: usize, node: &Node, ranks: &HashMap<String, usize>) {
+    let Some((x, y)) = single(node) else { return };
+    let axis = node.integer("axis");
+    // The last dimension alone is what the engine takes too, and then it may join the operator with others.
+    let last = ranks.get(x).and_then(|rank| i64::try_from(*rank).ok()?.checked_sub(1));
+    if axis == Some(-1) || last.is_some_and(|last| axis.unwrap_or(1) == last) {
+        return;
+    }
+    let axis = axis.unwrap_or(1);
+    let value = |what: &str| format!("{y}~{what}");
+    let called = |what: &str| format!("{}~{what}", node.name);
+    let mut add = |what: &str, kind: &str, inputs: &[&str], settings: &[(&str, Setting)]| {
+        rewrite.instead(index, kind, &called(what), inputs, &value(what), settings);
+    };
+    add("shape", "Shape", &[x], &[]);
+    add("flat", "Flatten", &[x], &[("axis", Setting::Integer(axis))]);
+    add("shares", &node.kind, &[&value("flat")], &[("axis", Setting::Integer(-1))]);
+    rewrite.instead(index, "Reshape", &node.name, &[&value("shares"), &value("shape")], y, &[]);
+}
+
+/// The size of the window, as the weights have it.
+fn convolution(rewrite: &mut Rewrite<'_>, index: usize, node: &Node, model: &Model) {
+    let weights = node.inputs.get(1);
+    let weights = weights.and_then(|name| model.graph.initializers.iter().find(|one| one.name == *name));
+    let Some(window) = weights.and_then(|weights| weights.dims.get(2..)) else { return };
+    let window = window.iter().map(|size| i64::try_from(*size).unwrap_or(i64::MAX)).collect();
+    rewrite.add(index, &[("kernel_shape", Setting::Integers(window))]);
+}

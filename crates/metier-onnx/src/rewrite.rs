@@ -1,0 +1,153 @@
+//! Changes operators of a file's main graph, and leaves all the rest as it is.
+//!
+//! For engines that lack an operator or read one otherwise than the standard: others stand in its place and make the same values.
+
+use std::collections::BTreeMap;
+
+use crate::Error;
+use crate::build::{Setting, attribute, node, tensor};
+use crate::graph::{DataType, Model};
+use crate::wire::{Field, Slice};
+use crate::write::Message;
+
+/// Changes that are collected.
+#[derive(Debug)]
+pub struct Rewrite<'a> {
+    bytes: &'a [u8],
+    model: &'a Model,
+    nodes: BTreeMap<usize, Vec<Vec<u8>>>,
+    constants: Vec<Vec<u8>>,
+}
+
+impl<'a> Rewrite<'a> {
+    /// No change yet of a file, and of what was read from it.
+    pub fn new(bytes: &'a [u8], model: &'a Model) -> Self {
+        Self { bytes, model, nodes: BTreeMap::new(), constants: Vec::new() }
+    }
+
+    /// Whether nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Adds an operator to those that stand in the place of one; the first call takes that one away.
+    pub fn instead(
+        &mut self,
+        of: usize,
+        kind: &str,
+        name: &str,
+        inputs: &[&str],
+        output: &str,
+        settings: &[(&str, Setting)],
+    ) {
+        self.nodes.entry(of).or_default().push(node(kind, name, inputs, &[output], settings));
+    }
+
+    /// Keeps an operator, and gives it more attributes.
+    pub fn add(&mut self, to: usize, settings: &[(&str, Setting)]) {
+        let Some(own) = self.model.graph.nodes.get(to).and_then(|node| self.bytes.get(node.span.clone()))
+        else {
+            return;
+        };
+        // Repeated fields may stand anywhere in a message.
+        let mut bytes = own.to_vec();
+        for (name, setting) in settings {
+            let mut field = Message::default();
+            field.bytes(5, &attribute(name, setting));
+            bytes.extend(field.into_bytes());
+        }
+        self.nodes.insert(to, vec![bytes]);
+    }
+
+    /// Adds a real number.
+    pub fn number(&mut self, name: &str, number: f32) {
+        self.constants.push(tensor(name, DataType::Float, &[], &number.to_le_bytes()));
+    }
+
+    /// Adds a list of whole numbers.
+    pub fn integers(&mut self, name: &str, numbers: &[i64]) {
+        let raw: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        self.constants.push(tensor(name, DataType::Int64, &[numbers.len() as u64], &raw));
+    }
+
+    /// The changed file.
+    pub fn finish(&self) -> Result<Vec<u8>, Error> {
+        let mut file = Message::default();
+        let mut fields = Slice::whole(self.bytes).fields();
+        while let Some((number, field)) = fields.next()? {
+            match field {
+                Field::Bytes(graph) if number == 7 => file.bytes(7, &self.graph(graph)?),
+                other => file.field(number, other),
+            }
+        }
+        Ok(file.into_bytes())
+    }
+
+    fn graph(&self, graph: Slice<'_>) -> Result<Vec<u8>, Error> {
+        let mut message = Message::default();
+        let mut fields = graph.fields();
+        let mut index = 0;
+        while let Some((number, field)) = fields.next()? {
+            if number != 1 {
+                message.field(number, field);
+                continue;
+            }
+            match self.nodes.get(&index) {
+                Some(others) => others.iter().for_each(|other| message.bytes(1, other)),
+                None => message.field(number, field),
+            }
+            index += 1;
+        }
+        self.constants.iter().for_each(|constant| message.bytes(5, constant));
+        Ok(message.into_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build::Builder;
+    use crate::{Bindings, Limits, analyse, read};
+
+    #[test]
+    fn an_operator_is_replaced_and_the_rest_stays() {
+        let mut made = Builder::new(3);
+        let x = made.input(DataType::Float, &[1, 4]);
+        let weights = made.weights(&[4, 4], 4);
+        let product = made.node("MatMul", &[&x, &weights], &[]);
+        let bent = made.node("Relu", &[&product], &[]);
+        made.output(&bent);
+        let bytes = made.finish();
+        let model = read(&bytes, &Limits::default()).unwrap();
+        assert_eq!(Rewrite::new(&bytes, &model).finish().unwrap(), bytes);
+        let mut rewrite = Rewrite::new(&bytes, &model);
+        assert!(rewrite.is_empty());
+        rewrite.number("two", 2.0);
+        rewrite.instead(1, "Mul", "twice", &[&product, "two"], "doubled", &[]);
+        rewrite.instead(1, "LeakyRelu", "bend", &["doubled"], &bent, &[("alpha", Setting::Float(0.5))]);
+        let changed = read(&rewrite.finish().unwrap(), &Limits::default()).unwrap();
+        let kinds: Vec<&str> = changed.graph.nodes.iter().map(|node| node.kind.as_str()).collect();
+        assert_eq!(kinds, ["MatMul", "Mul", "LeakyRelu"]);
+        let told = analyse(&changed, &Bindings::default(), &Limits::default()).unwrap();
+        assert_eq!((told.parameters, told.multiply_adds), (17, 16));
+    }
+
+    #[test]
+    fn attributes_are_added() {
+        let mut made = Builder::new(3);
+        let x = made.input(DataType::Float, &[1, 3, 8, 8]);
+        let weights = made.weights(&[4, 3, 3, 3], 27);
+        let conv = made.node("Conv", &[&x, &weights], &[("strides", Setting::Integers(vec![2, 2]))]);
+        made.output(&conv);
+        let bytes = made.finish();
+        let model = read(&bytes, &Limits::default()).unwrap();
+        let mut rewrite = Rewrite::new(&bytes, &model);
+        rewrite.add(0, &[("kernel_shape", Setting::Integers(vec![3, 3]))]);
+        let changed = read(&rewrite.finish().unwrap(), &Limits::default()).unwrap();
+        let node = &changed.graph.nodes[0];
+        assert_eq!(
+            (node.integers("kernel_shape"), node.integers("strides")),
+            (Some(&[3, 3][..]), Some(&[2, 2][..]))
+        );
+    }
+}
