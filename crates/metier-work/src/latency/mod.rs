@@ -277,27 +277,7 @@ fn elsewhere(store: &Store, all: &mut [Learned]) -> Result<(), Error> {
 
 /// A passport of a device of which nothing was measured or specified.
 pub fn unmeasured(device: Device) -> Passport {
-    Passport {
-        schema: metier_types::Schema::new(),
-        id: device.id.to_string(),
-        name: device.name.clone(),
-        aliases: Vec::new(),
-        origin: Origin::Specified,
-        made: Timestamp::UNIX_EPOCH,
-        device,
-        compute: Vec::new(),
-        accelerators: Vec::new(),
-        bandwidth: Vec::new(),
-        latency: Vec::new(),
-        storage: None,
-        spawn_seconds: None,
-        spawn_spread_ratio: None,
-        throttling: None,
-        sources: Vec::new(),
-        notes: Vec::new(),
-        missing: Default::default(),
-        extra: Default::default(),
-    }
+    Passport { made: Timestamp::UNIX_EPOCH, ..Passport::of(device, Origin::Specified) }
 }
 
 /// What most of the graph is computed in.
