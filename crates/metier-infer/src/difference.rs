@@ -4,6 +4,7 @@
 //! [`ABSOLUTE`] or [`RELATIVE`] of the larger one; the relative difference is taken against the output's largest value, since what is near 0 beside
 //! it is noise of the large ones.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Tensor;
@@ -14,7 +15,7 @@ pub const ABSOLUTE: f64 = 1e-5;
 pub const RELATIVE: f64 = 1e-3;
 
 /// How far one output is apart.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Difference {
     /// The output.
     pub name: String,

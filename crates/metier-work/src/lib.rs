@@ -1,4 +1,4 @@
-//! Who decides to run: run files, datasets, companions and neighbours, the queue of sessions; how long graphs take, on which node least, and putting them there.
+//! Who decides to run: run files, datasets, companions and neighbours, the queue of sessions; how long graphs take, on which node least, cut for which devices, and putting them there.
 //!
 //! A run file says what is to run and how; everything that starts a run (the command line, the API, the Jenkins-shaped
 //! door) makes one of it, so there is one check and one way to run.
@@ -12,6 +12,7 @@ pub mod nodes;
 pub mod placing;
 pub mod queue;
 pub mod runfile;
+pub mod splitting;
 mod start;
 mod surroundings;
 

@@ -162,15 +162,7 @@ pub fn analyse(model: &Model, bindings: &Bindings, limits: &Limits) -> Result<An
     });
     weights.parameters = weights.parameters.saturating_add(walk.made.parameters);
     weights.bytes = weights.bytes.saturating_add(walk.made.bytes);
-    let mut kinds: BTreeMap<String, KindCost> = BTreeMap::new();
-    for operator in &told.operators {
-        let kind = kinds.entry(operator.kind.clone()).or_default();
-        kind.operators += 1;
-        let turned = |value: u64| value.saturating_mul(operator.turns);
-        kind.multiply_adds = kind.multiply_adds.saturating_add(operator.multiply_adds.map_or(0, turned));
-        let written = operator.written_bytes.map_or(0, |bytes| turned(bytes.0));
-        kind.written_bytes = Bytes(kind.written_bytes.0.saturating_add(written));
-    }
+    let kinds = by_kind(&told.operators);
     let mut characteristics = walk.counts;
     characteristics.total_parameters = weights.parameters;
     let by_rules = soprano::by_the_rules(graph);
@@ -199,6 +191,20 @@ pub fn analyse(model: &Model, bindings: &Bindings, limits: &Limits) -> Result<An
         notes,
         operators: told.operators,
     })
+}
+
+/// All operators of each kind together.
+pub(crate) fn by_kind(operators: &[OperatorCost]) -> BTreeMap<String, KindCost> {
+    let mut kinds: BTreeMap<String, KindCost> = BTreeMap::new();
+    for operator in operators {
+        let kind = kinds.entry(operator.kind.clone()).or_default();
+        kind.operators += 1;
+        let turned = |value: u64| value.saturating_mul(operator.turns);
+        kind.multiply_adds = kind.multiply_adds.saturating_add(operator.multiply_adds.map_or(0, turned));
+        let written = operator.written_bytes.map_or(0, |bytes| turned(bytes.0));
+        kind.written_bytes = Bytes(kind.written_bytes.0.saturating_add(written));
+    }
+    kinds
 }
 
 /// What is known of every value of the main graph.

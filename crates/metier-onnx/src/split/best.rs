@@ -34,6 +34,10 @@ pub struct Problem {
     pub bandwidth: Vec<Vec<f64>>,
     /// Seconds that each sending takes beside.
     pub delay: f64,
+    /// The device that has the input, where it has to be sent from there.
+    pub input_at: Option<usize>,
+    /// The device that wants the result, where it has to be sent there.
+    pub output_at: Option<usize>,
     /// What is to be small.
     pub goal: Goal,
 }
@@ -69,7 +73,8 @@ impl Problem {
             && self.crossing.len() == operators + 1
             && self.memory.len() == devices
             && self.bandwidth.len() == devices
-            && self.bandwidth.iter().all(|row| row.len() == devices);
+            && self.bandwidth.iter().all(|row| row.len() == devices)
+            && [self.input_at, self.output_at].iter().flatten().all(|device| *device < devices);
         if !fits || operators == 0 {
             return wrong("lists of different lengths".to_string());
         }
@@ -77,16 +82,27 @@ impl Problem {
         if !self.times.iter().flatten().all(is_time) || !is_time(&self.delay) {
             return wrong("a time that is no time".to_string());
         }
+        if self.bandwidth.iter().flatten().any(|speed| speed.is_nan() || *speed <= 0.0) {
+            return wrong("a bandwidth that is not above 0".to_string());
+        }
         Ok(())
     }
 
-    fn send(&self, from: usize, to: usize, place: usize) -> f64 {
+    /// Seconds for what flows at a place to go from one device to another.
+    pub fn send(&self, from: usize, to: usize, place: usize) -> f64 {
         let bytes = self.crossing[place] as f64;
-        if bytes == 0.0 {
-            self.delay
-        } else {
-            self.delay + bytes / self.bandwidth[from][to].max(f64::MIN_POSITIVE)
-        }
+        if bytes == 0.0 { self.delay } else { self.delay + bytes / self.bandwidth[from][to] }
+    }
+
+    /// The input's way to the device that comes first.
+    fn arrive(&self, device: usize) -> f64 {
+        self.input_at.filter(|from| *from != device).map_or(0.0, |from| self.send(from, device, 0))
+    }
+
+    /// The result's way from the device that comes last.
+    fn leave(&self, device: usize) -> f64 {
+        let place = self.weights.len();
+        self.output_at.filter(|to| *to != device).map_or(0.0, |to| self.send(device, to, place))
     }
 
     fn join(&self, before: f64, stage: f64) -> f64 {
@@ -116,6 +132,18 @@ impl Problem {
         (times.collect(), weights)
     }
 
+    /// The time of stretches that cover all operators, as the goal counts it.
+    pub fn seconds(&self, stretches: &[Stretch]) -> f64 {
+        let mut sum = stretches.first().map_or(0.0, |first| self.arrive(first.device));
+        for (number, stretch) in stretches.iter().enumerate() {
+            if let Some(before) = number.checked_sub(1).map(|before| stretches[before].device) {
+                sum = self.join(sum, self.send(before, stretch.device, stretch.from));
+            }
+            sum = self.join(sum, self.times[stretch.device][stretch.from..stretch.to].iter().sum());
+        }
+        self.join(sum, stretches.last().map_or(0.0, |last| self.leave(last.device)))
+    }
+
     /// The best stretches over the places at which a cut is allowed; `None` where no device has the memory.
     pub fn solve(&self, places: &[usize]) -> Result<Option<Found>, Error> {
         self.check()?;
@@ -137,7 +165,7 @@ impl Problem {
         for (at, to) in ends.iter().enumerate() {
             for device in 0..devices {
                 if fits(device, 0, *to) {
-                    let seconds = times[device][*to];
+                    let seconds = self.join(self.arrive(device), times[device][*to]);
                     offer(&mut best[at][(1 << device) * devices + device], seconds, None);
                 }
             }
@@ -161,7 +189,10 @@ impl Problem {
         }
         let finish = ends.len() - 1;
         let winner = (0..states * devices)
-            .filter_map(|state| best[finish][state].map(|(seconds, _)| (seconds, state)))
+            .filter_map(|state| {
+                best[finish][state]
+                    .map(|(seconds, _)| (self.join(seconds, self.leave(state % devices)), state))
+            })
             .min_by(|a, b| a.0.total_cmp(&b.0));
         let Some((seconds, mut state)) = winner else { return Ok(None) };
         let mut stretches = Vec::new();
@@ -195,7 +226,7 @@ mod tests {
     fn brute(problem: &Problem, from: usize, used: usize, last: Option<usize>, so_far: f64) -> Option<f64> {
         let operators = problem.weights.len();
         if from == operators {
-            return Some(so_far);
+            return Some(problem.join(so_far, last.map_or(0.0, |last| problem.leave(last))));
         }
         let mut best: Option<f64> = None;
         for to in from + 1..=operators {
@@ -204,7 +235,10 @@ mod tests {
                 if problem.memory[device].is_some_and(|memory| weight > memory) {
                     continue;
                 }
-                let sent = last.map_or(so_far, |last| problem.join(so_far, problem.send(last, device, from)));
+                let sent = match last {
+                    Some(last) => problem.join(so_far, problem.send(last, device, from)),
+                    None => problem.arrive(device),
+                };
                 let stage: f64 = problem.times[device][from..to].iter().sum();
                 let next = brute(problem, to, used | 1 << device, Some(device), problem.join(sent, stage));
                 best = match (best, next) {
@@ -224,16 +258,18 @@ mod tests {
                 prop::collection::vec(prop::option::of(0u64..12), devices),
                 prop::collection::vec(0u64..20, operators + 1),
                 prop::collection::vec(prop::collection::vec(0.5..10.0f64, devices), devices),
-                any::<bool>(),
+                (prop::option::of(0..devices), prop::option::of(0..devices), any::<bool>()),
             )
-                .prop_map(|(times, weights, memory, crossing, bandwidth, is_latency)| Problem {
+                .prop_map(|(times, weights, memory, crossing, bandwidth, ends)| Problem {
                     times,
                     weights,
                     memory,
                     crossing,
                     bandwidth,
                     delay: 0.1,
-                    goal: if is_latency { Goal::Latency } else { Goal::Throughput },
+                    input_at: ends.0,
+                    output_at: ends.1,
+                    goal: if ends.2 { Goal::Latency } else { Goal::Throughput },
                 })
         })
     }
@@ -254,6 +290,11 @@ mod tests {
                     at = stretch.to;
                 }
                 prop_assert_eq!(at, problem.weights.len());
+                let used: std::collections::BTreeSet<usize> =
+                    found.stretches.iter().map(|stretch| stretch.device).collect();
+                prop_assert_eq!(used.len(), found.stretches.len());
+                // Their time is the one that is told.
+                prop_assert!((problem.seconds(&found.stretches) - brute).abs() < 1e-9);
             }
         }
     }

@@ -12,8 +12,9 @@ pub mod best;
 mod part;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
-use crate::analysis::{Bindings, facts, taken};
+use crate::analysis::{Analysis, Bindings, OperatorCost, Value, by_kind, facts, taken};
 use crate::graph::Model;
 use crate::shape::Fact;
 use crate::{Error, Limits};
@@ -104,6 +105,79 @@ impl<'a> Chain<'a> {
     /// Numbers of the operators that run, in their order, as [`crate::Analysis::operators`] has those of the main graph.
     pub fn steps(&self) -> &[usize] {
         &self.steps
+    }
+
+    /// For each operator of the order the stretch of [`Analysis::operators`] that is its own: one, or those inside of its sub-graphs.
+    pub fn costs(&self, whole: &Analysis) -> Vec<Range<usize>> {
+        let makers: BTreeMap<&str, usize> = whole
+            .operators
+            .iter()
+            .enumerate()
+            .filter(|(_, one)| one.inside.is_empty())
+            .flat_map(|(place, one)| one.outputs.iter().map(move |value| (value.name.as_str(), place)))
+            .collect();
+        let mut at = 0;
+        let mut all = Vec::with_capacity(self.steps.len());
+        for index in &self.steps {
+            let node = &self.model.graph.nodes[*index];
+            let outputs = node.outputs.iter().filter(|name| !name.is_empty());
+            let own = outputs.filter_map(|name| makers.get(name.as_str())).find(|place| **place >= at);
+            let range = match own {
+                Some(place) => *place..place + 1,
+                None => {
+                    let called = node.called(*index);
+                    let is_inside = |one: &&OperatorCost| {
+                        let rest = one.inside.strip_prefix(&called);
+                        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" / "))
+                    };
+                    at..at + whole.operators[at..].iter().take_while(is_inside).count()
+                }
+            };
+            at = range.end;
+            all.push(range);
+        }
+        all
+    }
+
+    /// What is said of the whole, for the operators of a part: sizes are those of the whole's run. Counts by SOPRANO's rules are not of parts.
+    pub fn analysis(&self, whole: &Analysis, costs: &[Range<usize>], part: &Part) -> Analysis {
+        let stretch = costs.get(part.range.clone()).unwrap_or_default();
+        let ends = stretch.first().map(|first| first.start).zip(stretch.last().map(|last| last.end));
+        let operators = ends.and_then(|(from, to)| whole.operators.get(from..to)).unwrap_or_default();
+        let value =
+            |name: &String| Value::of(name, self.facts.get(name.as_str()).unwrap_or(&Fact::default()));
+        let kinds = by_kind(operators);
+        Analysis {
+            schema: whole.schema.clone(),
+            name: format!("{} {}..{}", whole.name, part.range.start, part.range.end),
+            producer: whole.producer.clone(),
+            opset: whole.opset,
+            inputs: part.inputs.iter().map(value).collect(),
+            outputs: part.outputs.iter().map(value).collect(),
+            operators_in_file: part.operators as u64,
+            parameters: part.weights.parameters,
+            weight_bytes: metier_types::Bytes(part.weights.bytes),
+            external_files: BTreeSet::new(),
+            multiply_adds: kinds.values().fold(0, |sum, kind| sum.saturating_add(kind.multiply_adds)),
+            operators_without_cost: operators.iter().filter(|one| one.multiply_adds.is_none()).count() as u64,
+            peak_activation_bytes: None,
+            kinds,
+            network_type: whole.network_type,
+            characteristics: Default::default(),
+            characteristics_by_rules: None,
+            notes: Vec::new(),
+            operators: operators.to_vec(),
+        }
+    }
+
+    /// Bytes of what the whole is given, and of what it gives; `None` where a size is not known.
+    pub fn ends(&self) -> [Option<u64>; 2] {
+        let graph = &self.model.graph;
+        [&graph.inputs, &graph.outputs].map(|values| {
+            values.iter().try_fold(0u64, |sum, value| {
+                sum.checked_add(self.facts.get(&value.name).and_then(Fact::bytes)?)
+            })
+        })
     }
 
     fn is_constant(&self, name: &str) -> bool {

@@ -21,7 +21,9 @@ pub struct Part {
     pub inputs: Vec<String>,
     /// What it gives: results of the whole, and what later parts take.
     pub outputs: Vec<String>,
-    /// How many operators of the order it has.
+    /// The operators of the order that it has.
+    pub range: Range<usize>,
+    /// How many these are.
     pub operators: usize,
     /// What it has of the weights.
     pub weights: Weights,
@@ -97,6 +99,7 @@ pub fn write(chain: &Chain, range: Range<usize>) -> Result<Part, Error> {
         bytes: file(chain, &message.into_bytes())?,
         inputs: inputs.into_iter().map(str::to_string).collect(),
         outputs: outputs.into_iter().map(str::to_string).collect(),
+        range,
         operators: running.len(),
         weights,
     })

@@ -45,7 +45,7 @@ struct Latency {
     graph: PathBuf,
     #[command(flatten)]
     binding: Binding,
-    /// A device by name or id, or `all` that have a passport; may be given again [default: this one]
+    /// A device by name or id, `here`, or `all` that have a passport; may be given again [default: here]
     #[arg(long, value_name = "DEVICE")]
     device: Vec<String>,
     /// What runs the graph: rten or onnxruntime
@@ -72,6 +72,26 @@ impl Predict {
             What::Latency(latency) => latency.run(room),
         }
     }
+}
+
+/// What this device is called where devices are named.
+pub const HERE: &str = "here";
+
+/// The passport that a flag names.
+pub fn passport_of(store: &Store, flag: &str, name: &str) -> anyhow::Result<Passport> {
+    if name == HERE {
+        let device = metier_measure::device::this(&Roots::default(), data_folder().as_deref())?;
+        let known = metier_measure::passport::of_device(Some(store), &device);
+        return Ok(known.unwrap_or_else(|| metier_work::latency::unmeasured(device)));
+    }
+    metier_measure::passport::find(Some(store), name).ok_or_else(|| {
+        let known: Vec<String> =
+            metier_measure::passport::all(Some(store)).into_iter().map(|one| one.id).collect();
+        usage(format!(
+            "{flag} is {name:?}, of which there is no passport; want {HERE} or one of {}",
+            known.join(", ")
+        ))
+    })
 }
 
 fn share(flag: &str, given: Option<&String>, most: f64) -> anyhow::Result<Option<Ratio>> {
@@ -127,23 +147,9 @@ impl Latency {
             return Ok(metier_measure::passport::all(Some(store)));
         }
         if self.device.is_empty() {
-            let device = metier_measure::device::this(&Roots::default(), data_folder().as_deref())?;
-            let known = metier_measure::passport::of_device(Some(store), &device);
-            return Ok(vec![known.unwrap_or_else(|| metier_work::latency::unmeasured(device))]);
+            return Ok(vec![passport_of(store, "--device", HERE)?]);
         }
-        self.device
-            .iter()
-            .map(|name| {
-                metier_measure::passport::find(Some(store), name).ok_or_else(|| {
-                    let known: Vec<String> =
-                        metier_measure::passport::all(Some(store)).into_iter().map(|one| one.id).collect();
-                    usage(format!(
-                        "--device is {name:?}, of which there is no passport; want all or one of {}",
-                        known.join(", ")
-                    ))
-                })
-            })
-            .collect()
+        self.device.iter().map(|name| passport_of(store, "--device", name)).collect()
     }
 
     fn show(&self, room: &Room, answers: &[(Passport, Prediction)]) -> anyhow::Result<()> {

@@ -1,28 +1,41 @@
-//! `metier split`: cuts an ONNX graph into parts that run one after the other, each with only its own weights.
+//! `metier split`: cuts an ONNX graph into parts that run one after the other, each with only its own weights; and says which part
+//! should run on which device.
+
+mod devices;
+mod told;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
+use metier_onnx::Limits;
 use metier_onnx::split::{Chain, Part};
-use metier_onnx::{Analysis, Limits};
 use metier_types::{Bytes, Seconds};
 use serde_json::json;
 
 use super::Room;
-use super::inspect::{Binding, big};
+use super::inspect::Binding;
 use crate::exit::{Code, usage};
 use crate::output::{self, Cell, Format, Table, plain};
+use devices::Devices;
+use told::{Row, Told};
 
 const EXAMPLES: &str = "Examples:
   metier split net.onnx --parts 2 --out parts      two parts of about the same work: parts/net.1.onnx, parts/net.2.onnx
   metier split net.onnx --at conv3_out             a cut right after the operator that makes conv3_out
   metier split net.onnx --list                     every place to cut, and what flows over it
-  metier split net.onnx --parts 3 --bandwidth 100  with the time that sending takes at 100 Mbit/s";
+  metier split net.onnx --parts 3 --bandwidth 100  with the time that sending takes at 100 Mbit/s
+  metier split net.onnx --devices raspberry-pi-5,jetson-nano --bandwidth 1000 --input-at raspberry-pi-5 --out parts
+                                                   the best cut for these devices, the input being at the first
+  metier split net.onnx --devices raspberry-pi-4b,raspberry-pi-4b --bandwidth 100 --goal throughput
+                                                   a pipeline of two boards";
 
-/// Cut an ONNX graph into parts
+const AFTER: &str = "Devices are passports (`metier device list`), `here` is this one; what was learned on a device answers before its passport. A device may be given \
+twice: the second is called NAME#2. Each device takes one part at most where the cut is left to us. Exit code 3: no cut has room in the devices' memory.";
+
+/// Cut an ONNX graph into parts, and find the best cut for devices
 #[derive(Debug, Args)]
-#[command(before_help = EXAMPLES)]
+#[command(before_help = EXAMPLES, after_help = AFTER)]
 pub struct Split {
     /// The graph's file
     graph: PathBuf,
@@ -38,26 +51,27 @@ pub struct Split {
     /// Write the parts into this folder
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// Megabits a second between the devices, to tell how long sending takes
-    #[arg(long, value_name = "MBIT/S")]
-    bandwidth: Option<f64>,
+    /// Megabits a second between the devices, or between two of them; may be given again
+    #[arg(long, value_name = "[DEVICE:DEVICE=]MBIT/S")]
+    bandwidth: Vec<String>,
+    #[command(flatten)]
+    devices: Devices,
     #[command(flatten)]
     binding: Binding,
-}
-
-/// What is said of one part.
-struct Told {
-    part: Part,
-    multiply_adds: Option<u64>,
-    sent: Option<Bytes>,
-    file: Option<PathBuf>,
 }
 
 impl Split {
     /// Cuts, and says what came of it.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        if self.bandwidth.is_some_and(|speed| !speed.is_finite() || speed <= 0.0) {
-            return Err(usage("--bandwidth wants megabits a second above 0"));
+        let links = devices::links(&self.bandwidth)?;
+        if !self.devices.is_given() {
+            self.devices.want_devices()?;
+            if let Some(pair) = links.pairs.first() {
+                return Err(usage(format!(
+                    "--bandwidth {}:{} names devices; want --devices too",
+                    pair.0, pair.1
+                )));
+            }
         }
         let bytes = self.binding.bytes(&self.graph)?;
         let limits = Limits::default();
@@ -65,42 +79,68 @@ impl Split {
         let bindings = self.binding.bindings()?;
         let whole = self.binding.named(&self.graph, metier_onnx::analyse(&model, &bindings, &limits))?;
         let chain = self.binding.named(&self.graph, Chain::new(&bytes, &model, &bindings, &limits))?;
+        anyhow::ensure!(
+            !chain.is_empty(),
+            "{}: no operator in it runs, so nothing can be cut",
+            self.graph.display()
+        );
         if self.list {
-            return self.places(room, &chain);
+            return self.places(room, &chain, links.all);
         }
-        let work = work(&whole, &model, &chain);
+        let costs = chain.costs(&whole);
+        let work: Vec<Option<u64>> =
+            costs.iter().map(|range| work(&whole.operators[range.clone()])).collect();
         let cuts = self.cuts(&chain, &work)?;
-        let parts = self.binding.named(&self.graph, chain.parts(&cuts))?;
-        let crossings = chain.crossings();
-        let mut told = Vec::new();
-        let mut from = 0;
-        for (number, part) in parts.into_iter().enumerate() {
-            let to = from + part.operators;
-            let crossing = crossings.iter().find(|crossing| crossing.place == to);
-            told.push(Told {
-                multiply_adds: work[from..to].iter().try_fold(0u64, |sum, one| sum.checked_add((*one)?)),
-                sent: crossing.and_then(|crossing| crossing.bytes).map(Bytes),
-                file: self
-                    .out
-                    .as_deref()
-                    .map(|folder| self.write(folder, number + 1, &part.bytes))
-                    .transpose()?,
-                part,
-            });
-            from = to;
+        let mut told = Told::new(&self.graph);
+        if self.devices.is_given() {
+            let plan = match self.devices.ask(room, &self.graph, &chain, &whole, &links, cuts.as_deref())? {
+                Ok(plan) => plan,
+                Err(code) => return Ok(code),
+            };
+            plan.notes().for_each(|note| room.console.note(note));
+            for (number, part) in plan.parts().enumerate() {
+                told.parts.push(self.row(number, part, &work, None)?);
+            }
+            told.planned(plan);
+        } else {
+            let cuts = cuts.ok_or_else(|| {
+                usage(
+                    "nothing to cut at; want --parts N, --at VALUE or --devices A,B; --list shows the places",
+                )
+            })?;
+            let crossings = chain.crossings();
+            for (number, part) in self.binding.named(&self.graph, chain.parts(&cuts))?.iter().enumerate() {
+                let crossing = crossings.iter().find(|crossing| crossing.place == part.range.end);
+                let sent = crossing.and_then(|crossing| crossing.bytes).map(Bytes);
+                let mut row = self.row(number, part, &work, sent)?;
+                row.send_seconds = send(links.all, sent);
+                told.parts.push(row);
+            }
         }
-        self.say(room, &told)?;
+        told.print(room)?;
         Ok(Code::OK)
     }
 
-    fn cuts(&self, chain: &Chain, work: &[Option<u64>]) -> anyhow::Result<Vec<usize>> {
+    fn row(
+        &self,
+        number: usize,
+        part: &Part,
+        work: &[Option<u64>],
+        sent: Option<Bytes>,
+    ) -> anyhow::Result<Row> {
+        let file =
+            self.out.as_deref().map(|folder| self.write(folder, number + 1, &part.bytes)).transpose()?;
+        let adds = work[part.range.clone()].iter().try_fold(0u64, |sum, one| sum.checked_add((*one)?));
+        Ok(Row::new(part, adds, sent, file))
+    }
+
+    /// Where to cut; `None` where that is left to us.
+    fn cuts(&self, chain: &Chain, work: &[Option<u64>]) -> anyhow::Result<Option<Vec<usize>>> {
         if let Some(parts) = self.parts {
-            return Ok(even(chain, work, parts as usize));
+            return Ok(Some(even(chain, work, parts as usize)));
         }
         if self.at.is_empty() {
-            return Err(usage(
-                "nothing to cut at; want --parts N or --at VALUE, and --list shows the places",
-            ));
+            return Ok(None);
         }
         let mut cuts = Vec::new();
         for value in &self.at {
@@ -111,7 +151,7 @@ impl Split {
         }
         cuts.sort_unstable();
         cuts.dedup();
-        Ok(cuts)
+        Ok(Some(cuts))
     }
 
     fn write(&self, folder: &Path, number: usize, bytes: &[u8]) -> anyhow::Result<PathBuf> {
@@ -123,81 +163,7 @@ impl Split {
         Ok(path)
     }
 
-    fn send(&self, bytes: Option<Bytes>) -> Option<Seconds> {
-        Some(Seconds(bytes?.get() as f64 * 8.0 / (self.bandwidth? * 1e6)))
-    }
-
-    fn say(&self, room: &Room, told: &[Told]) -> anyhow::Result<()> {
-        let record = || {
-            let parts = told.iter().map(|one| {
-                json!({
-                    "operators": one.part.operators, "inputs": one.part.inputs, "outputs": one.part.outputs,
-                    "multiply_adds": one.multiply_adds, "parameters": one.part.weights.parameters,
-                    "weight_bytes": one.part.weights.bytes, "file_bytes": one.part.bytes.len(),
-                    "sent_bytes": one.sent, "send_seconds": self.send(one.sent), "file": one.file,
-                })
-            });
-            json!({ "schema": "metier.split/1", "graph": self.graph, "parts": parts.collect::<Vec<_>>() })
-        };
-        let console = &room.console;
-        match console.format {
-            Format::Json => console.data(|out| output::json(out, &record())),
-            Format::Yaml => console.data(|out| output::yaml(out, &record())),
-            Format::Csv => console.data(|out| {
-                let head = [
-                    "part",
-                    "operators",
-                    "multiply_adds",
-                    "parameters",
-                    "file_bytes",
-                    "sent_bytes",
-                    "send_seconds",
-                    "file",
-                ];
-                let rows = told.iter().enumerate().map(|(number, one)| {
-                    vec![
-                        (number + 1).to_string(),
-                        one.part.operators.to_string(),
-                        plain(one.multiply_adds),
-                        one.part.weights.parameters.to_string(),
-                        one.part.bytes.len().to_string(),
-                        plain(one.sent.map(Bytes::get)),
-                        plain(self.send(one.sent).map(Seconds::get)),
-                        plain(one.file.as_ref().map(|file| file.display())),
-                    ]
-                });
-                output::csv(out, &head, rows)
-            }),
-            Format::Table => {
-                let mut table = Table::with_header(&[
-                    "PART",
-                    "OPERATORS",
-                    "MULTIPLY-ADDS",
-                    "PARAMETERS",
-                    "FILE",
-                    "SENDS",
-                    "IN",
-                    "WRITTEN TO",
-                ]);
-                for (number, one) in told.iter().enumerate() {
-                    let file = one.file.as_ref().map_or("–".to_string(), |file| file.display().to_string());
-                    table.row(vec![
-                        Cell::number((number + 1).to_string()),
-                        Cell::number(one.part.operators.to_string()),
-                        Cell::quantity(one.multiply_adds.map(big)),
-                        Cell::number(big(one.part.weights.parameters)),
-                        Cell::number(Bytes(one.part.bytes.len() as u64).to_string()),
-                        Cell::quantity(one.sent),
-                        Cell::quantity(self.send(one.sent)),
-                        Cell::text(file),
-                    ]);
-                }
-                console.print(&table.render(console.paint))
-            }
-        }
-    }
-
-    fn places(&self, room: &Room, chain: &Chain) -> anyhow::Result<Code> {
+    fn places(&self, room: &Room, chain: &Chain, speed: Option<f64>) -> anyhow::Result<Code> {
         let places = chain.crossings();
         let console = &room.console;
         match console.format {
@@ -225,7 +191,7 @@ impl Split {
                     table.row(vec![
                         Cell::number(one.place.to_string()),
                         Cell::quantity(bytes),
-                        Cell::quantity(self.send(bytes)),
+                        Cell::quantity(send(speed, bytes)),
                         Cell::text(one.values.join(", ")).at_most(90),
                     ]);
                 }
@@ -236,30 +202,14 @@ impl Split {
     }
 }
 
-/// Multiply-adds of each operator of the order, those of its sub-graphs included.
-fn work(whole: &Analysis, model: &metier_onnx::Model, chain: &Chain) -> Vec<Option<u64>> {
-    let mut operators = whole.operators.iter().peekable();
-    chain
-        .steps()
-        .iter()
-        .map(|index| {
-            let node = &model.graph.nodes[*index];
-            let has_graphs = node.graphs().next().is_some();
-            let mut sum = Some(0u64);
-            let mut add = |one: &metier_onnx::OperatorCost| {
-                sum = sum
-                    .zip(one.multiply_adds)
-                    .and_then(|(sum, adds)| sum.checked_add(adds.checked_mul(one.turns)?));
-            };
-            if !has_graphs {
-                operators.next().iter().for_each(|one| add(one));
-            }
-            while has_graphs && operators.peek().is_some_and(|one| !one.inside.is_empty()) {
-                operators.next().iter().for_each(|one| add(one));
-            }
-            sum
-        })
-        .collect()
+/// How long sending takes, at so many bytes a second.
+fn send(speed: Option<f64>, bytes: Option<Bytes>) -> Option<Seconds> {
+    Some(Seconds(bytes?.get() as f64 / speed?))
+}
+
+/// Multiply-adds of an operator, or of those inside of it.
+fn work(operators: &[metier_onnx::OperatorCost]) -> Option<u64> {
+    operators.iter().try_fold(0u64, |sum, one| sum.checked_add(one.multiply_adds?.checked_mul(one.turns)?))
 }
 
 /// Places that part the work evenly, each moved by at most a tenth of a share to where least flows over it.

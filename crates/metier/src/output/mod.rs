@@ -125,3 +125,19 @@ pub fn without_infinities(series: &mut Series) {
         }
     }
 }
+
+/// Fails where the published schema of something that we write is not that of the code; `METIER_BLESS=1` writes it anew.
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+pub fn published<T: schemars::JsonSchema>(name: &str) {
+    let settings = schemars::generate::SchemaSettings::default().for_serialize();
+    let schema = settings.into_generator().into_root_schema_for::<T>();
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema");
+    let file = folder.join(format!("{name}.json"));
+    let now = format!("{}\n", serde_json::to_string_pretty(&schema).unwrap());
+    if std::env::var_os("METIER_BLESS").is_some() {
+        std::fs::write(&file, &now).unwrap();
+    }
+    let kept = std::fs::read_to_string(&file).unwrap_or_default();
+    assert_eq!(kept, now, "{} is stale; METIER_BLESS=1 writes it anew", file.display());
+}

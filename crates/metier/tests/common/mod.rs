@@ -112,3 +112,53 @@ pub fn golden(name: &str, got: &str) {
     let want = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(got == want, "{} differs; METIER_BLESS=1 takes this as right:\n{got}", path.display());
 }
+
+/// Fails where a record is not as its published schema says: a field that is missing, not told of, or of another kind.
+pub fn fits(schema: &str, record: &Value) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema").join(format!("{schema}.json"));
+    let schema: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    if let Err(why) = fit(&schema, &schema, record, "") {
+        panic!("{why} in {record}");
+    }
+}
+
+fn fit(root: &Value, schema: &Value, value: &Value, at: &str) -> Result<(), String> {
+    if let Some(name) = schema["$ref"].as_str() {
+        return fit(root, &root["$defs"][name.trim_start_matches("#/$defs/")], value, at);
+    }
+    if let Some(choices) = schema["anyOf"].as_array().or(schema["oneOf"].as_array()) {
+        let all: Vec<_> = choices.iter().map(|choice| fit(root, choice, value, at)).collect();
+        return if all.iter().any(Result::is_ok) { Ok(()) } else { all.into_iter().next().unwrap_or(Ok(())) };
+    }
+    let kind = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let is_kind = |wanted: &Value| wanted == kind || (wanted == "number" && kind == "integer");
+    let wanted = &schema["type"];
+    if !wanted.is_null()
+        && !is_kind(wanted)
+        && !wanted.as_array().is_some_and(|list| list.iter().any(is_kind))
+    {
+        return Err(format!("{at} is of kind {kind}, not {wanted}"));
+    }
+    for (index, item) in value.as_array().into_iter().flatten().enumerate() {
+        fit(root, &schema["items"], item, &format!("{at}[{index}]"))?;
+    }
+    for field in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        if value.get(field).is_none() {
+            return Err(format!("{at}.{field} is missing"));
+        }
+    }
+    let Some(properties) = schema["properties"].as_object() else { return Ok(()) };
+    for (field, inner) in value.as_object().into_iter().flatten() {
+        let own = properties.get(field).ok_or_else(|| format!("{at}.{field} is not in the schema"))?;
+        fit(root, own, inner, &format!("{at}.{field}"))?;
+    }
+    Ok(())
+}

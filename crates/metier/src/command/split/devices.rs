@@ -1,0 +1,254 @@
+//! The devices that a graph is cut for: the flags that name them, and the question that comes of these.
+
+use std::path::Path;
+
+use clap::{Args, ValueEnum};
+use metier_onnx::Analysis;
+use metier_onnx::split::best::{DEVICES, Goal};
+use metier_onnx::split::{Chain, Part};
+use metier_types::{Passport, Seconds};
+use metier_work::latency::{Conditions, Latency};
+use metier_work::runfile::quantity;
+use metier_work::splitting::{Error, Plan, Question};
+
+use crate::command::Room;
+use crate::command::predict::passport_of;
+use crate::console::complain;
+use crate::exit::{Code, usage};
+
+/// Devices, and how a graph runs on them.
+#[derive(Debug, Args)]
+pub struct Devices {
+    /// Find the best cut for these devices, by name or id; `here` is this one
+    #[arg(long, value_name = "DEVICE,DEVICE…", value_delimiter = ',')]
+    devices: Vec<String>,
+    /// What is to be small: the time of one answer, or the time between two of a full pipeline
+    #[arg(long, value_name = "GOAL", default_value = "latency")]
+    goal: Aim,
+    /// What each sending takes beside, as 2ms
+    #[arg(long, value_name = "TIME", default_value = "0s")]
+    delay: String,
+    /// The device that has the input
+    #[arg(long, value_name = "DEVICE")]
+    input_at: Option<String>,
+    /// The device that wants the result
+    #[arg(long, value_name = "DEVICE")]
+    output_at: Option<String>,
+    /// What runs the parts: rten or onnxruntime
+    #[arg(long, value_name = "RUNTIME", default_value = "rten")]
+    runtime: String,
+    /// Threads that it may use on each device
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    threads: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Aim {
+    Latency,
+    Throughput,
+}
+
+/// Bytes a second between devices.
+#[derive(Debug, Default)]
+pub struct Links {
+    /// Between all that are not named.
+    pub all: Option<f64>,
+    /// Between two, by their labels, both ways.
+    pub pairs: Vec<(String, String, f64)>,
+}
+
+/// Reads `100` and `A:B=100`.
+pub fn links(given: &[String]) -> anyhow::Result<Links> {
+    let mut links = Links::default();
+    for text in given {
+        let wrong = || {
+            usage(format!(
+                "--bandwidth is {text:?}; want megabits a second above 0, as 100 or DEVICE:DEVICE=100"
+            ))
+        };
+        let (pair, speed) = match text.rsplit_once('=') {
+            Some((pair, speed)) => (Some(pair), speed),
+            None => (None, text.as_str()),
+        };
+        let speed = speed.trim().parse::<f64>().ok().filter(|speed| speed.is_finite() && *speed > 0.0);
+        let speed = speed.ok_or_else(wrong)? * 1e6 / 8.0;
+        match pair.map(|pair| pair.split_once(':').ok_or_else(wrong)).transpose()? {
+            None if links.all.is_some() => {
+                return Err(usage(format!("--bandwidth {text:?}: one for all devices was given before")));
+            }
+            None => links.all = Some(speed),
+            Some((a, b)) => links.pairs.push((a.trim().to_string(), b.trim().to_string(), speed)),
+        }
+    }
+    Ok(links)
+}
+
+/// An answer, and what the devices are called in it.
+pub struct Answer {
+    /// What was found.
+    pub plan: Plan,
+    /// What the devices are called: as they were given, a second one of a name with its number.
+    pub labels: Vec<String>,
+    /// The devices.
+    pub passports: Vec<Passport>,
+    /// How they run their parts.
+    pub conditions: Conditions,
+    /// What was to be small.
+    pub goal: &'static str,
+}
+
+impl Answer {
+    /// The parts, in their order.
+    pub fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.plan.stages.iter().map(|stage| &stage.part)
+    }
+
+    /// What had to be assumed.
+    pub fn notes(&self) -> impl Iterator<Item = &String> {
+        self.plan.notes.iter()
+    }
+}
+
+impl Devices {
+    /// Whether there are any.
+    pub fn is_given(&self) -> bool {
+        !self.devices.is_empty()
+    }
+
+    /// Refuses flags that say something of devices where there are none.
+    pub fn want_devices(&self) -> anyhow::Result<()> {
+        let flags = [("--input-at", self.input_at.is_some()), ("--output-at", self.output_at.is_some())];
+        match flags.iter().find(|(_, is_given)| *is_given) {
+            Some((flag, _)) => Err(usage(format!("{flag} names a device; want --devices too"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Asks for the parts and devices with the least time. An exit code where nothing fits, which has been said.
+    pub fn ask(
+        &self,
+        room: &Room,
+        file: &Path,
+        chain: &Chain,
+        graph: &Analysis,
+        links: &Links,
+        cuts: Option<&[usize]>,
+    ) -> anyhow::Result<Result<Answer, Code>> {
+        if self.devices.len() > DEVICES {
+            return Err(usage(format!("--devices names {}; want 1 to {DEVICES}", self.devices.len())));
+        }
+        let conditions =
+            Conditions { runtime: self.runtime.clone(), threads: self.threads, ..Conditions::default() };
+        conditions.check().map_err(|error| usage(error.to_string()))?;
+        let delay = quantity::duration(&self.delay)
+            .ok_or_else(|| usage(format!("--delay is {:?}; want {}", self.delay, quantity::DURATION)))?;
+        let labels = labels(&self.devices)?;
+        let store = room.writable_store()?;
+        let passports = self
+            .devices
+            .iter()
+            .map(|name| passport_of(&store, "--devices", name))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let bandwidth = matrix(&labels, links)?;
+        let at = |flag: &str, name: &Option<String>| -> anyhow::Result<Option<usize>> {
+            name.as_ref().map(|name| number(&labels, flag, name)).transpose()
+        };
+        let question = Question {
+            chain,
+            graph,
+            devices: &passports,
+            conditions: &conditions,
+            bandwidth: &bandwidth,
+            delay: Seconds(delay.as_secs_f64()),
+            input_at: at("--input-at", &self.input_at)?,
+            output_at: at("--output-at", &self.output_at)?,
+            goal: match self.goal {
+                Aim::Latency => Goal::Latency,
+                Aim::Throughput => Goal::Throughput,
+            },
+            cuts,
+        };
+        let plan = match question.answer(&Latency::open(&store)?) {
+            Ok(plan) => plan,
+            Err(error @ Error::Memory { .. }) => {
+                complain(&format!("{}: {error}", file.display()));
+                return Ok(Err(Code::INFEASIBLE));
+            }
+            Err(error) => anyhow::bail!("{}: {error}", file.display()),
+        };
+        let goal = match self.goal {
+            Aim::Latency => "latency",
+            Aim::Throughput => "throughput",
+        };
+        Ok(Ok(Answer { plan, labels, passports, conditions, goal }))
+    }
+}
+
+/// What devices are called: the second one of a name has its number.
+fn labels(names: &[String]) -> anyhow::Result<Vec<String>> {
+    let mut labels: Vec<String> = Vec::new();
+    for (at, name) in names.iter().enumerate() {
+        if name.trim().is_empty() {
+            return Err(usage("--devices has an empty name; want names by commas"));
+        }
+        let before = names[..at].iter().filter(|other| *other == name).count();
+        labels.push(if before == 0 { name.clone() } else { format!("{name}#{}", before + 1) });
+    }
+    Ok(labels)
+}
+
+fn number(labels: &[String], flag: &str, name: &str) -> anyhow::Result<usize> {
+    labels
+        .iter()
+        .position(|label| label == name)
+        .ok_or_else(|| usage(format!("{flag} is {name:?}; want one of {}", labels.join(", "))))
+}
+
+/// Bytes a second between each two.
+fn matrix(labels: &[String], links: &Links) -> anyhow::Result<Vec<Vec<f64>>> {
+    let mut speeds = vec![vec![links.all; labels.len()]; labels.len()];
+    for (a, b, speed) in &links.pairs {
+        let (a, b) = (number(labels, "--bandwidth", a)?, number(labels, "--bandwidth", b)?);
+        if a == b {
+            return Err(usage(format!("--bandwidth {0}:{0}: want two devices", labels[a])));
+        }
+        (speeds[a][b], speeds[b][a]) = (Some(*speed), Some(*speed));
+    }
+    let mut all = Vec::with_capacity(labels.len());
+    for (from, row) in speeds.into_iter().enumerate() {
+        let one = |(to, speed): (usize, Option<f64>)| match speed {
+            Some(speed) => Ok(speed),
+            None if from == to => Ok(f64::INFINITY),
+            None => Err(usage(format!(
+                "the bandwidth between {} and {} is not given; want --bandwidth MBIT/S or --bandwidth {}:{}=MBIT/S",
+                labels[from], labels[to], labels[from], labels[to]
+            ))),
+        };
+        all.push(row.into_iter().enumerate().map(one).collect::<anyhow::Result<Vec<_>>>()?);
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bandwidth_is_read_for_all_and_for_pairs() {
+        let texts = |list: &[&str]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let labels = labels(&texts(&["pi", "nano", "pi"])).unwrap();
+        assert_eq!(labels, ["pi", "nano", "pi#2"]);
+        let links = links(&texts(&["100", "pi:pi#2=8"])).unwrap();
+        let speeds = matrix(&labels, &links).unwrap();
+        assert_eq!((speeds[0][1], speeds[0][2], speeds[2][0]), (12.5e6, 1e6, 1e6));
+        for wrong in ["0", "-1", "fast", "a=5", "NaN", "a:b="] {
+            assert!(
+                super::links(&texts(&[wrong])).unwrap_err().to_string().contains("--bandwidth"),
+                "{wrong}"
+            );
+        }
+        let few = super::links(&texts(&["pi:nano=5"])).unwrap();
+        let error = matrix(&labels, &few).unwrap_err().to_string();
+        assert!(error.contains("pi and pi#2"), "{error}");
+    }
+}
