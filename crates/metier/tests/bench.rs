@@ -51,6 +51,7 @@ fn a_graph_is_timed_in_a_run_of_its_own() {
         "here",
     ]);
     assert_eq!(told["schema"], "metier.bench/1");
+    common::fits("metier.bench-1", &told);
     assert_eq!(told["inputs"][0]["shape"], serde_json::json!([4, 3, 16, 16]));
     assert_eq!(told["graph"]["multiply_adds"], 4 * 8 * 3 * 256);
     let one = &told["results"][0];
@@ -182,6 +183,7 @@ fn two_runtimes_are_set_side_by_side() {
     let output = command.env("METIER_ONNXRUNTIME", library).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let told: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    common::fits("metier.bench-1", &told);
     let names: Vec<&str> =
         told["results"].as_array().unwrap().iter().map(|one| one["runtime"].as_str().unwrap()).collect();
     assert_eq!(names, ["rten", "onnxruntime"]);
@@ -191,4 +193,91 @@ fn two_runtimes_are_set_side_by_side() {
     );
     assert!(told["comparison"]["time_ratio"].as_f64().unwrap() > 0.0);
     assert!(!told["results"][1]["operators"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn cold_starts_of_several_processes_are_told_one_by_one() {
+    let place = Place::new();
+    let net = network(&place);
+    let words = ["bench", &net, "--page-cache", "cold", "--runs", "3", "--repeat", "1", "--least", "0"];
+    let told = place.json(&[&words[..], &["-o", "json"]].concat());
+    common::fits("metier.bench-1", &told);
+    let one = &told["results"][0];
+    assert_eq!((one["runs"].as_array().unwrap().len(), &one["page_cache"]), (3, &"cold".into()), "{one}");
+    let mut all: Vec<f64> =
+        one["cold_starts_seconds"].as_array().unwrap().iter().map(|one| one.as_f64().unwrap()).collect();
+    all.sort_by(f64::total_cmp);
+    assert_eq!((all.len(), one["cold_start_seconds"].as_f64().unwrap()), (3, all[1]), "{one}");
+    let text = place.ok(&words);
+    assert!(text.contains("median of 3"), "{text}");
+    let (code, error) = place.fails(&["bench", &net, "--page-cache", "lukewarm"]);
+    assert!(code == 2 && error.contains("--page-cache") && error.contains("lukewarm"), "{error}");
+    let (code, error) = place.fails(&["bench", &net, "--limit-cpu", "0"]);
+    assert!(code == 2 && error.contains("--limit-cpu"), "{error}");
+}
+
+#[test]
+fn a_neighbour_is_a_run_of_its_own_that_overlaps() {
+    let place = Place::new();
+    let net = network(&place);
+    let words = ["bench", &net, "--repeat", "1", "--least", "0.2", "--with", "sleep 60", "-o", "json"];
+    let told = place.json(&words);
+    let run = place.json(&["show", told["results"][0]["runs"][0].as_str().unwrap(), "-o", "json"]);
+    let company = run["context"]["company"].as_array().unwrap_or_else(|| panic!("{}", run["context"]));
+    assert_eq!(company.len(), 1, "{company:?}");
+    let runs = place.json(&["runs", "-o", "json"]);
+    let names: Vec<&str> = runs["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["workload"]["name"].as_str().unwrap())
+        .collect();
+    assert!(names.contains(&"sleep"), "{names:?}");
+}
+
+#[test]
+fn a_child_that_a_signal_ends_is_a_run_with_that_cause_and_is_told_to_programs() {
+    let place = Place::new();
+    let net = network(&place);
+    let mut command = place.command(&["bench", &net, "--least", "600", "--threads", "1", "-o", "json"]);
+    let mut parent =
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    // The child is the one whose own program has the job; its parent, the launcher, has it as words of a command.
+    let folder = place.path("");
+    let child = loop {
+        let found = std::fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
+            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+            let words = std::fs::read(entry.path().join("cmdline")).ok()?;
+            let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
+            let is_bench = words.get(1) == Some(&&b"bench"[..]) && words.get(2) == Some(&&b"--job"[..]);
+            // Those of other tests have another home.
+            let environment = std::fs::read(entry.path().join("environ")).ok()?;
+            let home = format!("HOME={}", folder.join("home").display());
+            let is_ours = environment.split(|byte| *byte == 0).any(|one| one == home.as_bytes());
+            (is_bench && is_ours).then_some(pid)
+        });
+        match found {
+            Some(pid) => break pid,
+            None if parent.try_wait().unwrap().is_some() => panic!("it ended by itself"),
+            None => std::thread::sleep(std::time::Duration::from_millis(20)),
+        }
+    };
+    // SAFETY: a signal to a process that this test has started.
+    assert_eq!(unsafe { libc::kill(child, libc::SIGABRT) }, 0);
+    let output = parent.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(128 + libc::SIGABRT), "{}", stderr(&output));
+    assert!(stderr(&output).contains("rten") && stderr(&output).contains("signal 6"), "{}", stderr(&output));
+    let told: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    common::fits("metier.bench-1", &told);
+    assert_eq!(
+        (told["results"].as_array().unwrap().len(), &told["failed"][0]["runtime"]),
+        (0, &"rten".into())
+    );
+    let run = place.json(&["show", told["failed"][0]["run"].as_str().unwrap(), "-o", "json"]);
+    assert_eq!(
+        (&run["exit"]["cause"], &run["exit"]["signal"]),
+        (&"signalled".into(), &6.into()),
+        "{}",
+        run["exit"]
+    );
 }

@@ -19,7 +19,7 @@ use metier_work::latency::runs;
 
 use super::Room;
 use super::inspect::{Binding, pairs};
-use super::run::{flags, graph};
+use super::run::{flags, graph, source};
 use crate::console::complain;
 use crate::exit::{Code, usage};
 use crate::output::{self, Format};
@@ -119,9 +119,13 @@ impl Bench {
 
     /// Runs it and prints what it takes.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        if let Some(job) = &self.job {
-            return child(job);
+        match &self.job {
+            Some(job) => child(job),
+            None => self.parent(room).or_else(source::complained),
         }
+    }
+
+    fn parent(&self, room: &Room) -> anyhow::Result<Code> {
         let path = self.graph.as_deref().ok_or_else(|| usage("want the file of a graph"))?;
         let path = std::path::absolute(path).with_context(|| format!("cannot read {}", path.display()))?;
         let bytes = self.binding.bytes(&path)?;
@@ -160,7 +164,8 @@ impl Bench {
         if let [first, second] = outputs.as_slice() {
             told.comparison = Comparison::of(&told.results, differences(first, second));
         }
-        if !told.results.is_empty() {
+        // A program that reads it is told what failed, too.
+        if !told.results.is_empty() || matches!(room.console.format, Format::Json | Format::Yaml) {
             self.print(room, &told)?;
         }
         Ok(worst)

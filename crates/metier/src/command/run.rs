@@ -140,11 +140,7 @@ impl Run {
             }
             false => self.measure(room),
         };
-        done.or_else(|error| {
-            if let Some(faulty) = error.downcast_ref::<source::Faulty>() {
-                faulty.lines().iter().for_each(|line| complain(line));
-                return Ok(Code::USAGE);
-            }
+        done.or_else(source::complained).or_else(|error| {
             if self.check {
                 return Err(error);
             }

@@ -6,6 +6,7 @@ use metier_infer::job::Outcome;
 use metier_infer::{Difference, Tensor, shares};
 use metier_onnx::{Analysis, DataType};
 use metier_types::{Bytes, Digest, Joules, Run as Record, Seconds};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::command::inspect::big;
@@ -14,12 +15,17 @@ use crate::output::{Cell, Paint, Table, plain};
 /// Operators that a table lists.
 const LISTED: usize = 25;
 
-/// Everything.
-#[derive(Debug, Serialize)]
+/// What running a graph here took.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "Bench")]
 pub struct Told {
+    /// `metier.bench/1`.
     schema: &'static str,
+    /// What ran.
     graph: Graph,
+    /// What it was given.
     inputs: Vec<Input>,
+    /// Threads that it was allowed.
     threads: usize,
     /// One for each runtime.
     pub results: Vec<Timed>,
@@ -33,76 +39,130 @@ pub struct Told {
     notes: Vec<String>,
 }
 
-#[derive(Debug, Serialize)]
+/// The graph that ran.
+#[derive(Debug, Serialize, JsonSchema)]
 struct Graph {
+    /// Its file.
     file: String,
+    /// SHA-256 of its content.
     digest: Digest,
+    /// Real numbers among its weights.
     parameters: u64,
+    /// Multiply-adds of one inference, as far as they are known.
     multiply_adds: u64,
+    /// Operators that run.
     operators: usize,
 }
 
-#[derive(Debug, Serialize)]
+/// An input of it.
+#[derive(Debug, Serialize, JsonSchema)]
 struct Input {
+    /// Its name in the graph.
     name: String,
+    /// Type of its elements.
     data_type: DataType,
+    /// Its dimensions.
     shape: Vec<usize>,
 }
 
-#[derive(Debug, Serialize)]
+/// A runtime that did not come to an end.
+#[derive(Debug, Serialize, JsonSchema)]
 struct Failed {
+    /// `rten` or `onnxruntime`.
     runtime: &'static str,
+    /// The run that tells why.
     run: Option<String>,
+    /// How that ended.
     verdict: Option<String>,
 }
 
 /// What one runtime took.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Timed {
+    /// `rten` or `onnxruntime`.
     runtime: &'static str,
     /// The run, or the runs where there are several processes; the last one's inferences are told.
     runs: Vec<String>,
+    /// Whether they are in the store.
     is_kept: bool,
+    /// Reading the graph until it can run.
     load_seconds: Seconds,
+    /// The first inference.
     first_seconds: Seconds,
-    /// From nothing to the first answer.
+    /// From nothing to the first answer; of several processes the median.
     cold_start_seconds: Seconds,
+    /// The same of each process, in their order.
+    cold_starts_seconds: Vec<Seconds>,
+    /// The file's state in the page cache before the start, where that was asked for.
     page_cache: Option<String>,
+    /// How many count for what follows.
     inferences: u64,
+    /// Half of them took less.
     median_seconds: Seconds,
     /// Half of the inferences lie between these two.
     quartile_seconds: [Seconds; 2],
+    /// The shortest.
     min_seconds: Seconds,
+    /// 95 of 100 took less.
     p95_seconds: Seconds,
+    /// 99 of 100 took less.
     p99_seconds: Seconds,
+    /// CPU time of all threads for one inference, the median.
     cpu_seconds_median: Seconds,
+    /// Inferences in a second, by the median.
     per_second: f64,
+    /// Multiply-adds in a second; `null` where those of an operator are not known.
     multiply_adds_per_second: Option<f64>,
+    /// Most memory of the run's control group.
     peak_memory_bytes: Option<Bytes>,
+    /// Energy of one inference, where it can be measured.
     joules_per_inference: Option<Joules>,
+    /// Time by operator, where that was asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     operators: Vec<Operator>,
 }
 
+impl Timed {
+    /// Between which the cold starts of several processes lie.
+    fn spread(&self) -> String {
+        let all = || self.cold_starts_seconds.iter().map(|one| one.get());
+        match self.cold_starts_seconds.len() {
+            0 | 1 => String::new(),
+            processes => {
+                let (low, high) = (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max));
+                format!(" (median of {processes}, {} – {})", Seconds(low), Seconds(high))
+            }
+        }
+    }
+}
+
 /// Time of one of a runtime's operators.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Operator {
+    /// The runtime's name for it.
     name: String,
+    /// Its kind in the runtime.
     kind: String,
+    /// What it takes in one inference.
     seconds: Seconds,
+    /// Share of all of them.
     share: f64,
+    /// Multiply-adds of the operators that it covers.
     multiply_adds: Option<u64>,
+    /// How fast these were.
     multiply_adds_per_second: Option<f64>,
     /// The operators of the file that it stands for.
     covers: Vec<String>,
 }
 
 /// Two runtimes side by side.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Comparison {
     /// Median of the first over that of the second.
     time_ratio: f64,
+    /// Whether all outputs do.
     agrees: bool,
+    /// How far each is apart.
     outputs: Vec<Difference>,
 }
 
@@ -123,6 +183,18 @@ fn quantile(sorted: &[f64], part: f64) -> f64 {
     }
     let rank = (part * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.saturating_sub(1).min(sorted.len().saturating_sub(1))).copied().unwrap_or_default()
+}
+
+/// Load and first inference, as a process told them.
+fn cold_start(run: &Record) -> Option<f64> {
+    let stage = |name: &str| run.stages.iter().find(|stage| stage.name == name)?.p50;
+    Some(stage("load")? + stage("first")?)
+}
+
+/// Energy of one inference: the run's mean power for as long as inferences took on average. Loading and warm-up are so not charged to them.
+fn energy_each(energy: Joules, whole: Seconds, wall: &[f64]) -> Option<Joules> {
+    let mean = wall.iter().sum::<f64>() / wall.len() as f64;
+    Some(Joules(energy.get() / whole.get() * mean)).filter(|joules| joules.get().is_finite())
 }
 
 impl Told {
@@ -191,15 +263,20 @@ impl Told {
         let median = at(0.5);
         let known = (analysis.multiply_adds > 0 && analysis.operators_without_cost == 0)
             .then(|| analysis.multiply_adds as f64 / median.get());
-        let stage = run.stages.iter().find(|stage| stage.name == "inference");
-        let cold = |seconds: Seconds| Seconds(seconds.get() + first.wall.get());
+        let mut cold: Vec<f64> = records.iter().filter_map(cold_start).collect();
+        if records.len() == 1 || cold.len() != records.len() {
+            cold = vec![load.wall.get() + first.wall.get()];
+        }
+        let cold_starts_seconds = cold.iter().copied().map(Seconds).collect();
+        cold.sort_by(f64::total_cmp);
         self.results.push(Timed {
             runtime,
             runs: records.iter().map(|run| run.id.to_string()).collect(),
             is_kept,
             load_seconds: load.wall,
             first_seconds: first.wall,
-            cold_start_seconds: cold(load.wall),
+            cold_start_seconds: Seconds(quantile(&cold, 0.5)),
+            cold_starts_seconds,
             page_cache: run.context.dataset.as_ref().map(|one| crate::output::word_of(&one.page_cache)),
             inferences: outcome.inferences,
             median_seconds: median,
@@ -211,7 +288,11 @@ impl Told {
             per_second: 1.0 / median.get(),
             multiply_adds_per_second: known,
             peak_memory_bytes: run.summary.peak_memory_bytes,
-            joules_per_inference: stage.and_then(|stage| stage.joules_per_item),
+            joules_per_inference: run
+                .summary
+                .energy_joules
+                .zip(run.summary.wall_seconds)
+                .and_then(|(energy, whole)| energy_each(energy, whole, &wall)),
             operators: operators(outcome, analysis),
         });
     }
@@ -259,8 +340,11 @@ impl Told {
             text.push_str(&format!(
                 "{}\n",
                 paint.dim(&format!(
-                    "{}: {} inferences; cold start (load and first) {}{cache}{energy}{kept}",
-                    one.runtime, one.inferences, one.cold_start_seconds
+                    "{}: {} inferences; cold start (load and first) {}{}{cache}{energy}{kept}",
+                    one.runtime,
+                    one.inferences,
+                    one.cold_start_seconds,
+                    one.spread()
                 ))
             ));
         }
@@ -418,6 +502,19 @@ fn short(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_published_schema_is_that_of_the_code() {
+        crate::output::published::<Told>("metier.bench-1");
+    }
+
+    #[test]
+    fn an_inference_is_charged_with_power_for_its_own_time() {
+        // 100 J in 20 s are 5 W; an inference of 0.2 s has 1 J of it, however few there were.
+        let each = energy_each(Joules(100.0), Seconds(20.0), &[0.1, 0.3]).unwrap();
+        assert!((each.get() - 1.0).abs() < 1e-12);
+        assert_eq!(energy_each(Joules(1.0), Seconds(1.0), &[]), None);
+    }
 
     #[test]
     fn quantiles_are_of_the_list() {

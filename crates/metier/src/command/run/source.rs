@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use metier_work::runfile::{self, Faults, Origins, Probe, RunFile};
 
-use crate::exit::usage;
+use crate::console::complain;
+use crate::exit::{Code, usage};
 
 /// A run file with faults in it: each is told on a line of its own.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +34,13 @@ impl Faulty {
         };
         self.faults.iter().map(line).collect()
     }
+}
+
+/// Says what is wrong in what was typed, a line each; any other error is given back.
+pub fn complained(error: anyhow::Error) -> anyhow::Result<Code> {
+    let Some(faulty) = error.downcast_ref::<Faulty>() else { return Err(error) };
+    faulty.lines().iter().for_each(|line| complain(line));
+    Ok(Code::USAGE)
 }
 
 /// Whether a word is a run file rather than a command: `-`, a name that ends in .yaml or .yml, or a .json that is there.

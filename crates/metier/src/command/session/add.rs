@@ -6,8 +6,7 @@ use metier_types::{Asker, Door, Extra};
 use metier_work::queue::{Ask, ask};
 
 use super::super::Room;
-use super::super::run::{Run, source::Faulty};
-use crate::console::complain;
+use super::super::run::{Run, source};
 use crate::exit::{Code, usage};
 use crate::output::Format;
 
@@ -33,11 +32,7 @@ impl Add {
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let checked = match self.run.checked(room) {
             Ok(checked) => checked,
-            Err(error) => {
-                let Some(faulty) = error.downcast_ref::<Faulty>() else { return Err(error) };
-                faulty.lines().iter().for_each(|line| complain(line));
-                return Ok(Code::USAGE);
-            }
+            Err(error) => return source::complained(error),
         };
         if let Some(flag) = self.run.unfit_for_later() {
             return Err(usage(format!(
