@@ -48,7 +48,7 @@ const fn key(
 }
 
 /// Everything that can be set.
-pub const KEYS: [Key; 31] = [
+pub const KEYS: [Key; 32] = [
     key("store", "METIER_STORE", Some("--store"), None, "where runs are kept: a file, or postgres://…"),
     key("output", "METIER_OUTPUT", Some("--output"), Some("table"), "form of data: table, json, yaml or csv"),
     key("color", "METIER_COLOR", Some("--color"), Some("auto"), "colours: auto, always or never"),
@@ -124,6 +124,13 @@ pub const KEYS: [Key; 31] = [
         Some("--kubeconfig"),
         None,
         "file of the cluster that graphs are placed in; else as kubectl finds it",
+    ),
+    key(
+        "up.upload_limit",
+        "METIER_UP_UPLOAD_LIMIT",
+        Some("--upload-limit"),
+        Some("256Mi"),
+        "largest graph that may be sent to the server",
     ),
     key("up.token_file", "METIER_UP_TOKEN_FILE", Some("--token-file"), None, "file that holds the token"),
     Key {
@@ -383,6 +390,7 @@ impl Settings {
             self.duration(name)?;
         }
         self.size("run.dataset_cache_limit")?;
+        self.size("up.upload_limit")?;
         Ok(())
     }
 }

@@ -34,6 +34,20 @@ impl Server {
         answer
     }
 
+    fn post(&self, path: &str, body: &[u8]) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let (host, length) = (&self.address, body.len());
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}\r\n"
+        );
+        write!(stream, "{head}Content-Type: application/octet-stream\r\n\r\n").unwrap();
+        // A server that has said no does not read on.
+        let _ = stream.write_all(body);
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        answer
+    }
+
     fn stop(mut self) -> Option<i32> {
         // SAFETY: a signal to a process that this test started and has not waited for.
         unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
@@ -84,4 +98,18 @@ fn a_taken_port_is_said() {
     let output = place.run(&["up", "--listen", &address]);
     let (code, error) = refusal(&output);
     assert!(code == 1 && error.contains(&address) && error.contains("taken"), "{error}");
+}
+
+#[test]
+fn how_large_a_graph_may_be_is_a_setting() {
+    let place = Place::new();
+    let server = Server::start(place.command(&["up", "--listen", "127.0.0.1:0", "--upload-limit", "2Ki"]));
+    let large = server.post("/api/v1/graphs", &[0; 2049]);
+    assert!(large.starts_with("HTTP/1.1 413") && large.contains("2048"), "{large}");
+    assert!(server.post("/api/v1/graphs", &[0; 2048]).starts_with("HTTP/1.1 422"));
+    assert_eq!(server.stop(), Some(0));
+    for wrong in ["0", "much", "3Gi"] {
+        let (code, error) = place.fails(&["up", "--listen", "127.0.0.1:0", "--upload-limit", wrong]);
+        assert!(code == 2 && error.contains("upload") && error.contains(wrong), "{error}");
+    }
 }

@@ -11,7 +11,7 @@ use clap::Args;
 use metier_measure::Roots;
 use metier_prom::query::{self, Credentials, Endpoint};
 use metier_server::kepler::Doors;
-use metier_server::{Check, Config, Secret, Soprano};
+use metier_server::{Check, Config, Limits, Secret, Soprano};
 use metier_store::Store;
 use metier_work::choose::Columns;
 use metier_work::latency::renew;
@@ -74,6 +74,9 @@ pub struct Up {
     /// The cluster's file, for graphs that are placed through /api/profiling and /upload [default: as kubectl finds it]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
+    /// Largest graph that may be sent to /upload and to the page [METIER_UP_UPLOAD_LIMIT; default 256Mi]
+    #[arg(long, value_name = "SIZE")]
+    upload_limit: Option<String>,
     /// Do not measure sessions that wait; `metier session work` does that elsewhere
     #[arg(long)]
     no_work: bool,
@@ -105,6 +108,7 @@ impl Up {
             ("up.prometheus_insecure", self.prometheus_insecure.then(|| "true".to_string())),
             ("up.soprano_predictor", shown(&self.soprano_predictor)),
             ("up.kubeconfig", shown(&self.kubeconfig)),
+            ("up.upload_limit", self.upload_limit.clone()),
         ]
     }
 
@@ -123,6 +127,7 @@ impl Up {
             soprano: soprano(room)?,
             version: env!("CARGO_PKG_VERSION").to_string(),
             doctor: None,
+            limits: Limits { upload_bytes: upload_limit(room)?, ..Limits::default() },
             ..Config::default()
         };
         config.check().map_err(|error| usage(error.to_string()))?;
@@ -161,6 +166,16 @@ impl Up {
         served?;
         Ok(Code::OK)
     }
+}
+
+/// The largest graph that may be sent: no more than is read of any file.
+fn upload_limit(room: &Room) -> anyhow::Result<u64> {
+    let most = metier_onnx::Limits::default().file_bytes as u64;
+    let limit = room.settings.size("up.upload_limit")?.unwrap_or_default().get();
+    if !(1..=most).contains(&limit) {
+        return Err(room.settings.wrong("up.upload_limit", &format!("1 to {}Mi", most >> 20)));
+    }
+    Ok(limit)
 }
 
 /// The thread that works the queue beside the server.
