@@ -46,6 +46,24 @@ export const GRAPH_CHECKS = [
     assert.equal(await first(), "0");
     assert.notEqual(byTime, "0", "the first operator of this graph is not the costliest");
   }],
+  ["runs of the graph stand beside their predictions, each point with its interval and its run", async (page, t) => {
+    const { runs } = await t.api("runs?workload=light-squeezenet");
+    if (runs.length === 0) throw new Skip("no run of light-squeezenet is in the store");
+    await opened(page, t, "light-squeezenet");
+    const panel = page.locator('section[aria-labelledby="measured-title"]');
+    const points = panel.locator("svg a");
+    assert.equal(await points.count(), runs.length, await panel.textContent());
+    assert.match(await panel.textContent(), new RegExp(`of ${runs.length} measured runs? `));
+    assert.match(await points.first().getAttribute("aria-label"), /rten, \d threads?, .+: measured .+, predicted .+ to /);
+    const box = await panel.locator("svg").boundingBox();
+    for (const point of await points.all()) {
+      const dot = await point.locator("circle").boundingBox();
+      assert.ok(dot !== null && box !== null && dot.x >= box.x && dot.x + dot.width <= box.x + box.width && dot.y >= box.y && dot.y + dot.height <= box.y + box.height, "the point is inside of the picture");
+    }
+    await t.shot(page, "graphs-measured", true);
+    await points.first().click();
+    await page.waitForURL(/#\/runs\//);
+  }],
   ["a graph that leaves its shapes open asks for them, and answers when they are given", async (page, t) => {
     await opened(page, t, "yolov8n");
     assert.match(await page.locator('[data-testid="conclusion"]').textContent(), /Give the shapes/);

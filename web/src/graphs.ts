@@ -155,3 +155,21 @@ export function verdict(measured: MeasuredGraph[]): string {
   const middle = Math.exp(off[Math.floor(off.length / 2)] ?? 0);
   return `${inside} of ${points.length} measured runs lie inside of their interval; the middle prediction is off by a factor of ${threeDigits(middle)}.`;
 }
+
+/** Why runs that are there cannot be set beside predictions. */
+export function unpredicted(measured: MeasuredGraph[]): string {
+  const runs = measured.length === 1 ? "One run" : `${measured.length} runs`;
+  const reasons = [...new Set(measured.map((one) => one.missing ?? (typeof one.seconds === "number" ? "" : "no inference was told apart")).filter((reason) => reason !== ""))];
+  return `${runs} of this graph ${measured.length === 1 ? "is" : "are"} in the store, but not beside predictions: ${reasons.join("; ") || "nothing could be predicted"}.`;
+}
+
+/** A measured run beside its prediction, in words. */
+export function pointText(point: MeasuredGraph): string {
+  const threads = typeof point.threads === "number" ? `${point.threads} ${point.threads === 1 ? "thread" : "threads"}` : "";
+  const shapes = Object.entries(point.shapes ?? {}).map(([name, shape]) => `${name} ${shape.join(" × ")}`);
+  const how = [point.runtime ?? "", threads, ...shapes].filter((part) => part !== "").join(", ");
+  const where = how === "" ? point.device.name : `${point.device.name} (${how})`;
+  const { prediction } = point;
+  const told = prediction ? `predicted ${seconds(prediction.value)} (${seconds(prediction.low)} to ${seconds(prediction.high)})` : "not predicted";
+  return `${where}: measured ${seconds(point.seconds ?? Number.NaN)}, ${told}`;
+}

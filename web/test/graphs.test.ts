@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { DeviceTime, GraphOperator, MeasuredGraph, Prediction } from "../src/api/records";
 import { format, parse } from "../src/address";
-import { begun, comparable, openInputs, operatorRows, place, ranked, readShape, scaleOf, sentence, shapesQuery, shapeText, sorted, ticks, verdict } from "../src/graphs";
+import { begun, comparable, openInputs, operatorRows, place, pointText, ranked, readShape, scaleOf, sentence, shapesQuery, shapeText, sorted, ticks, unpredicted, verdict } from "../src/graphs";
 
 const prediction = (value: number, low = value / 2, high = value * 2): Prediction => ({ value, unit: "seconds", low, high, coverage: 0.9, predictor: "sha256:0", in_range: true, because: "x" });
 const device = (id: string, value: number | null): DeviceTime => ({ id, name: id.toUpperCase(), origin: "specified", threads: 4, prediction: value === null ? null : prediction(value), missing: value === null ? "no shapes" : null });
@@ -64,6 +64,13 @@ test("only what was measured and predicted is compared", () => {
   assert.equal(comparable(all).length, 2);
   assert.equal(verdict(all), "1 of 2 measured runs lie inside of their interval; the middle prediction is off by a factor of 4.00.");
   assert.equal(verdict([]), "");
+});
+
+test("runs without a prediction say why, and a point says what it is of", () => {
+  const run = (some: Partial<MeasuredGraph>): MeasuredGraph => ({ run: "r", device: { id: "d", name: "Board" }, started: "2026-01-01T00:00:00Z", seconds: 0.02, ...some });
+  assert.equal(unpredicted([run({ missing: "no passport" })]), "One run of this graph is in the store, but not beside predictions: no passport.");
+  assert.equal(unpredicted([run({ missing: "no passport" }), run({ missing: "no passport" }), run({ seconds: null })]), "3 runs of this graph are in the store, but not beside predictions: no passport; no inference was told apart.");
+  assert.equal(pointText(run({ prediction: prediction(0.03), threads: 2, runtime: "rten", shapes: { x: [1, 3] } })), "Board (rten, 2 threads, x 1 × 3): measured 20.0 ms, predicted 30.0 ms (15.0 ms to 60.0 ms)");
 });
 
 test("the address of the page reads back", () => {

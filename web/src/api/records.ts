@@ -363,8 +363,10 @@ export interface MeasuredGraph {
   started: string;
   runtime?: Maybe<string>;
   threads?: Maybe<number>;
+  shapes?: Record<string, number[]>;
   seconds?: Maybe<number>;
   prediction?: Maybe<Prediction>;
+  missing?: Maybe<string>;
 }
 
 /** What the server says of a graph that it was sent. */

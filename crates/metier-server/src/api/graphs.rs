@@ -1,13 +1,16 @@
 //! Graphs that somebody sends: what they consist of, how long they take on each device that is known, and how long they took
 //! where they were measured. The graph is looked at and forgotten; nothing of it is kept.
 
+use std::collections::BTreeMap;
+
 use axum::http::StatusCode;
 use metier_measure::passport;
-use metier_onnx::Analysis;
+use metier_onnx::{Analysis, Bindings};
 use metier_store::{RunFilter, Store};
 use metier_types::schema::{Schema, Versioned};
 use metier_types::{
-    Bytes, DeviceRef, Digest, Origin, Passport, Prediction, Predictor, Ratio, Run, RunId, Seconds, Timestamp,
+    Bytes, Device, DeviceRef, Digest, Origin, Passport, Prediction, Predictor, Ratio, Run, RunId, Seconds,
+    Timestamp,
 };
 use metier_work::graph;
 use metier_work::latency::{self, Conditions, Latency};
@@ -123,10 +126,14 @@ pub struct Measured {
     pub runtime: Option<String>,
     /// With how many threads, where it is told.
     pub threads: Option<u32>,
+    /// Shapes of its inputs, where they are told.
+    pub shapes: BTreeMap<String, Vec<u64>>,
     /// One inference: the middle one, where inferences were told apart.
     pub seconds: Option<Seconds>,
-    /// What would have been predicted for that device, runtime and number of threads.
+    /// What would have been predicted for that device, runtime, number of threads and shapes.
     pub prediction: Option<Prediction>,
+    /// Why there is none.
+    pub missing: Option<String>,
 }
 
 /// Predictors.
@@ -170,7 +177,7 @@ pub fn times(app: &App, call: &Call) -> Result<Reply, Problem> {
     let chosen = chosen(&store, call.arguments.text("device"), &passports, &devices)?;
     let operators = chosen.as_ref().and_then(|passport| asked.operators(passport)).unwrap_or_default();
     let digest = Digest::from_bytes(Sha256::digest(&call.body).into());
-    let measured = measured(&store, digest, &asked, &passports).map_err(storage::problem)?;
+    let measured = measured(&store, digest, &asked, &call.body, &passports).map_err(storage::problem)?;
     let memory = latency.memory(&graph, &asked.conditions(1)).ok();
     Reply::json(&GraphTimes {
         schema: Schema::new(),
@@ -251,51 +258,83 @@ fn chosen(
     }
 }
 
-/// Runs of the same file with what would have been predicted for each.
+/// Runs of the same file with what would have been predicted for each: for its device, runtime, threads and shapes.
+struct Beside<'a> {
+    asked: &'a Asked<'a>,
+    body: &'a [u8],
+    passports: Vec<Passport>,
+    /// The graph by shapes of its inputs; `None` where these do not fit.
+    graphs: BTreeMap<BTreeMap<String, Vec<u64>>, Option<Analysis>>,
+}
+
 fn measured(
     store: &Store,
     digest: Digest,
     asked: &Asked,
+    body: &[u8],
     passports: &[Passport],
 ) -> Result<Vec<Measured>, metier_store::Error> {
-    let mut told = Vec::new();
+    let mut runs = Vec::new();
     for workload in store.workloads()?.into_iter().filter(|workload| workload.digest == Some(digest)) {
         let filter =
             RunFilter { workload: Some(workload.id.to_string()), limit: MOST_RUNS, ..RunFilter::default() };
         for row in store.runs(&filter)?.runs {
-            if let Some(run) = store.run(row.id)? {
-                told.push(one_measured(&run, asked, passports));
-            }
+            runs.extend(store.run(row.id)?);
         }
     }
-    told.sort_by_key(|one| std::cmp::Reverse(one.started));
-    told.truncate(MOST_RUNS as usize);
-    Ok(told)
+    runs.sort_by_key(|run| std::cmp::Reverse(run.started));
+    runs.truncate(MOST_RUNS as usize);
+    if runs.is_empty() {
+        return Ok(Vec::new());
+    }
+    // What was learned on a device is known by the device, with or without a passport.
+    let is_known = |device: &Device| passports.iter().any(|passport| passport.id == device.id.as_str());
+    let others = store.devices()?.into_iter().filter(|device| !is_known(device)).map(latency::unmeasured);
+    let passports = passports.iter().cloned().chain(others).collect();
+    let mut beside = Beside { asked, body, passports, graphs: BTreeMap::new() };
+    Ok(runs.iter().map(|run| beside.one(run)).collect())
 }
 
-fn one_measured(run: &Run, asked: &Asked, passports: &[Passport]) -> Measured {
-    let graph = serde_json::to_value(&run.context).ok().and_then(|context| context.get("graph").cloned());
-    let field = |name: &str| graph.as_ref().and_then(|graph| graph.get(name).cloned());
-    let runtime = field("runtime").and_then(|value| value.as_str().map(str::to_string));
-    let threads = field("threads").and_then(|value| u32::try_from(value.as_u64()?).ok());
-    let stage = run.stages.iter().find(|stage| stage.name == "inference");
-    let seconds = stage.and_then(|stage| stage.p50.or(stage.mean)).map(Seconds);
-    let passport = passports.iter().find(|passport| passport.id == run.device.id.as_str());
-    let prediction = passport.and_then(|passport| {
-        let conditions = Conditions {
-            runtime: runtime.clone().unwrap_or_else(|| asked.runtime.clone()),
-            ..asked.conditions(threads.unwrap_or_else(|| asked.threads(passport)))
+impl Beside<'_> {
+    fn one(&mut self, run: &Run) -> Measured {
+        let graph = run.context.graph.as_ref();
+        let stage = run.stages.iter().find(|stage| stage.name == "inference");
+        let (prediction, missing) = match self.predicted(run) {
+            Ok(prediction) => (Some(prediction), None),
+            Err(why) => (None, Some(why)),
         };
-        asked.latency.graph(asked.graph, passport, &conditions).ok()
-    });
-    Measured {
-        run: run.id,
-        device: run.device.clone(),
-        started: run.started,
-        runtime,
-        threads,
-        seconds,
-        prediction,
+        Measured {
+            run: run.id,
+            device: run.device.clone(),
+            started: run.started,
+            runtime: graph.map(|graph| graph.runtime.clone()),
+            threads: graph.map(|graph| graph.threads),
+            shapes: graph.map(|graph| graph.shapes.clone()).unwrap_or_default(),
+            seconds: stage.and_then(|stage| stage.p50.or(stage.mean)).map(Seconds),
+            prediction,
+            missing,
+        }
+    }
+
+    fn predicted(&mut self, run: &Run) -> Result<Prediction, String> {
+        let unknown = || format!("nothing is known of {}", run.device.name);
+        let passport =
+            self.passports.iter().find(|one| one.id == run.device.id.as_str()).ok_or_else(unknown)?;
+        let used = run.context.graph.as_ref();
+        let threads = used.map_or_else(|| self.asked.threads(passport), |used| used.threads);
+        let mut conditions = self.asked.conditions(threads);
+        let mut graph = self.asked.graph;
+        if let Some(used) = used {
+            conditions.runtime = used.runtime.clone();
+            let bound = || {
+                let (limits, shapes) = (metier_onnx::Limits::default(), used.shapes.clone());
+                let model = metier_onnx::read(self.body, &limits).ok()?;
+                metier_onnx::analyse(&model, &Bindings { shapes, ..Bindings::default() }, &limits).ok()
+            };
+            let with_shapes = self.graphs.entry(used.shapes.clone()).or_insert_with(bound);
+            graph = with_shapes.as_ref().ok_or("its shapes do not fit the graph")?;
+        }
+        self.asked.latency.graph(graph, passport, &conditions).map_err(|error| error.to_string())
     }
 }
 
