@@ -9,6 +9,7 @@ import os
 import pathlib
 import platform
 import shutil
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -125,6 +126,12 @@ def wait_for_json(path, seconds=30):
             return json.loads(read(path))
         time.sleep(0.02)
     fail(f"{path} was not written within {seconds} s")
+
+
+def copy_store(source, target):
+    """Copies a store whole, also what is still in its journal."""
+    with sqlite3.connect(f"file:{source}?mode=ro", uri=True) as before, sqlite3.connect(target) as after:
+        before.backup(after)
 
 
 def worst(values):

@@ -174,10 +174,13 @@ fn onnx_runtime_has_a_predictor_of_its_own() {
     assert_eq!(record["graphs"].as_array().unwrap().len(), 4, "{record}");
     let asked =
         |runtime: &str| place.json(&["predict", "latency", &first, "--runtime", runtime, "-o", "json"]);
-    assert_eq!(asked("onnxruntime")["predictor"] == record["id"], record["standing"] == "in-use");
-    // What was learned in one is not taken for the other.
-    let other = asked("rten");
-    assert!(!other["because"].as_str().unwrap().contains("timed graphs on"), "{other}");
+    // So few graphs may teach so little that it does not answer; then nothing does here, without a passport.
+    if record["standing"] == "in-use" {
+        assert_eq!(asked("onnxruntime")["predictor"], record["id"]);
+        let other = asked("rten");
+        assert_eq!(other["in_range"], false);
+        assert!(other["because"].as_str().unwrap().contains("learned with onnxruntime"), "{other}");
+    }
     let output = place.run(&["train", "latency", "--runtime", "onnxruntime", "--onnxruntime", "/no/such.so"]);
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("/no/such.so"), "{output:?}");

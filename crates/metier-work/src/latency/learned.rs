@@ -261,8 +261,13 @@ impl Learned {
     pub fn measured_elsewhere(&self, kept: &Kept, passport: &Passport) -> Option<Measured> {
         let conditions = Conditions { threads: kept.threads, ..Conditions::default() };
         let (here, there, alone) = self.speeds(passport, &conditions, Precision::F32).ok()??;
-        let point = kept.point();
-        let answer = self.file.law.tell(&point.parts, alone.threads, Pressure::default(), COVERAGE);
+        let (point, law) = (kept.point(), &self.file.law);
+        // Another version may have counted otherwise.
+        let is_fit = |part: &Part| part.basis.len() == law.basis && part.features.len() == law.features.len();
+        if !point.parts.iter().all(is_fit) {
+            return None;
+        }
+        let answer = law.tell(&point.parts, alone.threads, Pressure::default(), COVERAGE);
         let mut sums = BTreeMap::new();
         for (part, seconds) in point.parts.iter().zip(&answer.each) {
             *sums.entry(part.family.clone()).or_insert(0.0) += seconds * here.adds / there.adds;

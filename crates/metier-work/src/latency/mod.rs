@@ -248,16 +248,20 @@ impl Latency {
 /// What few graphs that were timed on other devices, or in the other runtime, say of them.
 fn elsewhere(store: &Store, all: &mut [Learned]) -> Result<(), Error> {
     for device in store.devices()? {
-        let kept = Kept::join(&store.trials(&device.id, record::KIND)?);
+        let has_own = |runtime: &str| {
+            all.iter().any(|one| one.file.device.id == device.id && one.file.law.runtime == runtime)
+        };
+        let strange: Vec<&str> = [RTEN, ONNX_RUNTIME].into_iter().filter(|name| !has_own(name)).collect();
+        // Thousands of trials may have taught the device's own predictor: those are not read.
+        let mut trials = store.trials(&device.id, record::KIND)?;
+        trials.retain(|trial| strange.iter().any(|runtime| record::is_of_runtime(&trial.key, runtime)));
+        let kept = Kept::join(&trials);
         if kept.is_empty() {
             continue;
         }
         let known = metier_measure::passport::of_device(Some(store), &device);
         let passport = known.unwrap_or_else(|| unmeasured(device.clone()));
-        for runtime in [RTEN, ONNX_RUNTIME] {
-            if all.iter().any(|one| one.file.device.id == device.id && one.file.law.runtime == runtime) {
-                continue;
-            }
+        for runtime in strange {
             for one in all.iter_mut() {
                 let usable = kept
                     .iter()

@@ -61,6 +61,11 @@ fn short(value: f64) -> f64 {
     (value * scale).round() / scale
 }
 
+/// Whether a key is that of a point of this runtime.
+pub fn is_of_runtime(key: &str, runtime: &str) -> bool {
+    key.rsplit('/').nth(3) == Some(runtime)
+}
+
 impl Kept {
     /// What tells points apart.
     pub fn key(&self) -> String {
