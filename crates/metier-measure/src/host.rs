@@ -165,6 +165,19 @@ fn cpu_line(text: &str) -> Option<Vec<u64>> {
     Some(line.split_whitespace().filter_map(|word| word.parse().ok()).collect())
 }
 
+/// Most processors that are looked at.
+const MOST_CPUS: usize = 1024;
+
+/// CPUs that are online, from a list such as `0-3,5`; none where the kernel does not say.
+pub(crate) fn online(roots: &Roots) -> Vec<i32> {
+    let text = crate::file::text(roots.sys.join("devices/system/cpu/online")).unwrap_or_default();
+    let range = |part: &str| -> Option<std::ops::RangeInclusive<i32>> {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
+    };
+    text.split(',').filter_map(range).flatten().take(MOST_CPUS).collect()
+}
+
 /// Folders such as `cpu0`, `cpu1` … in order.
 pub(crate) fn numbered(folder: &std::path::Path, prefix: &str) -> impl Iterator<Item = PathBuf> {
     let mut found: Vec<(u32, PathBuf)> = std::fs::read_dir(folder)

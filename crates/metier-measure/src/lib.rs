@@ -6,12 +6,15 @@
 //!
 //! The life of a run is in [`session`]; everything else here is a source that it asks: [`cgroup`] for what the
 //! run used, [`events`] for its processes, [`host`] for what went on around it, [`sensors`] and [`gpu`] for
-//! energy, [`device`] for where it happened. A source that is not there degrades the record, never stops it.
+//! energy, [`device`] for where it happened. [`consumers`] and [`counters`] are asked without any
+//! run: who uses the processors of this host now, and what these count. A source that is not there degrades the record, never stops it.
 
 pub mod app;
 mod artefacts;
 pub mod boards;
 pub mod cgroup;
+pub mod consumers;
+pub mod counters;
 mod dbus;
 pub mod device;
 pub mod digest;

@@ -7,7 +7,7 @@
 //! Nothing is asked of anyone: a path has identifiers, not the names that people gave.
 
 /// What a group is.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// A container; the text is its id, or its name where the path has that.
     Container(String),

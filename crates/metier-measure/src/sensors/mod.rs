@@ -4,6 +4,7 @@
 
 mod hwmon;
 mod ina3221;
+mod node;
 mod rapl;
 mod tegrastats;
 
@@ -14,6 +15,10 @@ use metier_types::{Extra, Joules, Meter, Missing, Seconds, Watts};
 use crate::Roots;
 use crate::boards::Integrator;
 
+pub use node::{Covers, Node};
+
+/// Kinds of sensor that are files of the kernel.
+const FILES: [fn(&Roots, &mut Found); 3] = [rapl::open, ina3221::open, hwmon::open];
 /// Kinds of sensor that are looked for.
 /// The last one asks what came before.
 const KINDS: [fn(&Roots, &mut Found); 4] = [rapl::open, ina3221::open, hwmon::open, tegrastats::open];
@@ -84,16 +89,28 @@ impl Found {
 pub struct Meters {
     found: Found,
     begun: Instant,
+    /// When all were read last.
+    ticked: Instant,
 }
 
 impl Meters {
     /// Looks for every kind of sensor.
     pub fn open(roots: &Roots) -> Self {
+        Self::of(&KINDS, roots)
+    }
+
+    /// Looks only for sensors that cost nothing between two readings: no program is run for them. For who looks all day long.
+    pub fn open_files(roots: &Roots) -> Self {
+        Self::of(&FILES, roots)
+    }
+
+    fn of(kinds: &[fn(&Roots, &mut Found)], roots: &Roots) -> Self {
         let mut found = Found::default();
-        for open in KINDS {
+        for open in kinds {
             open(roots, &mut found);
         }
-        Self { found, begun: Instant::now() }
+        let now = Instant::now();
+        Self { found, begun: now, ticked: now }
     }
 
     /// Whether there is none.
@@ -136,6 +153,7 @@ impl Meters {
     /// Reads every meter. Must be called more often than a counter can wrap (a minute at full power).
     pub fn tick(&mut self) {
         let now = Instant::now();
+        self.ticked = now;
         for account in &mut self.found.accounts {
             let Some(reading) = account.sensor.read() else { continue };
             if let Some((before, then)) = account.last {

@@ -178,3 +178,59 @@ fn the_oldest_layout_of_industrial_io_is_known_too() {
     meters.start();
     assert_eq!(meters.power(), Some(3.624));
 }
+
+#[test]
+fn the_whole_machine_stands_for_the_node_else_the_processor_and_never_a_part() {
+    let package = [
+        ("class/powercap/intel-rapl:0/name", "package-0"),
+        ("class/powercap/intel-rapl:0/energy_uj", "1000000"),
+        ("class/powercap/intel-rapl:0:1/name", "dram"),
+        ("class/powercap/intel-rapl:0:1/energy_uj", "500000"),
+        ("class/hwmon/hwmon2/name", "amdgpu"),
+        ("class/hwmon/hwmon2/power1_average", "9000000"),
+    ];
+    let (_folder, roots) = tree(&package);
+    let mut meters = Meters::open_files(&roots);
+    let names = ["rapl:package-0", "rapl:dram-0:1"].map(String::from).to_vec();
+    assert_eq!(meters.node_meters(), Some((Covers::PackageAndMemory, names)));
+    meters.start();
+    write(&roots, "class/powercap/intel-rapl:0/energy_uj", "4000000");
+    write(&roots, "class/powercap/intel-rapl:0:1/energy_uj", "1500000");
+    meters.tick();
+    let node = meters.node().unwrap();
+    assert_eq!((node.covers, node.energy), (Covers::PackageAndMemory, Joules(4.0)));
+    assert_eq!(meters.missing_node(), None);
+
+    let (_folder, roots) = tree(&[
+        package[0],
+        package[1],
+        ("class/hwmon/hwmon1/name", "power_meter"),
+        ("class/hwmon/hwmon1/power1_average", "42000000"),
+    ]);
+    let meters = Meters::open_files(&roots);
+    assert_eq!(
+        meters.node_meters(),
+        Some((Covers::Platform, vec!["hwmon:power_meter-power1".to_string()])),
+        "the processor is inside of it"
+    );
+
+    let (_folder, roots) = tree(&package[4..]);
+    let meters = Meters::open_files(&roots);
+    assert_eq!(meters.node_meters(), None);
+    assert!(meters.missing_node().unwrap().reason.contains("hwmon:amdgpu-power1"));
+}
+
+#[test]
+fn a_meter_that_was_not_read_gives_no_power_and_catches_up_later() {
+    let path = "class/powercap/intel-rapl:0/energy_uj";
+    let (_folder, roots) = tree(&[("class/powercap/intel-rapl:0/name", "package-0"), (path, "1000000")]);
+    let mut meters = Meters::open_files(&roots);
+    meters.start();
+    assert_eq!(meters.node().unwrap().energy, Joules(0.0));
+    write(&roots, path, "not a number");
+    meters.tick();
+    assert_eq!(meters.node(), None, "nothing read is not nothing used");
+    write(&roots, path, "7000000");
+    meters.tick();
+    assert_eq!(meters.node().unwrap().energy, Joules(6.0));
+}

@@ -12,8 +12,6 @@ use crate::Roots;
 
 /// Pages of data in each ring buffer, a power of two; with the page before them below what an ordinary user may lock.
 const PAGES: usize = 64;
-/// CPUs that are looked at.
-const MOST_CPUS: usize = 1024;
 
 /// What is sampled.
 pub(super) enum Target {
@@ -42,7 +40,10 @@ pub(super) struct Events {
 
 /// Opens an event on every CPU; where the kernel's frames are not permitted, without them.
 pub(super) fn open_all(roots: &Roots, target: &Target, hertz: u32) -> io::Result<Events> {
-    let cpus = online(roots);
+    let mut cpus = crate::host::online(roots);
+    if cpus.is_empty() {
+        cpus.push(0);
+    }
     let open = |has_kernel: bool| -> io::Result<Events> {
         let rings =
             cpus.iter().map(|cpu| open(target, *cpu, hertz, has_kernel)).collect::<io::Result<_>>()?;
@@ -94,16 +95,6 @@ fn open(target: &Target, cpu: i32, hertz: u32, has_kernel: bool) -> io::Result<R
     }
     // SAFETY: the kernel has just given us this descriptor.
     Ring::map(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// CPUs that are online, from a list such as `0-3,5`.
-fn online(roots: &Roots) -> Vec<i32> {
-    let text = crate::file::text(roots.sys.join("devices/system/cpu/online")).unwrap_or_else(|| "0".into());
-    let range = |part: &str| -> Option<std::ops::RangeInclusive<i32>> {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
-    };
-    text.split(',').filter_map(range).flatten().take(MOST_CPUS).collect()
 }
 
 /// A ring buffer that the kernel fills and we empty.
