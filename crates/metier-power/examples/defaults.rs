@@ -56,12 +56,14 @@ fn main() {
             (component, json!({ "idle": part(0.05), "full": part(0.99) }))
         })
         .collect();
+    let machines = machines(folder);
     let out = json!({
         "name": "metier-defaults",
         "provenance": "Predictors: 2202 rows of one machine under stress-ng (kepler-model-db 3bb4d645, models/v0.6/nx12, Apache-2.0), errors on every fifth row. Classes: idle and full power of 142 machines by the published linear predictors of SPECpower results (models/v0.7/specpower-0.7.11, even node types).",
         "index": { "0": { "attrs": { "cores": CORES }, "members": ["nx12"] } },
         "models": models,
-        "classes": classes(folder),
+        "classes": classes(&machines),
+        "apart": apart(&machines),
         "parts": parts,
     });
     println!("{}", serde_json::to_string(&out).unwrap());
@@ -182,8 +184,84 @@ fn short(mut trees: Value) -> Value {
     trees
 }
 
+/// Classes of processors and how far they are off, each published machine held against the median of the others of its class.
+fn apart(machines: &[(String, f64, f64)]) -> Value {
+    let mut begins = BEGINS;
+    begins.sort_by_key(|begins| std::cmp::Reverse(begins.len()));
+    let (mut idle, mut full) = (Vec::new(), Vec::new());
+    for (own, (name, idle_watts, full_watts)) in machines.iter().enumerate() {
+        let others = |begins: &str| -> Vec<&(String, f64, f64)> {
+            let rest = machines.iter().enumerate().filter(|(number, _)| *number != own);
+            rest.map(|(_, one)| one).filter(|(name, ..)| name.starts_with(begins)).collect()
+        };
+        let class = begins.iter().filter(|begins| name.starts_with(**begins)).map(|begins| others(begins));
+        let Some(class) = class.into_iter().find(|class| !class.is_empty()) else { continue };
+        let median = |of: fn(&(String, f64, f64)) -> f64| {
+            quantile(&class.iter().map(|one| of(one)).collect::<Vec<f64>>(), 0.5)
+        };
+        idle.push(idle_watts / median(|one| one.1));
+        full.push(full_watts / median(|one| one.2));
+    }
+    let ends = |factors: &mut Vec<f64>| {
+        factors.sort_by(f64::total_cmp);
+        // As for any interval that is to hold for one more: the ranks of n + 1.
+        let count = factors.len() as f64 + 1.0;
+        let (low, high) = ((count * 0.05).floor() as usize, (count * 0.95).ceil() as usize);
+        [round(factors[low - 1], 3), round(factors[high - 1], 3)]
+    };
+    let mape = |factors: &[f64]| {
+        let errors = factors.iter().map(|factor| (1.0 - 1.0 / factor).abs());
+        round(errors.sum::<f64>() / factors.len() as f64, 3)
+    };
+    json!({ "machines": idle.len(), "coverage": 0.9, "idle_mape": mape(&idle), "full_mape": mape(&full),
+        "idle": ends(&mut idle), "full": ends(&mut full) })
+}
+
+/// How names of processors of a class begin.
+const BEGINS: [&str; 21] = [
+    "",
+    "amd_epyc",
+    "amd_epyc_7",
+    "amd_epyc_8",
+    "amd_epyc_9",
+    "amd_opteron",
+    "amd_opteron_6",
+    "ampere",
+    "arm",
+    "intel_core",
+    "intel_e3",
+    "intel_xeon",
+    "intel_xeon_e3",
+    "intel_xeon_e5",
+    "intel_xeon_e7",
+    "intel_xeon_gold",
+    "intel_xeon_platinum",
+    "intel_xeon_silver",
+    "intel_xeon_x3",
+    "intel_xeon_x5",
+    "intel_xeon_l5",
+];
+
 /// Idle and full power a core, by the beginning of the processor's name: medians of the published linear predictors.
-fn classes(folder: &Path) -> Vec<Value> {
+fn classes(machines: &[(String, f64, f64)]) -> Vec<Value> {
+    let mut classes = Vec::new();
+    for begins in BEGINS {
+        let of: Vec<&(String, f64, f64)> =
+            machines.iter().filter(|(name, ..)| name.starts_with(begins)).collect();
+        if of.is_empty() {
+            continue;
+        }
+        let idle: Vec<f64> = of.iter().map(|one| one.1).collect();
+        let full: Vec<f64> = of.iter().map(|one| one.2).collect();
+        classes.push(json!({
+            "begins": begins, "machines": of.len(), "idle_watts": round(quantile(&idle, 0.5), 3), "full_watts": round(quantile(&full, 0.5), 3),
+        }));
+    }
+    classes
+}
+
+/// Processor, idle and full power a core of the published machines.
+fn machines(folder: &Path) -> Vec<(String, f64, f64)> {
     let text = fs::read_to_string(folder.join("specpower-0.7.11/node_type_index.json")).unwrap();
     let index = Index::read(&text).unwrap();
     let weights: Value =
@@ -202,41 +280,5 @@ fn classes(folder: &Path) -> Vec<Value> {
             (formula.watts(&[0.0, 0.0]).unwrap(), formula.watts(&[formula.scale[0], 0.0]).unwrap());
         machines.push((processor, idle / cores, full / cores));
     }
-    let begins = [
-        "",
-        "amd_epyc",
-        "amd_epyc_7",
-        "amd_epyc_8",
-        "amd_epyc_9",
-        "amd_opteron",
-        "amd_opteron_6",
-        "ampere",
-        "arm",
-        "intel_core",
-        "intel_e3",
-        "intel_xeon",
-        "intel_xeon_e3",
-        "intel_xeon_e5",
-        "intel_xeon_e7",
-        "intel_xeon_gold",
-        "intel_xeon_platinum",
-        "intel_xeon_silver",
-        "intel_xeon_x3",
-        "intel_xeon_x5",
-        "intel_xeon_l5",
-    ];
-    let mut classes = Vec::new();
-    for begins in begins {
-        let of: Vec<&(String, f64, f64)> =
-            machines.iter().filter(|(name, ..)| name.starts_with(begins)).collect();
-        if of.is_empty() {
-            continue;
-        }
-        let idle: Vec<f64> = of.iter().map(|one| one.1).collect();
-        let full: Vec<f64> = of.iter().map(|one| one.2).collect();
-        classes.push(json!({
-            "begins": begins, "machines": of.len(), "idle_watts": round(quantile(&idle, 0.5), 3), "full_watts": round(quantile(&full, 0.5), 3),
-        }));
-    }
-    classes
+    machines
 }

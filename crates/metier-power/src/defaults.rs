@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Error;
-use crate::formula::{Formula, Kind};
+use crate::formula::{Formula, Kind, Spread};
 use crate::node::{Index, MachineSpec};
 use crate::pipeline::{Model, Pipeline};
 use crate::selection::{self, Request};
@@ -37,6 +37,23 @@ pub struct Class {
     pub full_watts: f64,
 }
 
+/// How far the medians of classes are from single machines: each published machine against the median of the others of its class.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+pub struct Apart {
+    /// How many machines were compared.
+    pub machines: u32,
+    /// The share of them that is between the two factors, of either pair.
+    pub coverage: f64,
+    /// Least and largest factor at rest.
+    pub idle: [f64; 2],
+    /// Least and largest factor at full load.
+    pub full: [f64; 2],
+    /// Mean relative error at rest.
+    pub idle_mape: f64,
+    /// Mean relative error at full load.
+    pub full_mape: f64,
+}
+
 /// Which part of the machine's power a component takes.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub struct Part {
@@ -53,6 +70,7 @@ struct File {
     index: Value,
     models: Vec<One>,
     classes: Vec<Class>,
+    apart: Apart,
     parts: BTreeMap<Component, Part>,
 }
 
@@ -75,6 +93,8 @@ pub struct Defaults {
     pub provenance: String,
     /// Classes of processors, the longest beginning first.
     pub classes: Vec<Class>,
+    /// How far off they are.
+    pub apart: Apart,
     parts: BTreeMap<Component, Part>,
 }
 
@@ -118,7 +138,7 @@ impl Defaults {
         let mut classes = file.classes;
         classes.sort_by_key(|class| std::cmp::Reverse(class.begins.len()));
         let pipeline = Pipeline { name: file.name, index: Some(index), models, warnings: Vec::new() };
-        Ok(Self { pipeline, provenance: file.provenance, classes, parts: file.parts })
+        Ok(Self { pipeline, provenance: file.provenance, classes, apart: file.apart, parts: file.parts })
     }
 
     /// The shipped predictor for a request, with the cores of the machine that it was learned on.
@@ -145,7 +165,8 @@ impl Defaults {
         self.classes.iter().find(|class| processor.unwrap_or_default().starts_with(&class.begins))
     }
 
-    /// The physical fallback: power rises in a straight line from idle to full with the share of time that the cores work. `None` where the metrics do not tell that.
+    /// The physical fallback: power rises in a straight line from idle to full with the share of time that the cores work, and so do the ends of its interval, which is wide: machines of a
+    /// class differ by a factor of several. `None` where the metrics do not tell that.
     pub fn fallback(
         &self,
         metrics: &[String],
@@ -169,9 +190,17 @@ impl Defaults {
                 other => *self.parts.get(other)?,
             };
             let (idle, most) = (class.idle_watts * cores * part.idle, class.full_watts * cores * part.full);
-            let bias = if output_type == OutputType::AbsPower { idle } else { 0.0 };
-            let kind = Kind::Linear { bias, weights: vec![(most - idle).max(0.0)] };
-            Some((*component, Formula::new(*component, vec![feature.to_string()], vec![full], kind)))
+            let line = |idle: f64, most: f64, bias: f64| Kind::Linear { bias, weights: vec![most - idle] };
+            let is_whole = output_type == OutputType::AbsPower;
+            let kind = line(idle, most.max(idle), if is_whole { idle } else { 0.0 });
+            let mut formula = Formula::new(*component, vec![feature.to_string()], vec![full], kind);
+            let end = |end: usize| {
+                let (idle, most) = (idle * self.apart.idle[end], most * self.apart.full[end]);
+                line(idle, most, idle)
+            };
+            // What single machines differ by without their idle power nobody has looked at.
+            formula.spread = is_whole.then(|| Spread::Between(Box::new([end(0), end(1)])));
+            Some((*component, formula))
         });
         let name = if class.begins.is_empty() { "any" } else { class.begins.as_str() };
         Some((name.to_string(), formulas.collect()))

@@ -81,6 +81,18 @@ pub enum Kind {
     Learned(Box<Learned>),
 }
 
+/// How far from what a formula says the truth may be, in 90 of 100 cases.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Spread {
+    /// So far to either side, in the formula's own size of an error: watts, but where a blend says how large an error is where.
+    Reach(f64),
+    /// Between what these two say.
+    Between(Box<[Kind; 2]>),
+}
+
+/// How far beyond the largest value of training a feature may go before the answer is said to be out of range.
+pub const MARGIN: f64 = 1.05;
+
 /// The watts of one component.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Formula {
@@ -90,6 +102,8 @@ pub struct Formula {
     pub scale: Vec<f64>,
     /// What is done with them.
     pub kind: Kind,
+    /// How far off it may be, where its maker said so.
+    pub spread: Option<Spread>,
     /// The place of the main feature.
     main: usize,
 }
@@ -98,7 +112,7 @@ impl Formula {
     /// The formula of a component. `scale` is as long as `features`.
     pub fn new(component: Component, features: Vec<String>, scale: Vec<f64>, kind: Kind) -> Self {
         let main = main_feature(component, &features).unwrap_or(0);
-        Self { features, scale, kind, main }
+        Self { features, scale, kind, spread: None, main }
     }
 
     /// Watts for a row of features, never below zero. `None` where the formula has no value there.
@@ -108,13 +122,45 @@ impl Formula {
         watts.is_finite().then_some(watts.max(0.0))
     }
 
+    /// Lower and upper end of the interval around [`Formula::watts`], where its maker said how far off it may be.
+    pub fn interval(&self, row: &[f64]) -> Option<(f64, f64)> {
+        let value = self.watts(row)?;
+        let (low, high) = match self.spread.as_ref()? {
+            Spread::Reach(reach) => {
+                let size = match &self.kind {
+                    Kind::Learned(learned) => learned.say(&self.scaled(row)).1.max(1e-9),
+                    _ => 1.0,
+                };
+                (value - reach * size, value + reach * size)
+            }
+            Spread::Between(ends) => (self.said(&ends[0], row), self.said(&ends[1], row)),
+        };
+        let is_whole = low.is_finite() && high.is_finite();
+        is_whole.then_some((low.max(0.0).min(value), high.max(value)))
+    }
+
+    /// Whether all features are within what was learned from.
+    pub fn is_within(&self, row: &[f64]) -> bool {
+        let pairs = row.iter().zip(&self.scale);
+        pairs.into_iter().all(|(value, scale)| (0.0..=MARGIN * scale).contains(value))
+    }
+
+    fn scaled(&self, row: &[f64]) -> Vec<f64> {
+        let one = |(value, scale): (&f64, &f64)| if *scale == 0.0 { 0.0 } else { value / scale };
+        row.iter().zip(&self.scale).map(one).collect()
+    }
+
     /// What the formula says, also where that is below zero.
     pub fn raw(&self, row: &[f64]) -> f64 {
+        self.said(&self.kind, row)
+    }
+
+    fn said(&self, kind: &Kind, row: &[f64]) -> f64 {
         let scaled = |place: usize| match (row.get(place), self.scale.get(place)) {
             (Some(value), Some(scale)) if *scale != 0.0 => value / scale,
             _ => 0.0,
         };
-        match &self.kind {
+        match kind {
             Kind::Linear { bias, weights } => {
                 // The sum first and the bias last, as the original adds: the same bits.
                 let sum: f64 = weights.iter().enumerate().map(|(place, weight)| weight * scaled(place)).sum();
@@ -195,6 +241,19 @@ mod tests {
             None,
             "three of four numbers"
         );
+    }
+
+    #[test]
+    fn an_interval_is_around_the_value_and_is_not_made_up() {
+        let line = |bias: f64, weight: f64| Kind::Linear { bias, weights: vec![weight] };
+        let mut formula = Formula::new(Component::Package, vec!["a".into()], vec![10.0], line(2.0, 8.0));
+        assert_eq!(formula.interval(&[5.0]), None, "nobody said how far off it may be");
+        formula.spread = Some(Spread::Reach(3.0));
+        assert_eq!(formula.interval(&[5.0]), Some((3.0, 9.0)));
+        assert_eq!(formula.interval(&[0.0]), Some((0.0, 5.0)), "nothing gives power back");
+        formula.spread = Some(Spread::Between(Box::new([line(1.0, 4.0), line(4.0, 16.0)])));
+        assert_eq!(formula.interval(&[10.0]), Some((5.0, 20.0)));
+        assert!(formula.is_within(&[10.4]) && !formula.is_within(&[10.6]) && !formula.is_within(&[-1.0]));
     }
 
     #[test]

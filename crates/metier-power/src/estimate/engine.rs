@@ -27,21 +27,21 @@ type Choice = (InUse, Vec<(Component, Formula)>, Option<f64>);
 
 /// A predictor, ready for rows of a certain form.
 #[derive(Debug)]
-struct Ready {
-    about: InUse,
-    components: Vec<(Component, Option<Prepared>)>,
-    core_ratio: f64,
+pub(super) struct Ready {
+    pub(super) about: InUse,
+    pub(super) components: Vec<(Component, Option<Prepared>)>,
+    pub(super) core_ratio: f64,
 }
 
 #[derive(Debug)]
-struct Prepared {
-    formula: Formula,
+pub(super) struct Prepared {
+    pub(super) formula: Formula,
     /// Where each feature is: a column of a row, or a value of the system.
-    places: Vec<Place>,
+    pub(super) places: Vec<Place>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Place {
+pub(super) enum Place {
     Column(usize),
     System(usize),
 }
@@ -80,6 +80,16 @@ impl Estimator {
             ready: RwLock::default(),
             error_key: "mae".to_string(),
         })
+    }
+
+    /// The machine that it answers for.
+    pub fn machine(&self) -> &MachineSpec {
+        &self.machine
+    }
+
+    /// The pipelines that it answers with.
+    pub fn registry(&self) -> Arc<Registry> {
+        self.registry.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
     /// Takes other pipelines from now on.
@@ -126,7 +136,7 @@ impl Estimator {
         Ok((predict(&ready, &request)?, ready.core_ratio))
     }
 
-    fn ready(
+    pub(super) fn ready(
         &self,
         request: &Request,
         output_type: OutputType,
@@ -167,16 +177,7 @@ impl Estimator {
         output_type: OutputType,
         source: Source,
     ) -> Result<(InUse, Vec<(Component, Formula)>), String> {
-        let request = Request {
-            metrics: metrics.iter().map(ToString::to_string).collect(),
-            values: super::request::Rows::default(),
-            output_type: output_type.name().to_string(),
-            source: Some(source.name().to_string()),
-            system_features: Vec::new(),
-            system_values: super::request::Numbers::default(),
-            trainer_name: String::new(),
-            filter: String::new(),
-        };
+        let request = Request::plain(metrics, output_type, source);
         let (about, formulas, _) = self.choose(&request, output_type, source)?;
         Ok((about, formulas))
     }
@@ -204,7 +205,7 @@ impl Estimator {
             machine_spec: self.machine.clone(),
             loose_node_type: true,
         };
-        let registry = self.registry.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let registry = self.registry();
         // The trainer that was asked for, else whoever is there: an answer is worth more than a name.
         for trainer in [request.trainer_name.as_str(), ""] {
             wanted.trainer_name = trainer.to_string();

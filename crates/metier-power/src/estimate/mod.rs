@@ -3,11 +3,15 @@
 //! [`Estimator::answer`] takes the bytes of a request and always gives one JSON object: an answer, or an object with empty `powers` and the reason in
 //! `msg`. What the reply never does: a list for `powers`, a negative number, a NaN, more than the exporter's one read of
 //! 4096 bytes where that can be had by shorter numbers.
+//!
+//! [`Estimator::node`] is the same for this program itself: a node's power with its interval and its idle part.
 
 mod engine;
+mod node;
 mod reply;
 mod request;
 
 pub use engine::{Estimator, InUse};
+pub use node::NodeEstimate;
 pub use reply::READ_BYTES;
 pub use request::{Request, is_whole};

@@ -5,6 +5,8 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
 
+use crate::vocabulary::{OutputType, Source};
+
 /// Most numbers of a request.
 const NUMBERS: usize = 4_000_000;
 /// Most names of a request.
@@ -43,6 +45,20 @@ pub struct Request {
 }
 
 impl Request {
+    /// A request for rows of these metrics, without any wish.
+    pub(super) fn plain(metrics: &[&str], output_type: OutputType, source: Source) -> Self {
+        Self {
+            metrics: metrics.iter().map(ToString::to_string).collect(),
+            values: Rows::default(),
+            output_type: output_type.name().to_string(),
+            source: Some(source.name().to_string()),
+            system_features: Vec::new(),
+            system_values: Numbers::default(),
+            trainer_name: String::new(),
+            filter: String::new(),
+        }
+    }
+
     /// Reads the bytes; says what is wrong with them.
     pub fn read(bytes: &[u8]) -> Result<Self, String> {
         let request: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;

@@ -7,6 +7,7 @@
 
 mod download;
 mod files;
+mod listed;
 mod load;
 mod model;
 mod pack;
@@ -16,6 +17,7 @@ mod shelf;
 
 pub use download::{Download, Limits};
 pub use files::{ARCHIVE_BYTES, Files, MEMBERS, replace};
+pub use listed::{ComponentError, Listed, Wanted, list};
 pub use load::load;
 pub use model::{Archive, Model};
 pub use place::Place;

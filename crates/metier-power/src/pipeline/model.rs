@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::files::{self, Files};
 use crate::Error;
-use crate::formula::{Formula, Kind};
+use crate::formula::{Formula, Kind, Spread};
 use crate::trainers::Predictor;
 use crate::vocabulary::{Component, FeatureGroup, ModelName, OutputType, Source};
 use crate::weights::Weights;
@@ -69,10 +69,22 @@ impl Model {
             || (self.name.trainer == "XgboostFitTrainer" && self.archive.is_some() && self.scale.is_some())
     }
 
+    /// Weights say nothing of intervals; our own file beside them does. Where that cannot be read there are none, and the weights still answer.
+    fn spread(&self, formulas: &mut [(Component, Formula)]) {
+        let file = self.predictor.as_ref().and_then(|file| Predictor::read(&file.bytes().ok()?).ok());
+        let Some(file) = file else { return };
+        for (component, formula) in formulas {
+            let reach = file.components.get(component).and_then(|part| part.reach);
+            formula.spread = reach.map(Spread::Reach);
+        }
+    }
+
     /// The formula of each component.
     pub fn formulas(&self) -> Result<Vec<(Component, Formula)>, Error> {
         if let Some(value) = self.weights_value() {
-            return Weights::read(&value)?.formulas(&self.name.trainer);
+            let mut formulas = Weights::read(&value)?.formulas(&self.name.trainer)?;
+            self.spread(&mut formulas);
+            return Ok(formulas);
         }
         if let Some(file) = &self.predictor {
             return Ok(Predictor::read(&file.bytes()?)?.formulas());

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::held_out::HeldOut;
 use super::{Learned, Settings};
 use crate::Error;
-use crate::formula::{Formula, Kind};
+use crate::formula::{Formula, Kind, MARGIN, Spread};
 use crate::vocabulary::Component;
 use crate::weights::{AllWeights, ComponentWeights, Numerical, Weights};
 
@@ -19,9 +19,6 @@ pub const SCHEMA: &str = "metier.power-predictor/1";
 const BYTES: usize = 256 << 20;
 /// Most features: some formulas look at every pair of two.
 const FEATURES: usize = 1024;
-/// How far beyond the largest value of training a feature may go before the answer is said to be out of range.
-const MARGIN: f64 = 1.05;
-
 /// Watts with an interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Watts {
@@ -132,7 +129,9 @@ impl Predictor {
     pub fn formulas(&self) -> Vec<(Component, Formula)> {
         let one = |(component, part): (&Component, &Part)| {
             let kind = Kind::Learned(Box::new(part.learned.clone()));
-            (*component, Formula::new(*component, self.features.clone(), self.scale.clone(), kind))
+            let mut formula = Formula::new(*component, self.features.clone(), self.scale.clone(), kind);
+            formula.spread = part.reach.map(Spread::Reach);
+            (*component, formula)
         };
         self.components.iter().map(one).collect()
     }

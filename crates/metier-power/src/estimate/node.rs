@@ -1,0 +1,157 @@
+//! The power of a node as the same predictors say that answer the exporter, with its interval and its idle part.
+
+use super::engine::{Estimator, InUse, Place, Prepared};
+use super::request::Request;
+use crate::vocabulary::{Component, OutputType, Source};
+
+/// The power of a node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NodeEstimate {
+    /// The predictor.
+    pub about: InUse,
+    /// Watts of the wanted components together.
+    pub watts: f64,
+    /// Ends of the interval: those of the components added up, which is rather too wide than too narrow. `None` where the predictor tells none.
+    pub interval: Option<(f64, f64)>,
+    /// Watts of it that it would take if nobody worked.
+    pub idle: f64,
+    /// Whether the use is within what the predictor was learned from.
+    pub in_range: bool,
+    /// Cores of this machine for each of the machine that it was learned on.
+    pub core_ratio: f64,
+}
+
+/// What one component says.
+struct Said {
+    watts: f64,
+    interval: Option<(f64, f64)>,
+    idle: f64,
+    in_range: bool,
+}
+
+impl Estimator {
+    /// What a node takes whose use is `values` a second, one for each of `metrics`: the sum of these components of the source. Idle power of a larger machine than this one is
+    /// taken for its share of the cores, as the exporter does.
+    pub fn node(
+        &self,
+        metrics: &[&str],
+        values: &[f64],
+        source: Source,
+        components: &[Component],
+    ) -> Result<NodeEstimate, String> {
+        if values.len() != metrics.len() || values.iter().any(|value| !value.is_finite()) {
+            return Err(format!("want {} numbers, one for each metric", metrics.len()));
+        }
+        let request = Request::plain(metrics, OutputType::AbsPower, source);
+        let ready = self.ready(&request, OutputType::AbsPower, source)?;
+        let nothing = vec![0.0; values.len()];
+        let mut all: Vec<Said> = Vec::new();
+        for component in components {
+            let prepared = ready.components.iter().find(|(known, _)| known == component);
+            let Some((_, Some(prepared))) = prepared else {
+                return Err(format!("{} knows no {}", ready.about.predictor, component.name()));
+            };
+            let said = said(prepared, values, &nothing)
+                .ok_or_else(|| format!("{} has no value for this use", ready.about.predictor))?;
+            all.push(said);
+        }
+        let larger = 1.0 - ready.core_ratio.clamp(0.0, 1.0);
+        let idle: f64 = all.iter().map(|one| one.idle).sum();
+        let elsewhere = idle * larger;
+        let watts = all.iter().map(|one| one.watts).sum::<f64>() - elsewhere;
+        let ends: Option<Vec<(f64, f64)>> = all.iter().map(|one| one.interval).collect();
+        let interval = ends.filter(|ends| !ends.is_empty()).map(|ends| {
+            let sum = |end: fn(&(f64, f64)) -> f64| ends.iter().map(end).sum::<f64>() - elsewhere;
+            (sum(|ends| ends.0).max(0.0), sum(|ends| ends.1).max(0.0))
+        });
+        let watts = watts.max(0.0);
+        Ok(NodeEstimate {
+            about: ready.about.clone(),
+            watts,
+            interval,
+            idle: (idle - elsewhere).min(watts),
+            in_range: all.iter().all(|one| one.in_range),
+            core_ratio: ready.core_ratio,
+        })
+    }
+}
+
+fn said(prepared: &Prepared, values: &[f64], nothing: &[f64]) -> Option<Said> {
+    let row = |values: &[f64]| -> Option<Vec<f64>> {
+        let value = |place: &Place| match place {
+            Place::Column(column) => values.get(*column).copied(),
+            Place::System(_) => None,
+        };
+        prepared.places.iter().map(value).collect()
+    };
+    let (now, rest) = (row(values)?, row(nothing)?);
+    let formula = &prepared.formula;
+    Some(Said {
+        watts: formula.watts(&now)?,
+        interval: formula.interval(&now),
+        idle: formula.watts(&rest)?,
+        in_range: formula.is_within(&now),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::MachineSpec;
+    use crate::pipeline::Registry;
+
+    fn machine(cores: f64) -> MachineSpec {
+        let processor = Some("intel_xeon_gold_6230".to_string());
+        MachineSpec { processor, cores: Some(cores), ..MachineSpec::default() }
+    }
+
+    #[test]
+    fn a_small_machine_has_the_fallback_and_idles_when_nobody_works() {
+        let estimator = Estimator::new(Registry::default(), machine(4.0)).unwrap();
+        let at = |ms: f64| {
+            let metrics = ["bpf_cpu_time_ms"];
+            estimator.node(&metrics, &[ms], Source::Acpi, &[Component::Platform]).unwrap()
+        };
+        let (idle, half, full) = (at(0.0), at(2000.0), at(4000.0));
+        assert_eq!(idle.about.pipeline, "fallback");
+        assert_eq!(idle.watts, idle.idle);
+        assert!(idle.watts > 0.0 && half.watts > idle.watts && full.watts > half.watts);
+        assert!(((idle.watts + full.watts) / 2.0 - half.watts).abs() < 1e-9, "a straight line");
+        assert_eq!((half.idle, full.in_range, at(5000.0).in_range), (idle.watts, true, false));
+        for said in [&idle, &half, &full] {
+            let (low, high) = said.interval.unwrap();
+            assert!(
+                low < said.watts / 1.5 && high > said.watts * 3.0,
+                "machines of a class differ: {said:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn idle_power_of_a_larger_machine_is_taken_for_the_share_of_the_cores() {
+        let metrics = ["cache_miss", "cpu_cycles", "cpu_instructions"];
+        let of = |cores: f64, values: &[f64]| {
+            let estimator = Estimator::new(Registry::default(), machine(cores)).unwrap();
+            estimator.node(&metrics, values, Source::Acpi, &[Component::Platform]).unwrap()
+        };
+        let work = [1e8, 2e10, 3e10];
+        let (own, half) = (of(40.0, &work), of(20.0, &work));
+        assert_eq!((own.core_ratio, half.core_ratio), (1.0, 0.5));
+        assert!((own.idle / 2.0 - half.idle).abs() < 1e-9, "{own:?} {half:?}");
+        assert!((own.watts - own.idle - (half.watts - half.idle)).abs() < 1e-9, "work is work");
+    }
+
+    #[test]
+    fn parts_add_up_and_what_cannot_be_said_is_told() {
+        let estimator = Estimator::new(Registry::default(), machine(4.0)).unwrap();
+        let of = |components: &[Component]| {
+            estimator.node(&["bpf_cpu_time_ms"], &[1000.0], Source::RaplSysfs, components)
+        };
+        let (package, dram) = (of(&[Component::Package]).unwrap(), of(&[Component::Dram]).unwrap());
+        let both = of(&[Component::Package, Component::Dram]).unwrap();
+        assert!((package.watts + dram.watts - both.watts).abs() < 1e-9);
+        assert!(of(&[Component::Platform]).unwrap_err().contains("platform"));
+        assert!(estimator.node(&["bpf_cpu_time_ms"], &[f64::NAN], Source::Acpi, &[]).is_err());
+        assert!(estimator.node(&["bpf_page_cache_hit"], &[1.0], Source::Acpi, &[]).is_err());
+    }
+}
