@@ -11,6 +11,7 @@ use subtle::ConstantTimeEq;
 use crate::api::doctor::Check;
 use crate::doors::soprano::Soprano;
 use crate::error::Error;
+use crate::power::Power;
 
 /// What `open` may name: parts that answer without the token on an address that is not loopback.
 pub const DOORS: [&str; 4] = ["metrics", "page", "soprano", "models"];
@@ -67,6 +68,8 @@ pub struct Config {
     pub doors: Vec<(String, SocketAddr)>,
     /// The SOPRANO profiler's doors.
     pub soprano: Soprano,
+    /// What the power of this node is found with; `None` where nobody looks at it.
+    pub power: Option<Power>,
     /// The bounds.
     pub limits: Limits,
 }
@@ -84,6 +87,7 @@ impl fmt::Debug for Config {
             .field("doctor", &self.doctor.is_some())
             .field("doors", &self.doors)
             .field("soprano", &self.soprano)
+            .field("power", &self.power)
             .field("limits", &self.limits)
             .finish()
     }
@@ -102,6 +106,7 @@ impl Default for Config {
             doctor: None,
             doors: Vec::new(),
             soprano: Soprano::default(),
+            power: None,
             limits: Limits::default(),
         }
     }

@@ -4,6 +4,8 @@
 //! connection (serve) → front door (front) → route table (routes) → handler (api/*, doors/*, system, page) → store (storage)
 //! ```
 //!
+//! Beside requests, a thread looks at the power of this node every few seconds (`power`); what it has seen of late is one more thing that handlers read.
+//!
 //! [`agent`] is a server of its own: the exporter of a node, which needs no store.
 //!
 //! - [`routes`] is the one list of what the server answers. The router and the OpenAPI document are both made
@@ -31,6 +33,7 @@ mod openapi;
 mod page;
 mod parameter;
 mod peer;
+mod power;
 mod problem;
 mod process;
 mod rate;
@@ -46,6 +49,7 @@ pub use config::{Config, Job, Limits, Secret};
 pub use doors::kepler;
 pub use doors::soprano::Soprano;
 pub use error::Error;
+pub use power::{INTERVAL as POWER_INTERVAL, Power};
 pub use problem::{FieldError, Problem};
 pub use serve::{run, serve};
 

@@ -7,7 +7,10 @@ mod call;
 mod route;
 mod router;
 
-use crate::api::{artefacts, compare, devices, doctor, graphs, processes, runs, series, sessions, trend};
+use crate::api::{
+    artefacts, compare, devices, doctor, graphs, power, power_predictors, processes, runs, series, sessions,
+    trend,
+};
 use crate::doors::{jenkins, soprano};
 use crate::parameter::{Form, Parameter};
 use crate::storage::Lane;
@@ -170,6 +173,30 @@ pub const ROUTES: &[Route] = &[
         answer: json_of!(graphs::PredictorList),
         also: &[503],
         work: Work::Blocking(Lane::Store, graphs::predictors),
+    },
+    Route {
+        verb: Verb::Get,
+        path: "/api/v1/power",
+        operation: "nodePower",
+        summary: "The power of this server's node over time: measured where there is a meter, estimated, and who takes it.",
+        parameters: power::PARAMETERS,
+        sent: Sent::Nothing,
+        good: 200,
+        answer: json_of!(power::NodePower),
+        also: &[503],
+        work: Work::Blocking(Lane::Compute, power::power),
+    },
+    Route {
+        verb: Verb::Get,
+        path: "/api/v1/power/predictors",
+        operation: "listPowerPredictors",
+        summary: "Predictors of power with their errors, those of the machines most like this one first.",
+        parameters: power_predictors::PARAMETERS,
+        sent: Sent::Nothing,
+        good: 200,
+        answer: json_of!(power_predictors::PowerPredictorList),
+        also: &[503],
+        work: Work::Blocking(Lane::Compute, power_predictors::predictors),
     },
     Route {
         verb: Verb::Get,

@@ -25,6 +25,7 @@ use crate::doors::soprano::{Desk, Kept};
 use crate::error::Error;
 use crate::front::{Line, Peer};
 use crate::metrics::Requests;
+use crate::power::Sampler;
 use crate::rate::Rate;
 use crate::routes;
 use crate::storage::Storage;
@@ -47,6 +48,8 @@ pub struct Server {
     pub requests: Requests,
     /// What the SOPRANO profiler's doors have at hand.
     pub soprano: Desk,
+    /// Who looks at the power of this node.
+    pub power: Option<Sampler>,
     /// How often runs may be asked for.
     pub starts: Rate,
     /// When it started.
@@ -107,6 +110,7 @@ pub async fn serve(
     let further = further(&config.doors).await;
     let app = Arc::new(Server {
         soprano: Desk::new(&config.soprano)?,
+        power: config.power.clone().map(Sampler::start).transpose()?,
         storage: Storage::new(store, limits.store_calls),
         config,
         listen,

@@ -6,7 +6,10 @@ mod common;
 use std::sync::Arc;
 
 use common::*;
-use metier_server::{Check, Config};
+use metier_power::estimate::Estimator;
+use metier_power::node::MachineSpec;
+use metier_power::pipeline::Registry;
+use metier_server::{Check, Config, Power};
 use metier_types::schema::Schema;
 use metier_types::*;
 use serde_json::Value;
@@ -41,7 +44,14 @@ fn furnished() -> (tempfile::TempDir, Server, Vec<Run>, SessionId) {
     store.claim_session(&device().reference(), &owner).unwrap().unwrap();
     assert_eq!(session.number, 1);
     let check = Check { name: "x".into(), ok: true, text: "y".into(), fix: None };
-    let config = Config { doctor: Some(Arc::new(move || vec![check.clone()])), ..Config::default() };
+    let estimator = Estimator::new(Registry::default(), MachineSpec::default()).unwrap();
+    let power = Power {
+        roots: metier_measure::Roots::default(),
+        interval: std::time::Duration::from_millis(20),
+        estimator: Arc::new(estimator),
+    };
+    let doctor: metier_server::config::Doctor = Arc::new(move || vec![check.clone()]);
+    let config = Config { doctor: Some(doctor), power: Some(power), ..Config::default() };
     let server = Server::with(&store, config);
     (folder, server, vec![with].into_iter().chain(runs).collect(), session.id)
 }
@@ -82,7 +92,7 @@ fn every_route_of_the_document_answers_as_it_says() {
         }
         answered += 1;
     }
-    assert!(answered >= 22, "{answered}");
+    assert!(answered >= 24, "{answered}");
 }
 
 #[test]

@@ -48,7 +48,7 @@ const fn key(
 }
 
 /// Everything that can be set.
-pub const KEYS: [Key; 32] = [
+pub const KEYS: [Key; 33] = [
     key("store", "METIER_STORE", Some("--store"), None, "where runs are kept: a file, or postgres://…"),
     key("output", "METIER_OUTPUT", Some("--output"), Some("table"), "form of data: table, json, yaml or csv"),
     key("color", "METIER_COLOR", Some("--color"), Some("auto"), "colours: auto, always or never"),
@@ -131,6 +131,13 @@ pub const KEYS: [Key; 32] = [
         Some("--upload-limit"),
         Some("256Mi"),
         "largest graph that may be sent to the server",
+    ),
+    key(
+        "up.power_interval",
+        "METIER_UP_POWER_INTERVAL",
+        Some("--power-interval"),
+        Some("5s"),
+        "how often the power of this node is looked at",
     ),
     key("up.token_file", "METIER_UP_TOKEN_FILE", Some("--token-file"), None, "file that holds the token"),
     Key {
@@ -386,7 +393,7 @@ impl Settings {
         self.flag("up.prometheus_insecure")?;
         self.address("up.listen")?;
         self.address("agent.listen")?;
-        for name in ["run.interval", "run.timeout", "run.grace", "run.linger"] {
+        for name in ["run.interval", "run.timeout", "run.grace", "run.linger", "up.power_interval"] {
             self.duration(name)?;
         }
         self.size("run.dataset_cache_limit")?;

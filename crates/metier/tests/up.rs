@@ -113,3 +113,30 @@ fn how_large_a_graph_may_be_is_a_setting() {
         assert!(code == 2 && error.contains("upload") && error.contains(wrong), "{error}");
     }
 }
+
+#[test]
+fn the_power_of_this_node_is_looked_at_unless_it_is_not_wanted() {
+    let place = Place::new();
+    let begins = ["up", "--listen", "127.0.0.1:0"];
+    let server = Server::start(place.command(&[&begins[..], &["--power-interval", "1s"]].concat()));
+    let mut told = server.get("/api/v1/power", "");
+    for _ in 0..300 {
+        if !told.contains("\"times\":[]") {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        told = server.get("/api/v1/power", "");
+    }
+    assert!(told.starts_with("HTTP/1.1 200") && told.contains("\"interval_seconds\":1.0"), "{told}");
+    assert!(!told.contains("\"times\":[]") && !told.contains("\"estimated\":[null"), "{told}");
+    let predictors = server.get("/api/v1/power/predictors?limit=1", "");
+    assert!(predictors.contains("metier-defaults"), "{predictors}");
+    assert_eq!(server.stop(), Some(0));
+    let server = Server::start(place.command(&[&begins[..], &["--no-power"]].concat()));
+    assert!(server.get("/api/v1/power", "").starts_with("HTTP/1.1 503"));
+    assert_eq!(server.stop(), Some(0));
+    for wrong in ["0s", "10ms", "2m", "soon"] {
+        let (code, error) = place.fails(&[&begins[..], &["--power-interval", wrong]].concat());
+        assert!(code == 2 && error.contains("power") && error.contains(wrong), "{error}");
+    }
+}

@@ -5,6 +5,8 @@ pub mod compare;
 pub mod devices;
 pub mod doctor;
 pub mod graphs;
+pub mod power;
+pub mod power_predictors;
 pub mod processes;
 pub mod runs;
 pub mod series;

@@ -5,13 +5,14 @@ mod doors;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
 use metier_measure::Roots;
 use metier_prom::query::{self, Credentials, Endpoint};
 use metier_server::kepler::Doors;
-use metier_server::{Check, Config, Limits, Secret, Soprano};
+use metier_server::{Check, Config, Limits, Power, Secret, Soprano};
 use metier_store::Store;
 use metier_work::choose::Columns;
 use metier_work::latency::renew;
@@ -77,6 +78,12 @@ pub struct Up {
     /// Largest graph that may be sent to /upload and to the page [METIER_UP_UPLOAD_LIMIT; default 256Mi]
     #[arg(long, value_name = "SIZE")]
     upload_limit: Option<String>,
+    /// How often the power of this node is looked at, for the page [METIER_UP_POWER_INTERVAL; default 5s]
+    #[arg(long, value_name = "TIME")]
+    power_interval: Option<String>,
+    /// Do not look at the power of this node
+    #[arg(long)]
+    no_power: bool,
     /// Do not measure sessions that wait; `metier session work` does that elsewhere
     #[arg(long)]
     no_work: bool,
@@ -109,6 +116,7 @@ impl Up {
             ("up.soprano_predictor", shown(&self.soprano_predictor)),
             ("up.kubeconfig", shown(&self.kubeconfig)),
             ("up.upload_limit", self.upload_limit.clone()),
+            ("up.power_interval", self.power_interval.clone()),
         ]
     }
 
@@ -134,7 +142,12 @@ impl Up {
         if config.token.is_none() {
             config.start_token = start_token(room);
         }
-        let power = named.power(room, &config)?;
+        let answering = named.power(room, &config, !self.no_power)?;
+        if let Some(answering) = answering.as_ref().filter(|_| !self.no_power) {
+            let estimator = answering.estimator.clone();
+            config.power =
+                Some(Power { roots: Roots::default(), interval: power_interval(room)?, estimator });
+        }
         let (store, is_writable) = open(room)?;
         config.doctor = Some(doctor(&store));
         let place = store.location().to_string();
@@ -143,7 +156,7 @@ impl Up {
             true => Some(Working::start(room, store.clone())?),
             false => None,
         };
-        let power = power.map(Doors::beside).transpose()?;
+        let power = answering.and_then(|answering| answering.doors).map(Doors::beside).transpose()?;
         if let Some(places) = power.as_ref().and_then(|power| power.opened.in_words()) {
             console.note(format!("metier: power at {places}"));
         }
@@ -176,6 +189,15 @@ fn upload_limit(room: &Room) -> anyhow::Result<u64> {
         return Err(room.settings.wrong("up.upload_limit", &format!("1 to {}Mi", most >> 20)));
     }
     Ok(limit)
+}
+
+/// How often the power of this node is looked at: often enough that no meter counts past its end in between.
+fn power_interval(room: &Room) -> anyhow::Result<Duration> {
+    let interval = room.settings.duration("up.power_interval")?.unwrap_or(metier_server::POWER_INTERVAL);
+    match interval {
+        interval if (Duration::from_secs(1)..=Duration::from_secs(60)).contains(&interval) => Ok(interval),
+        _ => Err(room.settings.wrong("up.power_interval", "1s to 60s; --no-power does without")),
+    }
 }
 
 /// The thread that works the queue beside the server.

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use metier_power::estimate::Estimator;
 use metier_server::kepler::{self, Doors};
 use metier_server::{Config, Secret};
 
@@ -23,6 +24,14 @@ pub struct Named {
     pub trainer: Option<SocketAddr>,
     /// Kepler's estimator.
     pub estimator: Option<PathBuf>,
+}
+
+/// What answers about power.
+pub struct Answering {
+    /// Who estimates.
+    pub estimator: Arc<Estimator>,
+    /// The doors that Kepler's clients come through, and who keeps the pipelines up to date; `None` where there is neither.
+    pub doors: Option<Doors>,
 }
 
 const WANT: &str =
@@ -62,17 +71,22 @@ impl Named {
         Some(())
     }
 
-    /// The doors of Kepler's power stack; `None` where none is named.
-    pub fn power(&self, room: &Room, config: &Config) -> anyhow::Result<Option<Doors>> {
+    /// The doors of Kepler's power stack and who answers behind them; `None` where none is named and nobody else asks.
+    pub fn power(&self, room: &Room, config: &Config, is_asked: bool) -> anyhow::Result<Option<Answering>> {
         let online = match (room.settings.path("up.online"), &config.soprano.prometheus) {
             (Some(folder), Some(prometheus)) => Some((folder, prometheus.clone())),
             (Some(_), None) => return Err(room.settings.wrong("up.online", "a --prometheus URL beside it")),
             (None, _) => None,
         };
-        if self.models.is_none() && self.trainer.is_none() && self.estimator.is_none() && online.is_none() {
+        let is_closed =
+            self.models.is_none() && self.trainer.is_none() && self.estimator.is_none() && online.is_none();
+        if is_closed && !is_asked {
             return Ok(None);
         }
-        let predictors = Predictors::of(room.settings.list("up.models"));
+        let models = room.settings.list("up.models");
+        // What is shipped never changes: nobody has to look after it.
+        let has_doors = !is_closed || !models.is_empty();
+        let predictors = Predictors::of(models);
         let folder = online.as_ref().map(|(folder, _)| folder.as_path());
         let shelf = predictors.shelf(room, None, folder)?;
         let online =
@@ -82,6 +96,7 @@ impl Named {
         let own = [self.models, self.trainer].iter().flatten().all(is_local);
         let token: Option<Secret> =
             config.token.clone().or_else(|| config.start_token.clone().filter(|_| own));
+        let estimator = predictors.estimator(&shelf)?;
         let doors = Doors {
             socket: self.estimator.clone(),
             models: self.models,
@@ -89,11 +104,11 @@ impl Named {
             online: online.transpose()?,
             is_open: config.open.iter().any(|door| door == "models"),
             token,
-            estimator: Some(predictors.estimator(&shelf)?),
+            estimator: Some(estimator.clone()),
             shelf: Arc::clone(&shelf),
         };
         doors.check().map_err(|error| usage(error.to_string()))?;
-        Ok(Some(doors))
+        Ok(Some(Answering { estimator, doors: has_doors.then_some(doors) }))
     }
 }
 

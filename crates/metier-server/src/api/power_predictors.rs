@@ -1,0 +1,327 @@
+//! All predictors of power that are known, with their errors by component, by the machine that they were learned on.
+
+use metier_power::defaults;
+use metier_power::node::MachineSpec;
+use metier_power::pipeline::{Listed, Wanted, list};
+use metier_power::vocabulary::{FeatureGroup, OutputType, Source};
+use metier_types::schema::{Schema, Versioned};
+use metier_types::{Bytes, Hertz, Ratio, Watts};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::power::{EstimatedBy, watch};
+use crate::parameter::{Form, Parameter};
+use crate::power::{InForce, Watch};
+use crate::problem::Problem;
+use crate::routes::{Call, Reply};
+use crate::serve::App;
+
+const SOURCES: &[&str] = &["rapl-sysfs", "rapl-msr", "acpi", "hmc", "redfish", "trained_power_model"];
+const OUTPUT_TYPES: &[&str] = &["AbsPower", "DynPower"];
+const GROUPS: &[&str] = &[
+    "Full",
+    "WorkloadOnly",
+    "CounterOnly",
+    "BPFOnly",
+    "BPFIRQ",
+    "CounterIRQCombined",
+    "Basic",
+    "AcceleratorOnly",
+];
+
+/// What narrows the list.
+pub const PARAMETERS: &[Parameter] = &[
+    Parameter::query("pipeline", Form::Text(200), "Of that pipeline."),
+    Parameter::query("source", Form::OneOf(SOURCES), "For that source of energy."),
+    Parameter::query("output_type", Form::OneOf(OUTPUT_TYPES), "With idle power or without."),
+    Parameter::query("feature_group", Form::OneOf(GROUPS), "That look at these features."),
+    Parameter::query("trainer", Form::Text(100), "Learned by that trainer."),
+    Parameter::query(
+        "node_type",
+        Form::Whole { least: 0, most: u32::MAX as i64, otherwise: None },
+        "Of that node type.",
+    ),
+    Parameter::query(
+        "usable",
+        Form::OneOf(&["true", "false"]),
+        "Only those that can answer here, or only those that cannot.",
+    ),
+    Parameter::query(
+        "from",
+        Form::Whole { least: 0, most: 1_000_000, otherwise: Some(0) },
+        "How many of the first are passed over.",
+    ),
+    Parameter::query(
+        "limit",
+        Form::Whole { least: 1, most: 1000, otherwise: Some(200) },
+        "How many are told.",
+    ),
+];
+
+/// Predictors of power: those of the machines most like this one first, of one machine the least error first.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PowerPredictorList {
+    /// `metier.power-predictor-list/1`.
+    pub schema: Schema<PowerPredictorList>,
+    /// This machine.
+    pub machine: PowerMachine,
+    /// How many fit.
+    pub total: usize,
+    /// So many of them as were asked for.
+    pub predictors: Vec<PowerPredictor>,
+    /// All pipelines, in the order in which they were added; the last that knows a source is asked for it.
+    pub pipelines: Vec<PowerPipeline>,
+    /// Who answers for a machine unlike all of these.
+    pub fallback: Option<PowerFallback>,
+}
+
+impl Versioned for PowerPredictorList {
+    const SCHEMA: &'static str = "metier.power-predictor-list/1";
+}
+
+/// A predictor of power.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct PowerPredictor {
+    /// Its pipeline.
+    pub pipeline: String,
+    /// Its name: trainer and node type.
+    pub name: String,
+    /// Who learned it.
+    pub trainer: String,
+    /// Where the energy that it learned from was read.
+    pub source: &'static str,
+    /// `AbsPower` with idle power, `DynPower` without.
+    pub output_type: &'static str,
+    /// What it looks at.
+    pub feature_group: &'static str,
+    /// The node type of the machine that it was learned on.
+    pub node_type: u32,
+    /// That machine, where its pipeline tells.
+    pub machine: Option<PowerMachine>,
+    /// How many machines of that type were measured.
+    pub machines: Option<usize>,
+    /// How much that machine is like this one, 0 to 1.
+    pub similarity: Option<f64>,
+    /// Its errors on rows that it was not learned from, the worst component first; empty where nobody wrote them down.
+    pub errors: Vec<PowerError>,
+    /// Whether it can answer here; a pickle can only be given away.
+    pub is_usable: bool,
+    /// Whether the estimator answers with it now.
+    pub is_in_use: bool,
+}
+
+/// How wrong a predictor is about one component.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct PowerError {
+    /// Which; `null` where only an error of all is known.
+    pub component: Option<&'static str>,
+    /// Mean of the absolute errors.
+    pub mae_watts: Option<Watts>,
+    /// Mean of the relative errors.
+    pub mape_ratio: Option<Ratio>,
+}
+
+/// A machine, as node types tell them apart.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct PowerMachine {
+    /// Its processor.
+    pub processor: Option<String>,
+    /// Its logical cores.
+    pub cores: Option<f64>,
+    /// Its packages.
+    pub chips: Option<f64>,
+    /// Its memory.
+    pub memory_bytes: Option<Bytes>,
+    /// Its highest frequency.
+    pub frequency_hertz: Option<Hertz>,
+}
+
+impl PowerMachine {
+    /// The same in units of ours.
+    pub fn of(spec: &MachineSpec) -> Self {
+        Self {
+            processor: spec.processor.clone(),
+            cores: spec.cores,
+            chips: spec.chips,
+            memory_bytes: spec.memory.map(|gib| Bytes((gib * f64::from(1u32 << 30)) as u64)),
+            frequency_hertz: spec.frequency.map(|mhz| Hertz(mhz * 1e6)),
+        }
+    }
+}
+
+/// A pipeline.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PowerPipeline {
+    /// Its name.
+    pub name: String,
+    /// Its predictors.
+    pub predictors: usize,
+    /// Its node types, where it has an index.
+    pub node_types: Option<usize>,
+    /// Sources for which it is asked first.
+    pub asked_for: Vec<&'static str>,
+    /// Where it comes from, where that is known.
+    pub origin: Option<String>,
+}
+
+/// The physical fallback: idle and full power a core, by class of processor.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PowerFallback {
+    /// How the names of the class's processors begin; empty for all.
+    pub class: String,
+    /// How many machines were measured.
+    pub machines: u32,
+    /// Watts of the whole machine at rest, for each logical core.
+    pub idle_watts: Watts,
+    /// Watts of the whole machine at full load, for each logical core.
+    pub full_watts: Watts,
+    /// How far single machines are from the median of the others of their class: mean relative error at rest.
+    pub idle_mape_ratio: Ratio,
+    /// The same at full load.
+    pub full_mape_ratio: Ratio,
+    /// How many machines these errors are of.
+    pub compared: u32,
+}
+
+impl PowerPredictor {
+    fn of(one: &Listed<'_>, in_use: &dyn Fn(&Listed<'_>) -> bool) -> Self {
+        let model = one.model;
+        Self {
+            pipeline: one.pipeline.name.clone(),
+            name: model.full_name.clone(),
+            trainer: model.name.trainer.clone(),
+            source: model.source.name(),
+            output_type: model.output_type.name(),
+            feature_group: model.group.name(),
+            node_type: model.name.node_type,
+            machine: one.machine.map(|entry| PowerMachine::of(&entry.spec)),
+            machines: one.machine.map(|entry| entry.members.len()),
+            similarity: one.similarity,
+            errors: one
+                .errors
+                .iter()
+                .map(|error| PowerError {
+                    component: error.component.map(|component| component.name()),
+                    mae_watts: error.mae.map(Watts),
+                    mape_ratio: error.mape.map(|percent| Ratio(percent / 100.0)),
+                })
+                .collect(),
+            is_usable: model.is_usable(),
+            is_in_use: in_use(one),
+        }
+    }
+}
+
+/// Whether the estimator has answered with a predictor since its pipelines were read.
+fn in_use(watch: &Watch) -> impl Fn(&Listed<'_>) -> bool {
+    let known = watch.power.estimator.in_use();
+    move |one: &Listed<'_>| {
+        known.iter().any(|used| {
+            used.pipeline == one.pipeline.name
+                && used.predictor == one.model.full_name
+                && used.group == one.model.group.name()
+                && used.output_type == one.model.output_type
+                && used.source.components() == one.model.source.components()
+        })
+    }
+}
+
+/// Where a pipeline comes from, where that is known.
+fn origin(pipeline: &str) -> Option<String> {
+    let shipped = defaults::shipped().ok()?;
+    (shipped.pipeline.name == pipeline).then(|| shipped.provenance.clone())
+}
+
+fn fallback(machine: &MachineSpec) -> Option<PowerFallback> {
+    let shipped = defaults::shipped().ok()?;
+    let class = shipped.class(machine.processor.as_deref())?;
+    Some(PowerFallback {
+        class: class.begins.clone(),
+        machines: class.machines,
+        idle_watts: Watts(class.idle_watts),
+        full_watts: Watts(class.full_watts),
+        idle_mape_ratio: Ratio(shipped.apart.idle_mape),
+        full_mape_ratio: Ratio(shipped.apart.full_mape),
+        compared: shipped.apart.machines,
+    })
+}
+
+impl EstimatedBy {
+    /// The predictor in force, with all that is known of it.
+    pub fn of(watch: &Watch, inforce: &InForce) -> Self {
+        let about = &inforce.about;
+        let machine = watch.power.estimator.machine();
+        let registry = watch.power.estimator.registry();
+        let wanted = Wanted {
+            pipeline: Some(about.pipeline.clone()),
+            group: FeatureGroup::named(&about.group),
+            output_type: Some(about.output_type),
+            ..Wanted::default()
+        };
+        let known = list(&registry, &wanted, machine);
+        let found = known.iter().find(|one| {
+            one.model.full_name == about.predictor
+                && one.model.source.components() == about.source.components()
+        });
+        let of_class = || {
+            let class = fallback(machine)?;
+            let name = if class.class.is_empty() { "all processors" } else { class.class.as_str() };
+            Some(format!(
+                "idle and full power a core, the medians of {} published machines ({name}), scaled to the cores of this one",
+                class.machines
+            ))
+        };
+        Self {
+            pipeline: about.pipeline.clone(),
+            name: about.predictor.clone(),
+            origin: origin(&about.pipeline)
+                .or_else(|| if about.group.is_empty() { of_class() } else { None })
+                .unwrap_or_else(|| format!("pipeline {}", about.pipeline)),
+            in_range: inforce.in_range,
+            core_ratio: Ratio(inforce.core_ratio),
+            about: found.map(|one| PowerPredictor::of(one, &|_| true)),
+        }
+    }
+}
+
+/// All predictors of power.
+pub fn predictors(app: &App, call: &Call) -> Result<Reply, Problem> {
+    let watch = watch(app)?;
+    let arguments = &call.arguments;
+    let text = |name: &str| arguments.text(name).map(str::to_string);
+    let wanted = Wanted {
+        pipeline: text("pipeline"),
+        source: arguments.text("source").and_then(Source::named),
+        output_type: arguments.text("output_type").and_then(OutputType::named),
+        group: arguments.text("feature_group").and_then(FeatureGroup::named),
+        trainer: text("trainer"),
+        node_type: arguments.whole("node_type").and_then(|number| u32::try_from(number).ok()),
+        is_usable: arguments.text("usable").map(|usable| usable == "true"),
+    };
+    let whole = |name: &str| arguments.whole(name).and_then(|n| usize::try_from(n).ok()).unwrap_or_default();
+    let machine = watch.power.estimator.machine();
+    let registry = watch.power.estimator.registry();
+    let all = list(&registry, &wanted, machine);
+    let is_in_use = in_use(watch);
+    let told = all.iter().skip(whole("from")).take(whole("limit"));
+    let pipelines = registry.pipelines.iter().map(|pipeline| PowerPipeline {
+        name: pipeline.name.clone(),
+        predictors: pipeline.models.len(),
+        node_types: pipeline.index.as_ref().map(|index| index.0.len()),
+        asked_for: pipeline
+            .sources()
+            .into_iter()
+            .filter(|source| registry.active(*source).is_some_and(|active| active.name == pipeline.name))
+            .map(Source::name)
+            .collect(),
+        origin: origin(&pipeline.name),
+    });
+    Reply::json(&PowerPredictorList {
+        schema: Schema::new(),
+        machine: PowerMachine::of(machine),
+        total: all.len(),
+        predictors: told.map(|one| PowerPredictor::of(one, &is_in_use)).collect(),
+        pipelines: pipelines.collect(),
+        fallback: fallback(machine),
+    })
+}

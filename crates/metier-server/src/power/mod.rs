@@ -1,0 +1,89 @@
+//! The power of this node over time, for the page and the API: a thread that looks every few seconds, and what it has seen of late.
+//!
+//! A look reads the meters that the kernel shows as files, the time of every process on the processors, and asks the estimator that the doors of Kepler answer with.
+//! Measured power is shared among those who work, else the estimated one; what is missing is said with its reason. Nothing of it is stored.
+//!
+//! Bounded: the entries of the ledger and their parts. A look that takes long (many thousand processes) makes the next one wait longer, so that the
+//! thread stays below half a per cent of a core.
+
+mod sampler;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use metier_measure::Roots;
+use metier_measure::consumers::Who;
+use metier_measure::sensors::Covers;
+use metier_power::estimate::{Estimator, InUse};
+use metier_power::ledger::Ledger;
+use metier_types::MissingFields;
+
+pub use sampler::Sampler;
+
+/// How often one looks, unless told otherwise.
+pub const INTERVAL: Duration = Duration::from_secs(5);
+
+/// What the power of this node is found with.
+#[derive(Clone)]
+pub struct Power {
+    /// Where the kernel's files are.
+    pub roots: Roots,
+    /// How often one looks.
+    pub interval: Duration,
+    /// Who says what the node takes by its use, and of which pipelines.
+    pub estimator: Arc<Estimator>,
+}
+
+impl std::fmt::Debug for Power {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Power").field("roots", &self.roots).field("interval", &self.interval).finish()
+    }
+}
+
+/// What was seen of late.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// Power over time and in parts.
+    pub ledger: Ledger<Arc<Who>>,
+    /// What the meter is of, and the names of its parts.
+    pub meter: Option<(Covers, Vec<String>)>,
+    /// The predictor of the latest look.
+    pub predictor: Option<InForce>,
+    /// What there is no figure of, and why.
+    pub missing: MissingFields,
+    /// Processes of each command at the latest look.
+    pub processes: HashMap<Arc<Who>, u32>,
+}
+
+/// The predictor that estimates the node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InForce {
+    /// Which.
+    pub about: InUse,
+    /// Whether the latest use is within what it was learned from.
+    pub in_range: bool,
+    /// Cores of this machine for each of the machine that it was learned on.
+    pub core_ratio: f64,
+}
+
+/// The power of this node, as requests see it.
+#[derive(Debug)]
+pub struct Watch {
+    /// What it is found with.
+    pub power: Power,
+    seen: Mutex<Seen>,
+}
+
+impl Watch {
+    fn new(power: Power) -> Self {
+        Self { power, seen: Mutex::default() }
+    }
+
+    /// What was seen of late.
+    pub fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
