@@ -9,6 +9,7 @@ import { createServer } from "node:http";
 import { extname, join, normalize } from "node:path";
 import { fileURLToPath } from "node:url";
 import { CHECKS, DEVICES, makeComparison, makeProcesses, makeRuns, makeSeries, rowOf, thin } from "./fixtures.mjs";
+import { makePower, makePredictors } from "./power.mjs";
 
 const DIST = join(fileURLToPath(new URL("..", import.meta.url)), "dist");
 const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
@@ -115,6 +116,8 @@ export function startServer({ listen = "127.0.0.1:0", token = "", isEmpty = fals
       const names = [...new Set(runs.map((r) => r.workload.id))];
       return { schema: "metier.workloads/1", workloads: names.map((id) => ({ schema: "metier.workload/1", id, name: id, kind: "command", command: [], digest: null, first_seen: "2026-01-01T00:00:00Z" })) };
     }
+    if (path === "power") return makePower(Date.now());
+    if (path === "power/predictors") return makePredictors(q);
     if (path === "doctor") return { schema: "metier.doctor/1", checks: CHECKS };
     throw new Refusal(404, "No such address", `There is nothing at /api/v1/${path}.`);
   }

@@ -14,6 +14,7 @@ import { startServer } from "../dev/server.mjs";
 import { FRAME_CHECKS } from "./check-frame.mjs";
 import { GRAPH_CHECKS } from "./check-graphs.mjs";
 import { LIST_CHECKS } from "./check-list.mjs";
+import { POWER_CHECKS } from "./check-power.mjs";
 import { QUEUE_CHECKS } from "./check-queue.mjs";
 import { RUN_CHECKS } from "./check-run.mjs";
 import { Skip } from "./store.mjs";
@@ -77,7 +78,7 @@ const tools = {
 
 let passed = 0;
 let skipped = 0;
-for (const [name, check] of [...LIST_CHECKS, ...RUN_CHECKS, ...QUEUE_CHECKS, ...GRAPH_CHECKS, ...FRAME_CHECKS]) {
+for (const [name, check] of [...LIST_CHECKS, ...RUN_CHECKS, ...QUEUE_CHECKS, ...GRAPH_CHECKS, ...POWER_CHECKS, ...FRAME_CHECKS]) {
   faults.length = 0;
   isExpectingFaults = false;
   const page = await context.newPage();

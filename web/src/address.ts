@@ -21,6 +21,7 @@ export type Address =
   | { page: "compare"; a: string[]; b: string[] }
   | { page: "queue" }
   | { page: "graphs" }
+  | { page: "power" }
   | { page: "devices" }
   | { page: "device"; id: string }
   | { page: "unknown"; text: string };
@@ -87,6 +88,7 @@ export function parse(hash: string): Address {
     return { page: "compare", a: list(query.get("a")), b: list(query.get("b")) };
   }
   if (first === "graphs" && second === undefined) return { page: "graphs" };
+  if (first === "power" && second === undefined) return { page: "power" };
   if (first === "queue" && second === undefined) return { page: "queue" };
   if (first === "devices") return second === undefined ? { page: "devices" } : { page: "device", id: second };
   return { page: "unknown", text };
@@ -108,6 +110,8 @@ export function format(address: Address): string {
       return "#/queue";
     case "graphs":
       return "#/graphs";
+    case "power":
+      return "#/power";
     case "devices":
       return "#/devices";
     case "device":

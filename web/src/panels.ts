@@ -29,9 +29,13 @@ export interface Panel {
   lines: Line[];
   /** Pairs of lines (upper, lower) between which is filled. */
   bands: [number, number][];
+  /** How much of its colour a band has, as two digits of a colour. */
+  bandShade?: string;
   write: (value: number) => string;
   /** Binary steps on the axis. */
   isBinary: boolean;
+  /** How moments are written on the axis; seconds since the start of a run unless given. */
+  writeTime?: (time: number, step: number) => string;
 }
 
 interface Entry {

@@ -12,6 +12,8 @@ test("every address reads back as it was written", () => {
     { page: "compare", a: [], b: [] },
     { page: "devices" },
     { page: "queue" },
+    { page: "graphs" },
+    { page: "power" },
     { page: "device", id: "board/7 %" },
   ];
   for (const address of all) assert.deepEqual(parse(format(address)), address);

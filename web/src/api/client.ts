@@ -2,7 +2,7 @@
 // sentence for people. Whether the server answers at all is kept in `state/server.svelte.ts`.
 
 import { server } from "../state/server.svelte";
-import type { Check, Comparison, Device, GraphTimes, ProcessTree, Run, RunPage, Series, Session, Workload } from "./records";
+import type { Check, Comparison, Device, GraphTimes, NodePower, PowerPredictors, ProcessTree, Run, RunPage, Series, Session, Workload } from "./records";
 
 const TIME_LIMIT_MS = 20_000;
 /** A graph may be large, and the way to the server slow. */
@@ -118,6 +118,10 @@ export const sessions = async (abort?: AbortSignal): Promise<Session[]> =>
   (await get<{ sessions: Session[] }>("sessions", new URLSearchParams({ limit: "100" }), abort)).sessions;
 
 export const cancelSession = (id: string): Promise<Session> => ask("DELETE", `sessions/${part(id)}`);
+
+export const nodePower = (abort?: AbortSignal): Promise<NodePower> => get("power", undefined, abort);
+
+export const powerPredictors = (query: URLSearchParams, abort?: AbortSignal): Promise<PowerPredictors> => get("power/predictors", query, abort);
 
 /** Sends a graph; the server looks at it and keeps nothing. */
 export const graphTimes = (file: Blob, query: URLSearchParams, abort?: AbortSignal): Promise<GraphTimes> => ask("POST", "graphs", query, abort, file);

@@ -394,3 +394,76 @@ export interface GraphTimes {
   operators: OperatorTime[];
   measured: MeasuredGraph[];
 }
+
+/** A machine, as node types of power predictors tell them apart. */
+export interface PowerMachine {
+  processor?: Maybe<string>;
+  cores?: Maybe<number>;
+  chips?: Maybe<number>;
+  memory_bytes?: Maybe<number>;
+  frequency_hertz?: Maybe<number>;
+}
+
+export interface PowerError {
+  component?: Maybe<string>;
+  mae_watts?: Maybe<number>;
+  mape_ratio?: Maybe<number>;
+}
+
+export interface PowerPredictor {
+  pipeline: string;
+  name: string;
+  trainer: string;
+  source: string;
+  output_type: string;
+  feature_group: string;
+  node_type: number;
+  machine?: Maybe<PowerMachine>;
+  machines?: Maybe<number>;
+  similarity?: Maybe<number>;
+  /** The worst component first. */
+  errors: PowerError[];
+  is_usable: boolean;
+  is_in_use: boolean;
+}
+
+export interface PowerPredictors {
+  machine: PowerMachine;
+  total: number;
+  predictors: PowerPredictor[];
+  pipelines: { name: string; predictors: number; node_types?: Maybe<number>; asked_for: string[]; origin?: Maybe<string> }[];
+  fallback?: Maybe<{ class: string; machines: number; idle_watts: number; full_watts: number; idle_mape_ratio: number; full_mape_ratio: number; compared: number }>;
+}
+
+export type MaybeWatts = (number | null)[];
+
+export interface PowerConsumer {
+  name: string;
+  owner?: Maybe<{ kind: string; id: string }>;
+  processes: number;
+  mean_watts: number;
+  watts: MaybeWatts;
+}
+
+/** The power of the server's node; every list has one place for each of `times`. */
+export interface NodePower {
+  interval_seconds: number;
+  machine: PowerMachine;
+  covers: "platform" | "package" | "package-and-memory";
+  meters: string[];
+  predictor?: Maybe<{ pipeline: string; name: string; origin: string; in_range: boolean; core_ratio: number; about?: Maybe<PowerPredictor> }>;
+  idle_from: "meter-fitted" | "meter-least" | "predictor";
+  compared?: Maybe<{ entries: number; mae_watts: number; mape_ratio?: Maybe<number>; bias_watts: number; inside_ratio?: Maybe<number> }>;
+  since?: Maybe<string>;
+  times: number[];
+  busy_cores: MaybeWatts;
+  measured: MaybeWatts;
+  estimated: MaybeWatts;
+  low: MaybeWatts;
+  high: MaybeWatts;
+  idle: MaybeWatts;
+  consumers: PowerConsumer[];
+  others: MaybeWatts;
+  unseen: MaybeWatts;
+  missing: Record<string, string>;
+}
