@@ -65,6 +65,17 @@ pub(crate) async fn why_no_luggage(cluster: &Cluster) -> Option<Missing> {
     None
 }
 
+/// Why pages of the pod cannot be read, if they cannot.
+pub(crate) async fn why_no_pages(cluster: &Cluster) -> Option<Missing> {
+    if cluster.may("get", "", "pods", "proxy").await.unwrap_or(false) {
+        return None;
+    }
+    Some(Missing::fixable(
+        "this account may not get pods/proxy, by which a page of a pod on another machine is read",
+        "deploy/kubernetes/rbac.yaml has the rights that are needed",
+    ))
+}
+
 /// Brings it; the pod waits for it. The error says why it cannot be.
 pub(crate) async fn bring(cluster: &Cluster, job: &Job) -> Result<(), String> {
     let name = job.metadata.name.clone().unwrap_or_default();

@@ -1,5 +1,6 @@
 //! The connection to a cluster: where it is, as whom, in which namespace, and whether we may do what is needed.
 
+use http_body_util::{BodyExt, Limited};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
@@ -7,15 +8,20 @@ use k8s_openapi::api::authorization::v1::{
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::{ListParams, PostParams};
+use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
+use metier_measure::app::http::{BODY_BYTES, Page, Url};
 use metier_measure::spec::PodSpec;
 
 use crate::Error;
-use crate::error::chain;
+use crate::error::{chain, words};
 
 /// How long the API server may take to answer, unless something is followed.
 const CONNECT_WITHIN: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// How long a page of a pod may take.
+const PAGE_WITHIN: std::time::Duration = std::time::Duration::from_secs(3);
 
 /// What a run needs to be allowed: verb, group, resource, subresource.
 const RIGHTS: [(&str, &str, &str, &str); 6] = [
@@ -86,6 +92,32 @@ impl Cluster {
     pub async fn node(&self, name: &str) -> Result<Option<Node>, Error> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         nodes.get_opt(name).await.map_err(Error::api(format!("looking at node {name}")))
+    }
+
+    /// A page that a pod serves, through the API server; or the reason why not.
+    pub async fn page(&self, pod: &str, url: &Url, accept: &str) -> Result<Page, String> {
+        tokio::time::timeout(PAGE_WITHIN, self.page_at_last(pod, url, accept))
+            .await
+            .unwrap_or_else(|_| Err(format!("it took longer than {} s", PAGE_WITHIN.as_secs())))
+    }
+
+    async fn page_at_last(&self, pod: &str, url: &Url, accept: &str) -> Result<Page, String> {
+        let path = format!("/api/v1/namespaces/{}/pods/{pod}:{}/proxy{}", self.namespace, url.port, url.path);
+        let request = hyper::Request::get(path).header("accept", accept).body(Body::empty());
+        let request = request.map_err(|error| format!("its path is none: {error}"))?;
+        let answer = self.client.send(request).await.map_err(|error| words(&error))?;
+        let status = answer.status();
+        let media_type = answer.headers().get("content-type").and_then(|text| text.to_str().ok());
+        let media_type = media_type.unwrap_or_default().to_string();
+        let body = Limited::new(answer.into_body(), BODY_BYTES).collect().await;
+        let body = body.map_err(|error| chain(&*error))?.to_bytes().to_vec();
+        if status.as_u16() == 200 {
+            return Ok(Page { media_type, body });
+        }
+        // The API server's own words, where they are not those of the page.
+        let said: Option<serde_json::Value> = serde_json::from_slice(&body).ok();
+        let said = said.as_ref().and_then(|said| said["message"].as_str()).unwrap_or_default();
+        Err(format!("it answered {}; want 200. {said}", status.as_u16()).trim_end_matches(". ").to_string())
     }
 
     /// Asks for each right that a run needs; the first that is refused is an error.

@@ -12,9 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use metier_measure::app::relayed;
-use metier_measure::observer::{Keep, Observer};
 use metier_measure::runner::Sink;
-use metier_types::{Missing, Run};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -41,8 +39,12 @@ const TROUBLES: usize = 50;
 #[derive(Debug, Default)]
 pub(crate) struct Fetched {
     files: Vec<(String, PathBuf)>,
-    heard: Option<PathBuf>,
-    log: Option<PathBuf>,
+    /// What the ears heard.
+    pub heard: Option<PathBuf>,
+    /// pywaggle's log.
+    pub log: Option<PathBuf>,
+    /// How far our clock is before the one there, in nanoseconds.
+    pub ahead_ns: Option<i64>,
     troubles: Vec<String>,
 }
 
@@ -74,7 +76,8 @@ impl Back {
         Self { handle: handle.clone(), state: Arc::new(Mutex::new(Coming::Task(Some(task)))), is_busy }
     }
 
-    fn with<T>(&self, look: impl FnOnce(&Result<Fetched, String>) -> T) -> T {
+    /// Looks at what was brought, or why it was not; waits for it, where it is about to come.
+    pub fn with<T>(&self, look: impl FnOnce(&Result<Fetched, String>) -> T) -> T {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Coming::Task(task) = &mut *state {
             let here = match task.take() {
@@ -194,6 +197,11 @@ async fn once(cluster: &Cluster, pod: &str, wanted: &Wanted) -> Result<Fetched, 
                 let Some(file) = open.take() else { continue };
                 here.take(file, &text());
             }
+            (b'T', None) => {
+                let there: Option<i64> = text().parse().ok();
+                let now = metier_measure::app::descriptor::now_ns();
+                here.ahead_ns = there.and_then(|there| now.checked_sub(there));
+            }
             (b'M', None) => here.trouble(format!("no file matches {}, so none was kept", text())),
             (b'L', None) => left_out += 1,
             (b'Z', None) => break,
@@ -232,39 +240,6 @@ impl Fetched {
     fn trouble(&mut self, text: String) {
         if self.troubles.len() < TROUBLES {
             self.troubles.push(text);
-        }
-    }
-}
-
-/// Writes into the record what the application in the pod said of itself, after those who listen on this machine.
-pub(crate) struct Relayed {
-    pub back: Back,
-    pub has_scrape: bool,
-}
-
-impl Observer for Relayed {
-    fn finish(&mut self, run: &mut Run, _: &mut Keep<'_>) {
-        run.missing.remove("stages");
-        let mut heard = self.back.with(|here| match here {
-            Ok(here) if here.heard.is_none() => {
-                Err("the container that listens beside it was not there in time".into())
-            }
-            Ok(here) => Ok(relayed::understand_files(here.heard.as_deref(), here.log.as_deref())),
-            Err(why) => Err(why.clone()),
-        });
-        if let Ok(heard) = &mut heard
-            && self.has_scrape
-        {
-            let reason = "a page of a pod on another machine is not read";
-            let fix = "run metier on the node, or let the application write lines";
-            heard.problems.push(("scrape".into(), Missing::fixable(reason, fix)));
-        }
-        match heard {
-            Ok(heard) => heard.write(run),
-            Err(why) => {
-                let reason = format!("what the application said could not be fetched from the pod: {why}");
-                run.missing.insert("stages".into(), Missing::because(reason));
-            }
         }
     }
 }

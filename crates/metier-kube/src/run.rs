@@ -24,6 +24,7 @@ use crate::cluster::Cluster;
 use crate::end::{PodEnd, Teller};
 use crate::fetched::{self, Back};
 use crate::follow::{self, Log, Mark, Seen};
+use crate::heard::Relayed;
 use crate::job::{Gate, Luggage};
 use crate::node::{self, Whereabouts};
 use crate::state::{self, State};
@@ -149,6 +150,10 @@ impl Asked<'_> {
         };
         let mut given = self.spec.clone();
         let mut luggage = self.luggage(&teller, &mut given);
+        let no_pages = match place != Whereabouts::Here && !self.spec.listen.scrape.is_empty() {
+            true => self.runtime.block_on(carried::why_no_pages(&self.cluster)),
+            false => None,
+        };
         let no_luggage = match luggage.holds() || luggage.dataset.is_some() {
             true => self.runtime.block_on(carried::why_no_luggage(&self.cluster)),
             false => None,
@@ -197,7 +202,8 @@ impl Asked<'_> {
             made.remove();
             return Ok(Done { finished: self.never(&why, None, recorder)?, measured: false });
         }
-        let trip = Trip { teller, luggage, why_not: nobody };
+        let is_elsewhere = place != Whereabouts::Here;
+        let trip = Trip { teller, luggage, why_not: nobody, is_elsewhere, no_pages };
         let done = self.follow(door, trip, &mut made, recorder, observers);
         made.remove();
         done
@@ -231,7 +237,7 @@ impl Asked<'_> {
         let following = self.runtime.spawn(follow::pod(self.cluster.clone(), self.id, tell));
         let log = Log::default();
         let out = Arc::new(Mutex::new(std::io::stdout()));
-        let Trip { teller, luggage, why_not } = trip;
+        let Trip { teller, luggage, why_not, is_elsewhere, no_pages } = trip;
         let (tell_mark, marked) = tokio::sync::watch::channel(false);
         let mark =
             Mark { text: if luggage.holds() { job::mark(self.id) } else { String::new() }, tell: tell_mark };
@@ -242,15 +248,19 @@ impl Asked<'_> {
             self.runtime.spawn(brought::send(self.cluster.clone(), seen.clone(), dataset, tell_way))
         });
         let folder = fetched::Folder(fetched::folder(&self.session.options().runtime_dir, self.id));
-        let back = match (luggage.holds(), why_not) {
+        let back = match (luggage.holds(), &why_not) {
             (true, _) => Ok(self.fetching(&luggage, &folder, &seen, marked)),
-            (false, Some(why)) => Err(why.reason),
+            (false, Some(why)) => Err(why.reason.clone()),
             (false, None) => Err("it runs as its image is, so nobody there hands them out".into()),
         };
-        let mut relayed = (!luggage.ears.is_empty())
-            .then(|| back.clone().ok())
-            .flatten()
-            .map(|back| fetched::Relayed { back, has_scrape: !self.spec.listen.scrape.is_empty() });
+        let said = (!relayed::letters(&self.spec.listen).is_empty()).then(|| match (&back, why_not) {
+            (Ok(back), _) if !luggage.ears.is_empty() => Ok(back.clone()),
+            (_, Some(why)) => Err(why),
+            (_, None) => Err(Missing::fixable(
+                format!("a mount is at {INSIDE}, where what listens to the pod has to be"),
+                "mount it at another place",
+            )),
+        });
         let start = match &door {
             Some(Folder { door: Some(door), .. }) => self.wait_at(door, &seen),
             _ => {
@@ -304,6 +314,12 @@ impl Asked<'_> {
                     all.push(&mut **observer);
                 }
                 // After those who would have listened here.
+                let is_heard = is_elsewhere && !self.spec.listen.is_empty();
+                let mut relayed = is_heard.then(|| {
+                    let (cluster, handle) = (self.cluster.clone(), self.runtime.handle().clone());
+                    let pod = follow::name_of(&seen.borrow());
+                    Relayed::new(self.spec.listen.clone(), cluster, handle, pod, said, no_pages)
+                });
                 all.extend(relayed.iter_mut().map(|relayed| relayed as &mut dyn Observer));
                 let finished = self.session.measure(self.spec, foreign, recorder, &mut all)?;
                 watching.abort();
@@ -442,6 +458,10 @@ struct Trip {
     teller: Teller,
     luggage: Luggage,
     why_not: Option<Missing>,
+    /// Whether it is on another machine.
+    is_elsewhere: bool,
+    /// Why its pages cannot be read there.
+    no_pages: Option<Missing>,
 }
 
 /// How a run went, and whether its observers were told of its end.

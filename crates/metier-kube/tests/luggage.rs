@@ -66,8 +66,9 @@ datagrams.sendto(b'{\"apart\": 3}', os.environ['METIER_DATAGRAMS'])";
     }
     spec.listen = Ways { socket: true, pywaggle: true, lines: true, ..Ways::default() };
     spec.timeout = Some(Duration::from_secs(60));
-    let (finished, _) = run(&spec);
+    let (finished, memory) = run(&spec);
     let run = &finished.run;
+    assert!(memory.series.iter().any(|name| name == "app"), "its time line: {:?}", memory.series);
     let found: Vec<(&str, u64)> = run.stages.iter().map(|s| (s.name.as_str(), s.count)).collect();
     for stage in [("frames", 6), ("timeit.x", 1), ("live", 1000), ("apart", 1)] {
         assert!(found.contains(&stage), "{stage:?} of {found:?} {:?} {:?}", run.exit, run.missing);
@@ -75,6 +76,62 @@ datagrams.sendto(b'{\"apart\": 3}', os.environ['METIER_DATAGRAMS'])";
     assert!(!run.missing.contains_key("stages"), "{:?}", run.missing);
     assert_eq!(run.intake.as_ref().unwrap().malformed, 1, "{:?}", run.intake);
     assert!(run.stages.iter().any(|stage| stage.cpu_seconds_per_item.is_some()), "{:?}", run.stages);
+}
+
+/// A program that serves a page so many times and no more, so that nothing depends on how fast it is read.
+const SERVE: &str = "import http.server, os
+class Page(http.server.BaseHTTPRequestHandler):
+    served = 0
+    def do_GET(self):
+        Page.served += 1
+        text = '# TYPE done counter\\ndone %d\\n# TYPE depth gauge\\ndepth 4\\n' % (Page.served * 10)
+        self.send_response(200)
+        self.send_header('content-type', 'text/plain; version=0.0.4')
+        self.end_headers()
+        self.wfile.write(text.encode())
+server = http.server.HTTPServer((os.environ['AT'], 8000), Page)
+while Page.served < 3: server.handle_request()";
+
+fn serving(kubeconfig: &std::path::Path, at: &str) -> Spec {
+    let mut spec = elsewhere(kubeconfig, "/usr/bin/python3 -c \"$SERVE\"");
+    spec.environment.extend([("SERVE".into(), SERVE.into()), ("AT".into(), at.into())]);
+    for folder in ["/usr", "/lib", "/lib64"] {
+        spec.mounts.push(Mount { source: folder.into(), target: folder.into(), read_only: true });
+    }
+    spec.listen.scrape = vec!["http://localhost:8000/metrics".into()];
+    spec
+}
+
+#[test]
+fn the_page_of_a_pod_elsewhere_is_read_through_the_cluster_with_or_without_the_launcher() {
+    let Some(kubeconfig) = cluster() else { return };
+    for is_known in [true, false] {
+        let mut spec = serving(&kubeconfig, "");
+        spec.timeout = Some(Duration::from_secs(60));
+        if !is_known {
+            let pod = pod_of(&mut spec);
+            let words = pod.entrypoint.take().unwrap();
+            pod.arguments = words.into_iter().chain(pod.arguments.clone()).collect();
+        }
+        let (finished, memory) = run(&spec);
+        let run = &finished.run;
+        let mut found: Vec<(&str, u64)> = run.stages.iter().map(|s| (s.name.as_str(), s.count)).collect();
+        found.sort_unstable();
+        assert_eq!(found, [("depth", 3), ("done", 20)], "{:?} {:?} {:?}", run.exit, run.missing, run.intake);
+        assert!(!run.missing.contains_key("stages"), "{:?}", run.missing);
+        assert!(memory.series.iter().any(|name| name == "app"), "its time line: {:?}", memory.series);
+    }
+}
+
+#[test]
+fn a_page_of_a_pod_elsewhere_that_only_the_pod_itself_reaches_says_what_would_help() {
+    let Some(kubeconfig) = cluster() else { return };
+    let mut spec = serving(&kubeconfig, "127.0.0.1");
+    spec.timeout = Some(Duration::from_secs(3));
+    let (finished, _) = run(&spec);
+    let why = &finished.run.missing["stages"];
+    assert!(why.reason.contains("http://localhost:8000/metrics could not be read"), "{why:?}");
+    assert!(why.fix.as_ref().unwrap().contains("loopback"), "{why:?}");
 }
 
 fn with_dataset(spec: &mut Spec, path: &std::path::Path, target: &str) {

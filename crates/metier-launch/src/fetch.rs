@@ -2,7 +2,7 @@
 //! application said of itself.
 //!
 //! Started in the run's own container as `metier-launch --fetch EARS FILES BYTES PATTERN…`. EARS is the folder of [`crate::ears`], or `-`;
-//! at most FILES files with BYTES together are given. Frames go to the standard output: `A` what the application said begins,
+//! at most FILES files with BYTES together are given. Frames go to the standard output: `T` what time it is here, in nanoseconds since 1970; `A` what the application said begins,
 //! by name; `N` a file begins, by the name that the run sees; `D` bytes of either; `E` it is whole, or why it is not; `M`
 //! a pattern that matches nothing; `L` a file that was left out because there are too many; `Z` the end. Then a byte `B` is waited for: the other
 //! side has everything, and the launcher is told that it may end. Until then a stream that breaks can be asked for again.
@@ -13,7 +13,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::ears::{CONTROL, HEARD, LOG};
 use crate::find::find;
@@ -59,6 +59,12 @@ impl<W: Write> Hand<W> {
     fn all(&mut self, ears: Option<&Path>, patterns: &[&str]) -> io::Result<()> {
         if let Some(folder) = ears {
             settle(folder);
+        }
+        // At once, so that the other side can compare it with its own clock.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
+        self.say(b'T', &now.to_string())?;
+        self.out.flush()?;
+        if let Some(folder) = ears {
             for (name, path) in [(HEARD, folder.join(HEARD)), (LOG, folder.join(LOG).join("data.ndjson"))] {
                 if path.is_file() {
                     let mut room = SAID_BYTES;
@@ -162,7 +168,9 @@ mod tests {
         let pattern = format!("{}/*.csv", folder.display());
         let mut hand = Hand { out: Vec::new(), files: 2, bytes: 8, holder: None };
         hand.all(None, &[&pattern, "/none/*"]).unwrap();
-        let all = frames(&hand.out);
+        let mut all = frames(&hand.out);
+        let (kind, now) = all.remove(0);
+        assert!(kind == 'T' && now.parse::<u64>().unwrap() > 1_700_000_000_000_000_000, "{kind} {now}");
         let kinds: String = all.iter().map(|(kind, _)| *kind).collect();
         assert_eq!(kinds, "NDENELMZ", "{all:?}");
         assert_eq!(all[1].1, "xxx");

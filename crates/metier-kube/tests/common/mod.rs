@@ -111,6 +111,7 @@ pub fn session(folder: &std::path::Path) -> Session {
 pub struct Memory {
     pub begun: usize,
     pub samples: usize,
+    pub series: Vec<String>,
     pub files: BTreeMap<String, Vec<u8>>,
     pub finished: Option<Run>,
     pub on_begin: Option<Box<dyn FnMut()>>,
@@ -132,6 +133,7 @@ impl Recorder for Memory {
     }
 
     fn samples(&mut self, _: RunId, chunk: Vec<Series>) {
+        self.series.extend(chunk.iter().map(|series| series.name.clone()));
         self.samples +=
             chunk.iter().filter(|series| series.name == "use").map(|s| s.times.len()).sum::<usize>();
     }

@@ -19,7 +19,7 @@ use metier_prom::{Family, Format, Kind, Limits, Sample};
 use metier_types::{StageKind, StageSource};
 
 use super::descriptor::{enter_network, now_ns};
-use super::http::{self, Url};
+use super::http::{self, Page, Url};
 use super::intake::Intake;
 use super::message::{Message, Number, kind_of, labels};
 use super::tally::Buckets;
@@ -28,7 +28,8 @@ use super::tally::Buckets;
 const EVERY: Duration = Duration::from_secs(1);
 /// Time between attempts before the first page has come.
 const FIRST: Duration = Duration::from_millis(100);
-const ACCEPT: &str = "text/plain;version=0.0.4, application/openmetrics-text;version=1.0.0;q=0.5";
+/// What a page may be.
+pub const ACCEPT: &str = "text/plain;version=0.0.4, application/openmetrics-text;version=1.0.0;q=0.5";
 /// Families that client libraries add by themselves.
 const RUNTIME: [&str; 7] = ["process_", "go_", "python_", "promhttp_", "nodejs_", "jvm_", "scrape_"];
 
@@ -195,27 +196,39 @@ impl Scraper {
         intake: Arc<Mutex<Intake<K>>>,
         who: K,
     ) -> std::io::Result<Self> {
-        let (stop, stopped) = channel();
         let namespace = process.filter(|_| url.is_local()).map(|pid| {
             let of = |process: &str| proc.join(process).join("ns/net");
             let theirs = of(&pid.to_string());
             let same = std::fs::read_link(&theirs).ok() == std::fs::read_link(of("self")).ok();
             if same { Ok(None) } else { File::open(theirs).map(Some) }
         });
-        let thread = std::thread::Builder::new().name("metier-scrape".into()).spawn(move || {
-            let entered = match namespace {
-                Some(Ok(Some(file))) => enter_network(file.as_fd()),
-                Some(Err(error)) => Err(error),
+        let mut entered = None;
+        let get = move || {
+            // Once, and in the thread that reads.
+            let entered = entered.get_or_insert_with(|| match &namespace {
+                Some(Ok(Some(file))) => enter_network(file.as_fd()).map_err(|error| error.to_string()),
+                Some(Err(error)) => Err(error.to_string()),
                 _ => Ok(()),
-            };
+            });
             match entered {
-                Ok(()) => read_on(&url, &stopped, &intake, &who),
-                Err(error) => Went {
-                    problem: Some(format!("its network namespace cannot be entered: {error}")),
-                    ..Went::default()
-                },
+                Ok(()) => http::get(&url, ACCEPT),
+                Err(error) => Err(format!("its network namespace cannot be entered: {error}")),
             }
-        })?;
+        };
+        Self::start_by(address, get, intake, who)
+    }
+
+    /// Starts to read a page that is had by `get`, from a thread of its own; the error says why it is not.
+    pub fn start_by<K: Eq + Hash + Clone + Send + 'static>(
+        address: &str,
+        mut get: impl FnMut() -> Result<Page, String> + Send + 'static,
+        intake: Arc<Mutex<Intake<K>>>,
+        who: K,
+    ) -> std::io::Result<Self> {
+        let (stop, stopped) = channel();
+        let thread = std::thread::Builder::new()
+            .name("metier-scrape".into())
+            .spawn(move || read_on(&mut get, &stopped, &intake, &who))?;
         Ok(Self { address: address.to_string(), stop, thread: Some(thread) })
     }
 
@@ -227,7 +240,7 @@ impl Scraper {
 }
 
 fn read_on<K: Eq + Hash + Clone>(
-    url: &Url,
+    get: &mut dyn FnMut() -> Result<Page, String>,
     stopped: &Receiver<()>,
     intake: &Mutex<Intake<K>>,
     who: &K,
@@ -235,7 +248,7 @@ fn read_on<K: Eq + Hash + Clone>(
     let mut reading = Reading::default();
     let mut went = Went::default();
     loop {
-        let page = http::get(url, ACCEPT).and_then(|page| {
+        let page = get().and_then(|page| {
             let format = Format::of_media_type(&page.media_type);
             let limits = Limits { samples: 20_000, families: 2000, ..Limits::default() };
             metier_prom::read(&page.body, format, &limits).map_err(|error| error.to_string())
