@@ -20,7 +20,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
-use super::engine::{Engine, text};
+use super::engine::{Engine, Grouping, text};
 use super::image::{self, Image};
 use super::settings::Plan;
 use super::{streams, sweep};
@@ -36,7 +36,7 @@ const LOOK: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(super) enum Said {
     /// The engine answers, and makes control groups in this way.
-    Met { has_systemd_driver: bool },
+    Met { grouping: Grouping },
     /// Who the engine is, and what the image is.
     Found { engine: String, image: Image },
     /// The container was started; its first process.
@@ -130,7 +130,7 @@ async fn drive(socket: &std::path::Path, voice: &Voice, mut orders: UnboundedRec
         Ok(engine) => engine,
         Err(reason) => return voice.say(Said::Failed(reason)),
     };
-    voice.say(Said::Met { has_systemd_driver: engine.has_systemd_driver });
+    voice.say(Said::Met { grouping: engine.grouping });
     let Some(Order::Make { plan, folders }) = orders.recv().await else { return };
     // Somebody who does not want to wait for a large image any more closes the door.
     let made = tokio::select! {

@@ -17,8 +17,19 @@ pub(crate) struct Engine {
     pub docker: Docker,
     /// Name and version, for example `Docker Engine 20.10.24`.
     pub name: String,
-    /// Whether it makes control groups through systemd.
-    pub has_systemd_driver: bool,
+    /// How it makes control groups.
+    pub grouping: Grouping,
+}
+
+/// How an engine makes the control groups of its containers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Grouping {
+    /// By itself, below the path that it is given.
+    Folders,
+    /// Through systemd, inside of the slice that it is given.
+    Slices,
+    /// With a monitor of its own beside each container in whatever it is given: Podman.
+    Monitored,
 }
 
 impl Engine {
@@ -36,11 +47,12 @@ impl Engine {
         let name = if is_podman { "Podman" } else { "Docker Engine" };
         let number = version.version.unwrap_or_default();
         let driver = info.cgroup_driver.map(|driver| driver.to_string()).unwrap_or_default();
-        Ok(Self {
-            docker,
-            name: format!("{name} {number}").trim_end().to_string(),
-            has_systemd_driver: driver == "systemd",
-        })
+        let grouping = match driver.as_str() {
+            _ if is_podman => Grouping::Monitored,
+            "systemd" => Grouping::Slices,
+            _ => Grouping::Folders,
+        };
+        Ok(Self { docker, name: format!("{name} {number}").trim_end().to_string(), grouping })
     }
 
     /// For a call that takes as long as the container runs.
@@ -137,9 +149,14 @@ pub fn check() -> Result<String, Missing> {
     let engine = block_on(Engine::connect(&socket)).and_then(|engine| engine).map_err(missing)?;
     // SAFETY: takes nothing, cannot fail.
     let is_root = unsafe { libc::geteuid() } == 0;
-    let how = match (is_root, engine.has_systemd_driver) {
-        (true, true) => "containers get a scope inside a slice of ours, by systemd: exact end counters",
-        (true, false) => "containers get a control group inside one of ours: exact end counters",
+    let how = match (is_root, engine.grouping) {
+        (true, Grouping::Slices) => {
+            "containers get a scope inside a slice of ours, by systemd: exact end counters"
+        }
+        (true, Grouping::Folders) => "containers get a control group inside one of ours: exact end counters",
+        (true, Grouping::Monitored) => {
+            "it puts a monitor beside each container: end counters are read as a container ends"
+        }
         (false, _) => "its control groups are not ours to make: end counters are read as a container ends",
     };
     Ok(format!("{} at {}; {how}", engine.name, socket.display()))

@@ -7,6 +7,9 @@
 //!
 //! An engine that leaves that to systemd is given a transient slice of ours instead ([`slice`]), which only root gets.
 //!
+//! Podman puts its monitor, and later its cleaning up, into the parent that it is given, beside the container: what they use would be the
+//! run's, and they would be ended with it. So it is given none.
+//!
 //! Where neither is to be had, or we do not see the hierarchies from their roots (we are in a container ourselves), the
 //! container's own group is read instead; it may vanish at any moment.
 
@@ -20,6 +23,8 @@ use crate::cgroup::slice::{self, Slice};
 use crate::cgroup::{Group, Place};
 use crate::runner::foreign::Folders;
 
+use super::engine::Grouping;
+
 /// The group around a container, before there is one.
 pub(super) struct Parent {
     pub group: Group,
@@ -30,13 +35,20 @@ pub(super) struct Parent {
 }
 
 /// Makes the parent, in the engine's way; else the reason for the record.
-pub(super) fn make(proc: &Path, name: &str, has_systemd_driver: bool) -> Result<Parent, Missing> {
-    if has_systemd_driver {
-        let (group, slice) = slice::make(proc, name)?;
-        return Ok(Parent { group, name: slice.unit.clone(), slice: Some(slice) });
+pub(super) fn make(proc: &Path, name: &str, grouping: Grouping) -> Result<Parent, Missing> {
+    match grouping {
+        Grouping::Folders => {
+            let group = make_folders(proc, name)?;
+            Ok(Parent { group, name: format!("/{name}"), slice: None })
+        }
+        Grouping::Slices => {
+            let (group, slice) = slice::make(proc, name)?;
+            Ok(Parent { group, name: slice.unit.clone(), slice: Some(slice) })
+        }
+        Grouping::Monitored => Err(Missing::because(
+            "Podman would put its monitor beside the container into a group of ours, so the container's own was read, until the instant of its end",
+        )),
     }
-    let group = make_folders(proc, name)?;
-    Ok(Parent { group, name: format!("/{name}"), slice: None })
 }
 
 fn make_folders(proc: &Path, name: &str) -> Result<Group, Missing> {

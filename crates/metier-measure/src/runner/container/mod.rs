@@ -40,6 +40,7 @@ use crate::spec::ContainerSpec;
 use crate::stop::Stopper;
 use crate::{Error, Roots, Spec, leftovers, wake};
 use drive::{Driver, Said};
+use engine::Grouping;
 use gate::{Gate, Waiting};
 use groups::Parent;
 use settings::Plan;
@@ -86,8 +87,8 @@ pub(crate) fn prepare(
     loop {
         let driver = Driver::start(socket.clone())
             .map_err(|reason| Error::System { doing: "starting the engine's thread", reason })?;
-        let has_systemd_driver = match meet(shop, &driver) {
-            Ok(has_systemd_driver) => has_systemd_driver,
+        let grouping = match meet(shop, &driver) {
+            Ok(grouping) => grouping,
             Err(Failure { detail, stop, .. }) => {
                 driver.bye();
                 return Err(unstarted(&about, detail, stop));
@@ -108,7 +109,7 @@ pub(crate) fn prepare(
             Some(_) => None,
         };
         plan.gate = gate.as_ref().map(|gate| gate.folder.to_string_lossy().into_owned());
-        let parent = groups::make(&shop.roots.proc, &name, has_systemd_driver);
+        let parent = groups::make(&shop.roots.proc, &name, grouping);
         about.fleeting = parent.as_ref().err().cloned();
         let parent = parent.ok();
         plan.cgroup_parent = parent.as_ref().map(|parent| parent.name.clone());
@@ -183,7 +184,7 @@ fn orders(
 }
 
 /// Waits until the engine has said in which way it makes control groups.
-fn meet(shop: &Workshop<'_>, driver: &Driver) -> Result<bool, Failure> {
+fn meet(shop: &Workshop<'_>, driver: &Driver) -> Result<Grouping, Failure> {
     let failure = |detail: String| Failure { detail, is_gate: false, stop: None };
     loop {
         let bell = driver.bell.as_raw_fd();
@@ -198,7 +199,7 @@ fn meet(shop: &Workshop<'_>, driver: &Driver) -> Result<bool, Failure> {
         let said = driver.said.try_recv();
         wake::answer(&driver.bell);
         match said {
-            Ok(Said::Met { has_systemd_driver }) => return Ok(has_systemd_driver),
+            Ok(Said::Met { grouping }) => return Ok(grouping),
             Ok(Said::Failed(detail)) => return Err(failure(detail)),
             Ok(_) | Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => return Err(failure("the engine's thread ended".into())),

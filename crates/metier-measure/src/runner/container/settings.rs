@@ -169,3 +169,42 @@ fn gpu_request(gpus: GpuCount) -> DeviceRequest {
         ..Default::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use metier_types::Bytes;
+
+    use super::*;
+    use crate::spec::Target;
+
+    #[test]
+    fn limits_gpus_runtime_and_mounts_are_asked_for_in_the_engines_words() {
+        let container = ContainerSpec {
+            image: "x:1".into(),
+            runtime: Some("nvidia".into()),
+            devices: vec!["/dev/video0".into()],
+            ..ContainerSpec::default()
+        };
+        let mut spec = Spec::of(Target::Container(container.clone()));
+        spec.limits =
+            Limits { cpu: Some(1.5), memory: Some(Bytes(300 << 20)), gpus: Some(GpuCount::Count(2)) };
+        spec.mounts =
+            vec![spec::Mount { source: "/data".into(), target: "/dataset".into(), read_only: true }];
+        let plan = Plan::new(&spec, &container, RunId::new(), &Provision::default(), &[]).unwrap();
+        let words = vec!["run; rm -rf /".to_string(), "$(id)".into()];
+        let body = plan.body(&Image { command: words.clone(), ..Image::default() });
+        assert_eq!((body.entrypoint, body.cmd), (Some(words[..1].to_vec()), Some(words[1..].to_vec())));
+        let host = body.host_config.unwrap();
+        assert_eq!((host.nano_cpus, host.memory), (Some(1_500_000_000), Some(300 << 20)));
+        assert_eq!(host.memory_swap, host.memory, "no swap beyond its limit");
+        assert_eq!(host.runtime.as_deref(), Some("nvidia"));
+        let gpus = host.device_requests.unwrap().remove(0);
+        assert_eq!((gpus.count, gpus.capabilities), (Some(2), Some(vec![vec!["gpu".to_string()]])));
+        let mount = host.mounts.unwrap().remove(0);
+        assert_eq!((mount.target.as_deref(), mount.read_only), (Some("/dataset"), Some(true)));
+        spec.limits.gpus = Some(GpuCount::All);
+        let plan = Plan::new(&spec, &container, RunId::new(), &Provision::default(), &[]).unwrap();
+        let host = plan.body(&Image::default()).host_config.unwrap();
+        assert_eq!(host.device_requests.unwrap()[0].count, Some(-1));
+    }
+}
