@@ -29,7 +29,10 @@ pub fn verdict(run: &Run) -> String {
             Some(detail) => format!("never started: {detail}"),
             None => "never started".to_string(),
         },
-        Cause::Lost => "was lost sight of: the measuring program ended before it".to_string(),
+        Cause::Lost => match &exit.detail {
+            Some(detail) => format!("was lost sight of: {detail}"),
+            None => "was lost sight of: the measuring program ended before it".to_string(),
+        },
     };
     let mut parts = vec![format!("{} {ended}", run.workload.name)];
     if let Some(wall) = summary.wall_seconds {
@@ -48,7 +51,10 @@ pub fn verdict(run: &Run) -> String {
         sentence.push_str("; ");
         sentence.push_str(&limit);
     }
-    sentence.push('.');
+    // A reason may be a sentence of its own.
+    if !sentence.ends_with(['.', '?', '!']) {
+        sentence.push('.');
+    }
     sentence
 }
 

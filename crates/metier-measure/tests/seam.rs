@@ -247,6 +247,14 @@ fn a_run_whose_keeper_falls_silent_is_lost_and_not_successful() {
     let exit = run.exit.unwrap();
     assert_eq!((exit.cause, exit.code), (Cause::Lost, None));
     assert!(run.summary.cpu_seconds.is_none() && run.missing.contains_key("summary.cpu_seconds"));
+
+    // One who knows what happened is quoted.
+    let (foreign, voice) = Foreign::new().unwrap();
+    let detail = Some("its node nx-07 went away".to_string());
+    voice.say(Said::Gone(Outcome { lost: true, detail, ..Outcome::default() }));
+    let run = session().measure(&spec(&["pod"]), foreign, &mut NoRecorder, &mut []).unwrap().run;
+    let verdict = run.verdict.unwrap();
+    assert!(verdict.contains("was lost sight of: its node nx-07 went away"), "{verdict}");
 }
 
 #[test]

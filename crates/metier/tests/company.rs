@@ -220,6 +220,14 @@ fn a_dataset_that_cannot_be_had_is_why_a_run_never_started() {
         let detail = run["exit"]["detail"].as_str().unwrap();
         assert!(detail.contains(part), "{detail}");
         assert!(!run.to_string().contains("hunter") && !stderr(&output).contains("hunter"), "{detail}");
+        assert_eq!(stderr(&output).matches(detail).count(), 1, "once: {}", stderr(&output));
+        assert!(!stderr(&output).contains("?."), "{}", stderr(&output));
+    }
+    // Those who want no summary are told, too.
+    for flags in [vec!["--dataset", "no-such.bin"], vec!["--image", "x:1", "--engine", "/no-such.sock"]] {
+        let output = place.run(&[["run", "-q"].as_slice(), &flags, &["--", "touch", "ran"]].concat());
+        let (code, line) = common::refusal(&output);
+        assert!(code == 125 && line.contains("no-such"), "{line}");
     }
     assert!(!place.path("ran").exists());
 }

@@ -122,9 +122,16 @@ fn the_end_of_a_session_says_why_and_wait_has_its_exit_code() {
     let place = Place::new();
     for (arguments, code, words) in [
         (vec!["--", "sh", "-c", "exit 7"], 7, "exit code 7"),
+        (vec!["--repeat", "2", "--", "sh", "-c", "test -e x || { touch x; exit 2; }"], 2, "exit code 2"),
         (vec!["--timeout", "100ms", "--", "sleep", "60"], 124, "time limit"),
         (vec!["--", "/nowhere/at-all"], 127, "not found"),
         (vec!["--", "sh", "-c", "kill -9 $$"], 137, "signal 9"),
+        (vec!["--dataset", "no-such.bin", "--", "true"], 125, "not started: the dataset"),
+        (
+            vec!["--image", "x:1", "--engine", "/no-such.sock"],
+            125,
+            "not started: the container engine at /no-such.sock",
+        ),
     ] {
         let number = add(&place, &arguments);
         work(&place);

@@ -39,7 +39,12 @@ pub fn read(field: &str, text: &str, file: &mut Map<String, Value>) -> Result<()
             }
         };
         let Some(value) = value.or_else(|| words.next()) else {
-            errors.push(FieldError::new(field, &word, format!("a value after {word}")));
+            // One that nobody knows needs no value either.
+            let want = match is_known(&flag) {
+                true => format!("a value after {word}"),
+                false => format!("one of {KNOWN}"),
+            };
+            errors.push(FieldError::new(field, &word, want));
             continue;
         };
         if let Err(want) = set(&mut fields, &flag, &value) {
@@ -136,6 +141,10 @@ impl Fields {
 }
 
 /// Sets a field; else says what would be right.
+fn is_known(flag: &str) -> bool {
+    set(&mut Fields::default(), flag, "").err().is_none_or(|want| want != format!("one of {KNOWN}"))
+}
+
 fn set(fields: &mut Fields, flag: &str, value: &str) -> Result<(), String> {
     let container = &mut fields.container;
     match flag {
@@ -275,6 +284,7 @@ mod tests {
             ("--gpus device=0", "a number"),
             ("-m lots", "512m"),
             ("-m", "a value"),
+            ("-m 64m --no-such", "one of"),
             ("--mount type=volume,source=/a,target=/b", "type=bind"),
             ("busybox", "app_name"),
             ("-v '/a:/b", "closed"),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use metier_measure::{Roots, leftovers};
 use metier_store::{Owner, RunFilter, SessionEnd, SessionFilter, Store};
-use metier_types::{Device, RunId, Session, SessionId, SessionState};
+use metier_types::{Cause, Device, RunId, Session, SessionId, SessionState};
 
 use super::child::{Child, Wish};
 use super::lock::DeviceLock;
@@ -158,7 +158,28 @@ impl Worker {
         let (rest, words) = child.last_words();
         notes.unkept.extend(rest);
         self.note(session, &mut notes);
-        ending(status, wish, words)
+        let end = ending(status, wish, words);
+        match (end.state, self.told(&notes.runs)) {
+            (SessionState::Failed, Some(reason)) => SessionEnd { reason: Some(reason), ..end },
+            _ => end,
+        }
+    }
+
+    /// What the record of the first run that did not go well says of its end. Without it an application's own exit code could be taken for
+    /// one of ours.
+    fn told(&self, runs: &[RunId]) -> Option<String> {
+        let exit = runs.iter().find_map(|id| {
+            let exit = self.store.run(*id).ok().flatten()?.exit?;
+            (exit.cause != Cause::Exited || exit.code != Some(0)).then_some(exit)
+        })?;
+        match (exit.cause, exit.detail) {
+            (Cause::Exited, _) => Some(format!("it ended with exit code {}", exit.code?)),
+            (Cause::Unstarted, Some(detail)) => Some(format!("it was not started: {detail}")),
+            (Cause::Lost, Some(detail)) => Some(format!("it was lost sight of: {detail}")),
+            (Cause::Oom, Some(detail)) => Some(format!("the kernel killed it for want of memory: {detail}")),
+            (Cause::Oom, None) => Some("the kernel killed it for want of memory".to_string()),
+            _ => None,
+        }
     }
 
     /// Keeps the log and the runs so far; what cannot be kept now is tried again.

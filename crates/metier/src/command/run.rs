@@ -289,11 +289,11 @@ impl Run {
         match prepared {
             Ok(mut surroundings) => self.repetitions(room, checked, &mut surroundings, session, recorder),
             Err(obstacle) => {
-                complain(&format!("it was not started: {}", obstacle.detail));
                 let mut spec = checked.spec.clone();
                 (spec.id, spec.repetitions) = (self.run_id, checked.repeats);
                 spec.batch = self.batch.unwrap_or_else(BatchId::new);
                 let finished = metier_work::unstarted(session, &spec, &obstacle.detail, recorder)?;
+                tell_unstarted(room, &finished.run);
                 let code = if take_waiting_signals() || obstacle.is_stop {
                     Code::of(130)
                 } else {
@@ -369,7 +369,9 @@ impl Run {
                 batch.failed = Some(code);
             }
             // What could not start once cannot the next time either.
-            if batch.runs.last().is_some_and(is_unstarted) || batch.warmups.last().is_some_and(is_unstarted) {
+            let last = if warmup { batch.warmups.last() } else { batch.runs.last() };
+            if let Some(run) = last.filter(|run| is_unstarted(run)) {
+                tell_unstarted(room, run);
                 if take_waiting_signals() {
                     batch.failed = Some(Code::of(130));
                 }
@@ -400,6 +402,14 @@ struct Batch {
 impl Batch {
     fn code(&self) -> Code {
         self.failed.unwrap_or(Code::OK)
+    }
+}
+
+/// Why a run never started, for those who want no summary, which says it.
+fn tell_unstarted(room: &Room, run: &Record) {
+    if room.console.quiet {
+        let detail = run.exit.as_ref().and_then(|exit| exit.detail.as_deref());
+        complain(&format!("it was not started: {}", detail.unwrap_or("nobody knows why")));
     }
 }
 
