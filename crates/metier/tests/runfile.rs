@@ -1,12 +1,12 @@
 //! `metier run FILE` through the real program: what is wrong is told all at once, flags and fields are the same thing,
 //! and what is asked for is what is recorded.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests")]
 
 mod common;
 
 use std::io::Write;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use common::{Place, golden, stderr, stdout};
 use serde_json::{Value, json};
@@ -360,4 +360,69 @@ fn the_examples_can_be_run() {
         }
     }
     assert!(count >= 4, "{count}");
+}
+
+#[test]
+fn an_example_with_a_dataset_stages_and_stacks_does_what_it_says() {
+    let place = Place::new();
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("SKIP: this needs python3, because the example's application is written for it");
+        return;
+    }
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/detect.yaml");
+    let saved = place.text("run.json");
+    place.ok(&["run", "--save-json", &saved, "--repeat", "1", example.to_str().unwrap()]);
+    let run: Value = serde_json::from_str(&std::fs::read_to_string(&saved).unwrap()).unwrap();
+    let count = |name: &str| {
+        let stages = run["stages"].as_array().unwrap();
+        stages.iter().find(|stage| stage["name"] == name).unwrap()["count"].as_u64().unwrap()
+    };
+    assert!(count("pieces") > 1, "{run:#}");
+    assert_eq!((count("detect"), count("load")), (count("pieces"), count("pieces") + 1));
+    assert_eq!(run["context"]["dataset"]["page_cache"], "warm", "{run:#}");
+}
+
+/// A tool that measures from inside: leaves a file that says what it was given, and becomes the command.
+const TOOL: &str = "#!/bin/sh\necho \"$LEVEL $*\" > \"$1\"\nshift\nexec \"$@\"\n";
+
+fn kept(place: &Place, name: &str) -> String {
+    place.ok(&["show", "last", "--artefact", name])
+}
+
+#[test]
+fn a_probe_goes_before_the_command_and_what_it_leaves_is_kept() {
+    let place = Place::new();
+    write(&place, "tool", TOOL);
+    write(
+        &place,
+        "inner.yaml",
+        "name: inner\nwrap: [sh, tool, inner.out]\nenvironment: {LEVEL: deep}\nartefacts: ['in*.out']\n",
+    );
+    write(&place, "outer.yaml", "name: outer\nwrap: [sh, tool, outer.out]\nartefacts: [outer.out]\n");
+    let typed =
+        ["run", "-q", "--probe", "inner.yaml", "--probe", "outer.yaml", "--", "sh", "-c", "echo $0; exit 3"];
+    let output = place.run(&typed);
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(3), "sh\n"), "{}", stderr(&output));
+    assert_eq!(kept(&place, "inner.out"), "deep inner.out sh -c echo $0; exit 3\n");
+    assert_eq!(kept(&place, "outer.out"), "deep outer.out sh tool inner.out sh -c echo $0; exit 3\n");
+}
+
+#[test]
+fn a_probe_that_is_mounted_into_a_container_leaves_its_file_in_the_record() {
+    let place = Place::new();
+    let Some(engine) = std::env::var("METIER_LAB_DOCKER").ok() else {
+        eprintln!("SKIP: no container engine, because METIER_LAB_DOCKER is not set; `lab/lab up docker`");
+        return;
+    };
+    std::fs::create_dir(place.path("tools")).unwrap();
+    write(&place, "tools/tool", TOOL);
+    write(
+        &place,
+        "run.yaml",
+        "image: busybox:local\ncontainer: {entrypoint: [sh, -c], pull: never}\narguments: ['exit 4']\n\
+         probes: [{name: tool, wrap: [sh, /tools/tool, /tmp/trace.out], mounts: ['tools:/tools:ro'], environment: {LEVEL: 1}, artefacts: ['/tmp/*.out']}]\n",
+    );
+    let output = place.run(&["run", "-q", "--engine", &engine, "run.yaml"]);
+    assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+    assert_eq!(kept(&place, "/tmp/trace.out"), "1 /tmp/trace.out sh -c exit 4\n");
 }
