@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2034 # lab reads PART_*
 # The peers that benches set metier beside, and the loads they measure, in one folder for PATH.
-PART_IS='stress-ng, hyperfine, GNU time, perf, psrecord, busybox (installed, not started)'
+PART_IS='stress-ng, hyperfine, GNU time, perf, psrecord, busybox, a parser of jtop (installed, not started)'
 
 BIN=$LAB/tools/bin
 
@@ -15,6 +15,17 @@ part_install() {
         mkdir -p "$LAB/tools"
         { /usr/bin/python3 -m venv "$LAB/tools/venv" && "$LAB/tools/venv/bin/pip" install -q psrecord; } \
             >"$LAB/tools/pip.log" 2>&1 || fail "psrecord; $(last_lines "$LAB/tools/pip.log")"
+    fi
+    # Only the file that parses lines of tegrastats, to be read by a bench; nothing of it is installed.
+    if [ ! -e "$LAB/tools/jtop/tegra_parse.py" ]; then
+        say "fetching jtop's parser from PyPI"
+        rm -rf "$LAB/tools/jtop" "$LAB/tools/jtop.new"
+        mkdir -p "$LAB/tools/jtop.new"
+        { "$LAB/tools/venv/bin/pip" download -q --no-deps --no-binary :all: -d "$LAB/tools/jtop.new" jetson-stats==3.1.4 &&
+            tar -xzf "$LAB/tools/jtop.new"/jetson-stats-3.1.4.tar.gz -C "$LAB/tools/jtop.new" --strip-components 3 \
+                jetson-stats-3.1.4/jtop/core/tegra_parse.py; } \
+            >"$LAB/tools/pip.log" 2>&1 || fail "jtop's parser; $(last_lines "$LAB/tools/pip.log")"
+        mv "$LAB/tools/jtop.new" "$LAB/tools/jtop"
     fi
     mkdir -p "$BIN"
     ln -sf /usr/bin/{stress-ng,hyperfine,time,perf} /bin/busybox "$LAB/tools/venv/bin/"{psrecord,python3} "$BIN/"
