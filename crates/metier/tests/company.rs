@@ -223,6 +223,7 @@ fn a_dataset_that_cannot_be_had_is_why_a_run_never_started() {
         assert_eq!(stderr(&output).matches(detail).count(), 1, "once: {}", stderr(&output));
         assert!(!stderr(&output).contains("?."), "{}", stderr(&output));
     }
+    assert_eq!(place.json(&["runs", "--cause", "unstarted", "-o", "json"])["total"], 5);
     // Those who want no summary are told, too.
     for flags in [vec!["--dataset", "no-such.bin"], vec!["--image", "x:1", "--engine", "/no-such.sock"]] {
         let output = place.run(&[["run", "-q"].as_slice(), &flags, &["--", "touch", "ran"]].concat());

@@ -109,6 +109,7 @@ enum CauseWord {
     Oom,
     Interrupted,
     Lost,
+    Unstarted,
 }
 
 impl From<CauseWord> for Cause {
@@ -120,6 +121,7 @@ impl From<CauseWord> for Cause {
             CauseWord::Oom => Self::Oom,
             CauseWord::Interrupted => Self::Interrupted,
             CauseWord::Lost => Self::Lost,
+            CauseWord::Unstarted => Self::Unstarted,
         }
     }
 }
