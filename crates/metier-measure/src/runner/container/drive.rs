@@ -244,8 +244,7 @@ async fn wait_for_end(engine: &Engine, name: &str, carried: oneshot::Receiver<()
     let mut waiting = engine.patient().wait_container(name, Some(options)).boxed();
     // A code other than 0 comes as an error; the container's own state tells it anyway.
     let answer = waiting.next().await;
-    let state = engine.docker.inspect_container(name, None::<InspectContainerOptions>).await;
-    let state = match state {
+    let state = match settled(engine, name).await {
         Ok(found) => found.state.unwrap_or_default(),
         Err(error) => return Said::Lost(format!("{} lost it: {}", engine.name, text(&error))),
     };
@@ -258,6 +257,23 @@ async fn wait_for_end(engine: &Engine, name: &str, carried: oneshot::Receiver<()
     }
     let _ = tokio::time::timeout(REST, carried).await;
     Said::Exited { code: state.exit_code.unwrap_or(0), oom: state.oom_killed == Some(true) }
+}
+
+/// What the engine says of a container that is over. Podman has a word of its own, which the client does not know, for one that has
+/// ended and is not cleaned up yet; a moment later it is.
+async fn settled(
+    engine: &Engine,
+    name: &str,
+) -> Result<bollard::models::ContainerInspectResponse, bollard::errors::Error> {
+    let until = tokio::time::Instant::now() + REST;
+    loop {
+        match engine.docker.inspect_container(name, None::<InspectContainerOptions>).await {
+            Err(bollard::errors::Error::JsonDataError { .. }) if tokio::time::Instant::now() < until => {
+                tokio::time::sleep(LOOK * 4).await;
+            }
+            other => return other,
+        }
+    }
 }
 
 async fn archive(engine: &Engine, name: &str, path: &str, mut into: File, limit: u64) -> Result<(), String> {
