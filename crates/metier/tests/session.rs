@@ -126,7 +126,7 @@ fn the_end_of_a_session_says_why_and_wait_has_its_exit_code() {
         (vec!["--timeout", "100ms", "--", "sleep", "60"], 124, "time limit"),
         (vec!["--", "/nowhere/at-all"], 127, "not found"),
         (vec!["--", "sh", "-c", "kill -9 $$"], 137, "signal 9"),
-        (vec!["--dataset", "no-such.bin", "--", "true"], 125, "not started: the dataset"),
+        (vec!["--dataset", "no-such.bin", "--", "true"], 125, "not started: reading the dataset"),
         (
             vec!["--image", "x:1", "--engine", "/no-such.sock"],
             125,
