@@ -70,14 +70,20 @@ pub fn whole(roots: &Roots, data: Option<&Path>) -> Result<Device, Error> {
     Ok(device)
 }
 
-/// An identity that stays over restarts and differs between machines. The machine id itself is never shown: it
-/// is hashed together with our name, as its makers ask.
+/// The number that a board's maker has burnt into it; some boards show zeros or nothing.
+fn serial(roots: &Roots) -> Option<String> {
+    let number = file::text(roots.proc.join("device-tree/serial-number"))?;
+    let board = file::text(roots.proc.join("device-tree/model")).unwrap_or_default();
+    let is_own = number.len() >= 8 && number.chars().any(|digit| digit != '0');
+    is_own.then(|| format!("{board} {number}"))
+}
+
+/// An identity that stays over restarts and differs between machines. A board is its serial number: memory cards are copied, and the machine
+/// id with them. Neither that nor the machine id is ever shown: they are hashed together with our name, as the makers of the latter ask.
 fn identity(roots: &Roots, data: Option<&Path>, missing: &mut MissingFields) -> Result<DeviceId, Error> {
     let machine =
         file::text(roots.etc.join("machine-id")).filter(|id| id.len() >= 16 && id != "uninitialized");
-    let serial = || file::text(roots.proc.join("device-tree/serial-number"));
-    let source = machine.or_else(serial);
-    if let Some(source) = source {
+    if let Some(source) = serial(roots).or(machine) {
         return as_id(&format!("metier device {source}"));
     }
     let Some(data) = data else {
@@ -228,6 +234,29 @@ mod tests {
         assert!(!first.as_str().contains("3d1219"));
         fs::write(roots.etc.join("machine-id"), "3d1219c7c4c5404aaa1f6d2a48adfda5\n").unwrap();
         assert_ne!(this(&roots, None).unwrap().id, first);
+    }
+
+    #[test]
+    fn boards_with_copies_of_one_memory_card_are_two_devices() {
+        let folder = tempfile::tempdir().unwrap();
+        let roots = roots(folder.path());
+        fs::write(roots.etc.join("machine-id"), "3d1219c7c4c5404aaa1f6d2a48adfda4\n").unwrap();
+        let tree = roots.proc.join("device-tree");
+        fs::create_dir_all(&tree).unwrap();
+        fs::write(tree.join("model"), "Raspberry Pi 4 Model B Rev 1.4\0").unwrap();
+        let with = |serial: &str| {
+            fs::write(tree.join("serial-number"), format!("{serial}\0")).unwrap();
+            this(&roots, None).unwrap().id
+        };
+        let first = with("10000000a3b4c5d6");
+        assert_ne!(with("10000000a3b4c5d7"), first);
+        // Another card, or a new system on it, is the same board.
+        fs::write(roots.etc.join("machine-id"), "aaaaaaaac4c5404aaa1f6d2a48adfda4\n").unwrap();
+        assert_eq!(with("10000000a3b4c5d6"), first);
+        // A number that all boards of a kind show is none.
+        let zeros = with("0000000000000000");
+        fs::write(roots.etc.join("machine-id"), "bbbbbbbbc4c5404aaa1f6d2a48adfda4\n").unwrap();
+        assert_ne!(with("0000000000000000"), zeros);
     }
 
     #[test]
