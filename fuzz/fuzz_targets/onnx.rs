@@ -1,4 +1,4 @@
-//! Any bytes as an ONNX file: it is refused, or read and analysed within the default limits, and the sums are the sums.
+//! Any bytes as an ONNX file: it is refused, or read and analysed within the default limits, the sums are the sums, and what can be cut gives parts that can be read.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -12,4 +12,8 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(kinds.clone().map(|kind| kind.multiply_adds).sum::<u64>(), analysis.multiply_adds);
     assert_eq!(kinds.map(|kind| kind.operators).sum::<u64>(), analysis.operators.len() as u64);
     assert!(serde_json::to_string(&analysis).is_ok());
+    let Ok(chain) = metier_onnx::split::Chain::new(bytes, &model, &Bindings::default(), &limits) else { return };
+    if let Ok(parts) = chain.parts(&[chain.len() / 2]) {
+        assert!(parts.iter().all(|part| metier_onnx::read(&part.bytes, &limits).is_ok()));
+    }
 });

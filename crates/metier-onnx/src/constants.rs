@@ -5,16 +5,17 @@ use crate::graph::{Attribute, Graph, Tensor};
 /// What a file holds of weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Weights {
-    /// Real numbers among the constants.
+    /// Real numbers among the constants, and what quantisation made of them: whole numbers of at most 8 bits in two or more dimensions.
+    /// In one dimension those are zero points.
     pub parameters: u64,
     /// Bytes of all constants, whole numbers too.
     pub bytes: u64,
 }
 
 impl Weights {
-    /// Adds so many elements of a type.
-    pub fn add(&mut self, elements: u64, data_type: crate::DataType) {
-        if data_type.is_float() {
+    /// Adds so many elements of a type in so many dimensions.
+    pub fn add(&mut self, elements: u64, data_type: crate::DataType, rank: usize) {
+        if data_type.is_float() || (data_type.is_quantised() && rank >= 2) {
             self.parameters = self.parameters.saturating_add(elements);
         }
         let bits = elements.saturating_mul(data_type.bits().unwrap_or(0));

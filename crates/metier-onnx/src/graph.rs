@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -33,6 +34,9 @@ pub enum DataType {
     Uint4,
     Int4,
     Float4,
+    Uint2,
+    Int2,
+    Float6,
     /// A later version's.
     Other,
 }
@@ -61,19 +65,25 @@ impl DataType {
             21 => Self::Uint4,
             22 => Self::Int4,
             23 => Self::Float4,
+            25 => Self::Uint2,
+            26 => Self::Int2,
+            27 | 28 => Self::Float6,
             _ => Self::Other,
         }
     }
 
     /// The number that stands for it in files; `None` for a type of which we do not keep it exactly.
     pub fn number(self) -> Option<u64> {
-        (1..=23).find(|number| Self::of(*number) == self && !matches!(self, Self::Float8 | Self::Other))
+        let is_several = matches!(self, Self::Float8 | Self::Float6 | Self::Other);
+        (1..=26).find(|number| Self::of(*number) == self && !is_several)
     }
 
     /// Bits of one element; `None` where elements have no fixed size.
     pub fn bits(self) -> Option<u64> {
         Some(match self {
+            Self::Uint2 | Self::Int2 => 2,
             Self::Uint4 | Self::Int4 | Self::Float4 => 4,
+            Self::Float6 => 6,
             Self::Uint8 | Self::Int8 | Self::Bool | Self::Float8 => 8,
             Self::Uint16 | Self::Int16 | Self::Float16 | Self::Bfloat16 => 16,
             Self::Float | Self::Int32 | Self::Uint32 => 32,
@@ -87,8 +97,19 @@ impl DataType {
     pub fn is_float(self) -> bool {
         matches!(
             self,
-            Self::Float | Self::Float16 | Self::Double | Self::Bfloat16 | Self::Float8 | Self::Float4
+            Self::Float
+                | Self::Float16
+                | Self::Double
+                | Self::Bfloat16
+                | Self::Float8
+                | Self::Float6
+                | Self::Float4
         )
+    }
+
+    /// Whether it stands for whole numbers that quantised weights are made of.
+    pub fn is_quantised(self) -> bool {
+        matches!(self, Self::Int8 | Self::Uint8 | Self::Int4 | Self::Uint4 | Self::Int2 | Self::Uint2)
     }
 }
 
@@ -146,6 +167,8 @@ pub struct Tensor {
     pub small: Option<Small>,
     /// The file that holds its elements, where they are outside.
     pub external: Option<String>,
+    /// Where they start in that file, and how many bytes they are, where it is said.
+    pub external_span: (u64, Option<u64>),
     /// Where it stands in the file.
     pub span: Range<usize>,
     /// Whether it stands there as a list of the elements that are not 0.
@@ -156,6 +179,11 @@ impl Tensor {
     /// How many elements it has; dimensions were bounded when it was read.
     pub fn elements(&self) -> u64 {
         self.dims.iter().product()
+    }
+
+    /// Bytes of its elements; `None` where they have no fixed size.
+    pub fn bytes(&self) -> Option<u64> {
+        Some(self.elements().checked_mul(self.data_type.bits()?)?.div_ceil(8))
     }
 }
 
@@ -174,12 +202,14 @@ pub enum Attribute {
     Floats(Vec<f64>),
     /// Texts.
     Texts(Vec<String>),
-    /// A constant.
-    Tensor(Box<Tensor>),
+    /// A constant; shared, since calls of a function repeat it.
+    Tensor(Arc<Tensor>),
     /// A sub-graph.
     Graph(Box<Graph>),
     /// Several sub-graphs.
     Graphs(Vec<Graph>),
+    /// Inside of a function: what the operator that calls it has under this name.
+    Outer(String),
     /// What we have no use for.
     Other,
 }
@@ -193,6 +223,8 @@ pub struct Node {
     pub kind: String,
     /// Whose kind: empty for ONNX's own.
     pub domain: String,
+    /// Which one of several functions of that name; mostly empty.
+    pub overload: String,
     /// Names of what it takes; empty where an optional one is left out.
     pub inputs: Vec<String>,
     /// Names of what it makes; empty where an optional one is left out.
@@ -250,14 +282,26 @@ impl Node {
         })
     }
 
-    /// Its name, or its kind and number, for people.
+    /// Its name, or its kind and number, for people; of a very long one the beginning. Operators inside of sub-graphs are told with the names of all
+    /// around them, so a long name must not cost once more for each.
     pub fn called(&self, number: usize) -> String {
-        if self.name.is_empty() {
-            format!("{} #{number}", self.kind)
+        let kind = beginning(&self.kind);
+        let name = beginning(&self.name);
+        if name.is_empty() {
+            format!("{kind} #{number}")
+        } else if name.len() < self.name.len() {
+            format!("{name:?}… #{number} ({kind})")
         } else {
-            format!("{:?} ({})", self.name, self.kind)
+            format!("{name:?} ({kind})")
         }
     }
+}
+
+/// Characters of a name that people are told.
+const TOLD: usize = 120;
+
+fn beginning(name: &str) -> &str {
+    name.char_indices().nth(TOLD).and_then(|(end, _)| name.get(..end)).unwrap_or(name)
 }
 
 /// Operators and what flows between them.
@@ -277,6 +321,23 @@ pub struct Graph {
     pub values: Vec<ValueInfo>,
 }
 
+/// An operator that a file defines itself.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Function {
+    /// Its name: the kind of the operators that call it.
+    pub name: String,
+    /// Their domain.
+    pub domain: String,
+    /// Which one of several of that name.
+    pub overload: String,
+    /// What it does; inputs and outputs have names only.
+    pub graph: Graph,
+    /// Version of ONNX's own operators in it, where it says so.
+    pub opset: Option<i64>,
+    /// Attributes that a call may leave away.
+    pub defaults: BTreeMap<String, Attribute>,
+}
+
 /// A whole file.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Model {
@@ -288,8 +349,8 @@ pub struct Model {
     pub opsets: BTreeMap<String, i64>,
     /// The main graph.
     pub graph: Graph,
-    /// Operators that the file defines itself, by domain and name.
-    pub functions: Vec<String>,
+    /// Operators that the file defines itself.
+    pub functions: Vec<Function>,
 }
 
 impl Model {

@@ -5,19 +5,22 @@
 //! than its limits allow. Elements are only kept for small tensors; of the others it is known where they stand.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use crate::graph::{Attribute, DataType, Dim, Graph, Model, Node, Small, Tensor, ValueInfo};
+use crate::graph::{Attribute, DataType, Dim, Function, Graph, Model, Node, Small, Tensor, ValueInfo};
 use crate::wire::{Field, Slice};
 use crate::{Error, Limits};
 
 /// Tensors of at most so many elements are kept whole: shapes, axes, pads, scales.
 const SMALL: u64 = 4096;
+/// Elements of all of them that are kept: what is 4 bits in the file is 64 here.
+const TOGETHER: u64 = 16 << 20;
 
 /// Reads a file.
 pub fn read(bytes: &[u8], limits: &Limits) -> Result<Model, Error> {
     let file = bytes.len();
     bounded("the size of the file in bytes", file as u64, limits.file_bytes as u64)?;
-    Reader { limits: *limits, nodes: 0, items: 0, file }.model(Slice::whole(bytes))
+    Reader { limits: *limits, nodes: 0, items: 0, kept: 0, file }.model(Slice::whole(bytes))
 }
 
 fn bounded(what: &'static str, got: u64, most: u64) -> Result<(), Error> {
@@ -28,6 +31,8 @@ struct Reader {
     limits: Limits,
     nodes: usize,
     items: usize,
+    /// Elements of small tensors.
+    kept: u64,
     file: usize,
 }
 
@@ -53,7 +58,7 @@ impl Reader {
                 }
                 (25, Field::Bytes(content)) => {
                     self.item()?;
-                    model.functions.push(function(content)?);
+                    model.functions.push(self.function(content)?);
                 }
                 _ => {}
             }
@@ -75,8 +80,7 @@ impl Reader {
             let Field::Bytes(content) = field else { continue };
             match number {
                 1 => {
-                    self.nodes += 1;
-                    bounded("the number of operators", self.nodes as u64, self.limits.nodes as u64)?;
+                    self.operator()?;
                     graph.nodes.push(self.node(content, depth)?);
                 }
                 2 => graph.name = content.text(),
@@ -95,11 +99,54 @@ impl Reader {
         Ok(graph)
     }
 
+    /// An operator that the file defines itself.
+    fn function(&mut self, message: Slice) -> Result<Function, Error> {
+        let mut function = Function::default();
+        let mut fields = message.fields();
+        while let Some((number, field)) = fields.next()? {
+            let Field::Bytes(content) = field else { continue };
+            match number {
+                1 => function.name = content.text(),
+                4 | 5 => {
+                    self.item()?;
+                    let value = ValueInfo { name: content.text(), data_type: None, shape: None };
+                    let graph = &mut function.graph;
+                    if number == 4 { graph.inputs.push(value) } else { graph.outputs.push(value) }
+                }
+                7 => {
+                    self.operator()?;
+                    function.graph.nodes.push(self.node(content, 0)?);
+                }
+                9 => {
+                    let (domain, version) = opset(content)?;
+                    if matches!(domain.as_str(), "" | "ai.onnx") {
+                        function.opset = Some(version);
+                    }
+                }
+                10 => function.domain = content.text(),
+                11 => {
+                    self.item()?;
+                    let (name, value) = self.attribute(content, 0)?;
+                    function.defaults.insert(name, value);
+                }
+                13 => function.overload = content.text(),
+                _ => {}
+            }
+        }
+        Ok(function)
+    }
+
+    fn operator(&mut self) -> Result<(), Error> {
+        self.nodes += 1;
+        bounded("the number of operators", self.nodes as u64, self.limits.nodes as u64)
+    }
+
     fn node(&mut self, message: Slice, depth: usize) -> Result<Node, Error> {
         let mut node = Node {
             name: String::new(),
             kind: String::new(),
             domain: String::new(),
+            overload: String::new(),
             inputs: Vec::new(),
             outputs: Vec::new(),
             attributes: BTreeMap::new(),
@@ -122,6 +169,7 @@ impl Reader {
                     node.attributes.insert(name, value);
                 }
                 7 => node.domain = content.text(),
+                8 => node.overload = content.text(),
                 _ => {}
             }
         }
@@ -131,6 +179,7 @@ impl Reader {
     fn attribute(&mut self, message: Slice, depth: usize) -> Result<(String, Attribute), Error> {
         let mut name = String::new();
         let mut value = Attribute::Other;
+        let mut outer = None;
         let (mut integers, mut floats) = (Vec::new(), Vec::new());
         let (mut texts, mut graphs) = (Vec::new(), Vec::new());
         let mut kind = 0;
@@ -139,10 +188,11 @@ impl Reader {
             match (number, field) {
                 (1, Field::Bytes(text)) => name = text.text(),
                 (20, Field::Number(number)) => kind = number,
+                (21, Field::Bytes(text)) if !text.bytes.is_empty() => outer = Some(text.text()),
                 (2, Field::Fixed32(bytes)) => value = Attribute::Float(f32::from_le_bytes(bytes).into()),
                 (3, Field::Number(number)) => value = Attribute::Integer(number as i64),
                 (4, Field::Bytes(text)) => value = Attribute::Text(text.text()),
-                (5, Field::Bytes(tensor)) => value = Attribute::Tensor(Box::new(self.tensor(tensor)?)),
+                (5, Field::Bytes(tensor)) => value = Attribute::Tensor(Arc::new(self.tensor(tensor)?)),
                 (6, Field::Bytes(graph)) => value = Attribute::Graph(Box::new(self.graph(graph, depth + 1)?)),
                 (7, _) => self.floats(field, &mut floats)?,
                 (8, _) => self.integers(field, &mut integers)?,
@@ -153,6 +203,9 @@ impl Reader {
                 (11, Field::Bytes(graph)) => graphs.push(self.graph(graph, depth + 1)?),
                 _ => {}
             }
+        }
+        if let Some(outer) = outer {
+            return Ok((name, Attribute::Outer(outer)));
         }
         let value = match kind {
             6 => Attribute::Floats(floats),
@@ -215,6 +268,7 @@ impl Reader {
             dims: Vec::new(),
             small: None,
             external: None,
+            external_span: (0, None),
             span: message.start..message.start + message.bytes.len(),
             is_sparse: false,
         };
@@ -233,15 +287,20 @@ impl Reader {
                 (9, Field::Bytes(content)) => raw = Some(content),
                 (4 | 5 | 7 | 10 | 11, _) if listed.len() < SMALL as usize => listed.push((number, field)),
                 (13, Field::Bytes(entry)) => {
-                    if let Some(location) = location(entry)? {
-                        tensor.external = Some(location);
+                    let (key, value) = entry_of(entry)?;
+                    match (key.as_str(), value.trim().parse()) {
+                        ("location", _) => tensor.external = Some(value),
+                        ("offset", Ok(offset)) => tensor.external_span.0 = offset,
+                        ("length", Ok(length)) => tensor.external_span.1 = Some(length),
+                        _ => {}
                     }
                 }
                 _ => {}
             }
         }
         let count = self.count(&tensor.dims)?;
-        if count <= SMALL && tensor.external.is_none() {
+        if count <= SMALL && self.kept + count <= TOGETHER && tensor.external.is_none() {
+            self.kept += count;
             tensor.small = match raw {
                 Some(raw) => small_of_raw(tensor.data_type, raw.bytes, count as usize),
                 None => self.small_of_lists(tensor.data_type, &listed, count as usize)?,
@@ -375,21 +434,8 @@ fn opset(message: Slice) -> Result<(String, i64), Error> {
     Ok((domain, version))
 }
 
-fn function(message: Slice) -> Result<String, Error> {
-    let (mut name, mut domain) = (String::new(), String::new());
-    let mut fields = message.fields();
-    while let Some((number, field)) = fields.next()? {
-        match (number, field) {
-            (1, Field::Bytes(text)) => name = text.text(),
-            (10, Field::Bytes(text)) => domain = text.text(),
-            _ => {}
-        }
-    }
-    Ok(format!("{domain}.{name}"))
-}
-
-/// The file that an entry of external data names.
-fn location(message: Slice) -> Result<Option<String>, Error> {
+/// Key and value of an entry of external data.
+fn entry_of(message: Slice) -> Result<(String, String), Error> {
     let (mut key, mut value) = (String::new(), String::new());
     let mut fields = message.fields();
     while let Some((number, field)) = fields.next()? {
@@ -399,7 +445,7 @@ fn location(message: Slice) -> Result<Option<String>, Error> {
             _ => {}
         }
     }
-    Ok((key == "location").then_some(value))
+    Ok((key, value))
 }
 
 fn double(bytes: &[u8]) -> f64 {

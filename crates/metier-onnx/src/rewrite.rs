@@ -17,17 +17,24 @@ pub struct Rewrite<'a> {
     model: &'a Model,
     nodes: BTreeMap<usize, Vec<Vec<u8>>>,
     constants: Vec<Vec<u8>>,
+    /// Other names for files beside it.
+    files: BTreeMap<String, String>,
 }
 
 impl<'a> Rewrite<'a> {
     /// No change yet of a file, and of what was read from it.
     pub fn new(bytes: &'a [u8], model: &'a Model) -> Self {
-        Self { bytes, model, nodes: BTreeMap::new(), constants: Vec::new() }
+        Self { bytes, model, nodes: BTreeMap::new(), constants: Vec::new(), files: BTreeMap::new() }
     }
 
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
-        self.nodes.is_empty()
+        self.nodes.is_empty() && self.files.is_empty()
+    }
+
+    /// Has the weights that stand in a file beside it in one of another name.
+    pub fn file(&mut self, from: &str, to: &str) {
+        self.files.insert(from.to_string(), to.to_string());
     }
 
     /// Adds an operator to those that stand in the place of one; the first call takes that one away.
@@ -88,9 +95,16 @@ impl<'a> Rewrite<'a> {
         let mut fields = graph.fields();
         let mut index = 0;
         while let Some((number, field)) = fields.next()? {
-            if number != 1 {
-                message.field(number, field);
-                continue;
+            match (number, field) {
+                (1, _) => {}
+                (5, Field::Bytes(tensor)) if !self.files.is_empty() => {
+                    message.bytes(5, &self.renamed(tensor)?);
+                    continue;
+                }
+                _ => {
+                    message.field(number, field);
+                    continue;
+                }
             }
             match self.nodes.get(&index) {
                 Some(others) => others.iter().for_each(|other| message.bytes(1, other)),
@@ -99,6 +113,33 @@ impl<'a> Rewrite<'a> {
             index += 1;
         }
         self.constants.iter().for_each(|constant| message.bytes(5, constant));
+        Ok(message.into_bytes())
+    }
+}
+
+impl Rewrite<'_> {
+    /// A constant whose elements are in a file of another name.
+    fn renamed(&self, tensor: Slice<'_>) -> Result<Vec<u8>, Error> {
+        let mut message = Message::default();
+        let mut fields = tensor.fields();
+        while let Some((number, field)) = fields.next()? {
+            let (13, Field::Bytes(entry)) = (number, field) else {
+                message.field(number, field);
+                continue;
+            };
+            let mut changed = Message::default();
+            let mut inner = entry.fields();
+            while let Some((number, field)) = inner.next()? {
+                match field {
+                    Field::Bytes(text) if number == 2 => {
+                        let text = text.text();
+                        changed.bytes(2, self.files.get(&text).unwrap_or(&text).as_bytes());
+                    }
+                    other => changed.field(number, other),
+                }
+            }
+            message.bytes(13, &changed.into_bytes());
+        }
         Ok(message.into_bytes())
     }
 }

@@ -4,10 +4,12 @@
 //! `Constant` operators or inside an `If` has no layers and no parameters for it. Predictors that were learned from such counts need
 //! them as they were; everybody else wants the corrected ones.
 
+use std::collections::HashMap;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::graph::{Graph, Node};
+use crate::graph::{Graph, Node, Tensor};
 
 /// The counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
@@ -45,15 +47,24 @@ pub enum NetworkType {
 
 /// By the original's rules, its blind spots included.
 pub fn by_the_rules(graph: &Graph) -> Characteristics {
-    let weight = |name: Option<&String>| graph.initializers.iter().find(|tensor| Some(&tensor.name) == name);
-    let maker = |name: Option<&String>| {
-        graph
-            .nodes
-            .iter()
-            .find(|node| name.is_some_and(|name| !name.is_empty() && node.outputs.contains(name)))
-    };
+    // By name, the first of equals as the original finds it: files may have very many of both.
+    let mut weights: HashMap<&str, &Tensor> = HashMap::new();
+    for tensor in &graph.initializers {
+        weights.entry(&tensor.name).or_insert(tensor);
+    }
+    let mut makers: HashMap<&str, &Node> = HashMap::new();
+    for node in &graph.nodes {
+        for name in node.outputs.iter().filter(|name| !name.is_empty()) {
+            makers.entry(name).or_insert(node);
+        }
+    }
+    let weight = |name: Option<&String>| name.and_then(|name| weights.get(name.as_str()).copied());
+    let maker = |name: Option<&String>| name.and_then(|name| makers.get(name.as_str()).copied());
     let mut counts = Characteristics {
-        total_parameters: graph.initializers.iter().map(|tensor| tensor.elements()).sum(),
+        total_parameters: graph
+            .initializers
+            .iter()
+            .fold(0, |sum: u64, tensor| sum.saturating_add(tensor.elements())),
         ..Characteristics::default()
     };
     for node in &graph.nodes {
@@ -61,7 +72,8 @@ pub fn by_the_rules(graph: &Graph) -> Characteristics {
             "Conv" => {
                 let Some(weights) = weight(node.inputs.get(1)) else { continue };
                 counts.conv_layers += 1;
-                counts.filter_details += weights.dims.first().copied().unwrap_or(0);
+                let filters = weights.dims.first().copied().unwrap_or(0);
+                counts.filter_details = counts.filter_details.saturating_add(filters);
                 if maker(node.inputs.first()).is_some_and(|before| before.kind == "GlobalAveragePool") {
                     counts.fc_layers += 1;
                 }
@@ -81,14 +93,34 @@ pub fn by_the_rules(graph: &Graph) -> Characteristics {
 /// Adds one operator to the corrected counts; its weights were found wherever they are.
 pub fn count(counts: &mut Characteristics, node: &Node, has_constant_weights: bool, channels: u64) {
     match node.kind.as_str() {
-        "Conv" | "ConvInteger" | "QLinearConv" | "ConvTranspose" if has_constant_weights => {
+        "Conv" | "ConvInteger" | "QLinearConv" | "ConvTranspose" | "FusedConv" | "DeformConv"
+            if has_constant_weights =>
+        {
             counts.conv_layers += 1;
-            counts.filter_details += channels;
+            counts.filter_details = counts.filter_details.saturating_add(channels);
         }
-        "Gemm" | "MatMul" | "MatMulInteger" | "QLinearMatMul" | "FusedMatMul" if has_constant_weights => {
+        "Gemm"
+        | "MatMul"
+        | "MatMulInteger"
+        | "QLinearMatMul"
+        | "FusedMatMul"
+        | "FusedGemm"
+        | "QGemm"
+        | "DynamicQuantizeMatMul"
+        | "MatMulIntegerToFloat"
+        | "MatMulNBits"
+            if has_constant_weights =>
+        {
             counts.fc_layers += 1;
         }
-        "MaxPool" | "AveragePool" | "LpPool" | "GlobalAveragePool" | "GlobalMaxPool" | "GlobalLpPool" => {
+        "MaxPool"
+        | "AveragePool"
+        | "LpPool"
+        | "GlobalAveragePool"
+        | "GlobalMaxPool"
+        | "GlobalLpPool"
+        | "QLinearAveragePool"
+        | "QLinearGlobalAveragePool" => {
             counts.pool_layers += 1;
         }
         _ => {}

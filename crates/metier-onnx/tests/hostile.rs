@@ -133,6 +133,140 @@ fn a_loop_without_an_end_is_counted_once() {
     assert!(told.notes.iter().any(|note| note.contains("how often it turns")), "{:?}", told.notes);
 }
 
+/// Far more than all tests here take together, and less than what they would take without bounds.
+const MOST_MIB: u64 = 1000;
+
+/// The most memory that this process has had.
+fn peak_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+}
+
+/// A body that says itself that it turns again, and does `inner` in each turn.
+fn endless(inner: Option<Message>) -> Message {
+    let truth = Message::default().number(1, 1).number(2, 9).bytes(9, &[1]);
+    let truth = Message::default().text(1, "value").message(5, &truth).number(20, 4);
+    let mut nodes = vec![node("Constant", &[], &["again"], &[]).message(5, &truth)];
+    nodes.extend(inner);
+    graph(&nodes, &[], &[value("turn", &[]), value("cond", &[])], &[value("again", &[])])
+}
+
+#[test]
+fn endless_loops_inside_of_each_other_cost_no_more_than_one() {
+    let sub = |body: &Message| Message::default().text(1, "body").message(6, body).number(20, 5);
+    let mut body = endless(None);
+    for _ in 0..12 {
+        body = endless(Some(node("Loop", &["", ""], &[], &[]).message(5, &sub(&body))));
+    }
+    let nodes =
+        [node("Loop", &["", ""], &[], &[]).message(5, &sub(&body)), node("Relu", &["x"], &["y"], &[])];
+    let bytes = file(&graph(&nodes, &[], &[value("x", &[2])], &[value("y", &[])]), 13);
+    let told = tell(&bytes, &Limits::default()).unwrap();
+    assert!(told.notes.iter().any(|note| note.contains("how often it turns")), "{:?}", told.notes);
+    assert!(told.operators.iter().all(|one| one.turns == 1));
+}
+
+#[test]
+fn one_constant_that_is_taken_very_often_is_not_kept_as_often() {
+    // 300,000 times 4096 whole numbers would be 9.8 GB, out of a file of 1.2 MB.
+    let many = vec!["w"; 300_000];
+    let nodes = [node("Concat", &many, &["y"], &[("axis", &[0])]), node("Sum", &many, &["z"], &[])];
+    let constants = [integers("w", &[1; 4096])];
+    let bytes = file(&graph(&nodes, &constants, &[], &[value("y", &[]), value("z", &[])]), 13);
+    let told = tell(&bytes, &Limits::default()).unwrap();
+    assert_eq!(told.outputs[0].shape, Some(vec![Some(300_000 * 4096)]));
+    assert_eq!(told.outputs[1].shape, Some(vec![Some(4096)]));
+    assert!(peak_mib() < MOST_MIB, "{} MiB", peak_mib());
+}
+
+#[test]
+fn copies_of_followed_values_are_bounded_together() {
+    // 40,000 values of 4096 whole numbers would be 1.3 GB, out of a file of 1 MB.
+    let names: Vec<String> = (0..=40_000).map(|at| format!("v{at}")).collect();
+    let nodes: Vec<Message> =
+        names.windows(2).map(|pair| node("Neg", &[&pair[0]], &[&pair[1]], &[])).collect();
+    let constants = [integers("v0", &[1; 4096])];
+    let bytes = file(&graph(&nodes, &constants, &[], &[value("v40000", &[])]), 13);
+    let told = tell(&bytes, &Limits::default()).unwrap();
+    assert_eq!(told.outputs[0].shape, Some(vec![Some(4096)]));
+    assert!(peak_mib() < MOST_MIB, "{} MiB", peak_mib());
+}
+
+#[test]
+fn a_long_name_is_not_repeated_for_all_that_is_inside() {
+    let names: Vec<String> = (0..=5_000).map(|at| format!("v{at}")).collect();
+    let nodes: Vec<Message> =
+        names.windows(2).map(|pair| node("Relu", &[&pair[0]], &[&pair[1]], &[])).collect();
+    let branch = graph(&nodes, &[], &[], &[value("v5000", &[])]);
+    let sub = |name: &str| Message::default().text(1, name).message(6, &branch).number(20, 5);
+    let long = "n".repeat(1 << 20);
+    let choice = node("If", &["truth"], &["y"], &[])
+        .text(3, &long)
+        .message(5, &sub("then_branch"))
+        .message(5, &sub("else_branch"));
+    let inputs = [value("v0", &[2]), value("truth", &[])];
+    let told =
+        tell(&file(&graph(&[choice], &[], &inputs, &[value("y", &[])]), 13), &Limits::default()).unwrap();
+    assert_eq!(told.operators.len(), 5_000);
+    assert!(told.operators.iter().all(|one| one.inside.len() < 200 && one.inside.ends_with("… #0 (If)")));
+}
+
+#[test]
+fn functions_that_call_each_other_twice_are_refused_before_they_are_many() {
+    let function = |name: &str, inner: &str| {
+        let call = |from: &str, to: &str| node(inner, &[from], &[to], &[]).text(7, "own");
+        let nodes = match inner {
+            "" => vec![node("Relu", &["a"], &["b"], &[])],
+            _ => vec![call("a", "m"), call("m", "b")],
+        };
+        let named = Message::default().text(1, name).text(4, "a").text(5, "b").text(10, "own");
+        nodes.iter().fold(named, |message, node| message.message(7, node))
+    };
+    let names: Vec<String> = (0..16).map(|at| format!("F{at}")).collect();
+    let nodes = [node(&names[15], &["x"], &["y"], &[]).text(7, "own")];
+    let mut bytes = file(&graph(&nodes, &[], &[value("x", &[2])], &[value("y", &[])]), 17);
+    for (at, name) in names.iter().enumerate() {
+        let inner = at.checked_sub(1).map_or("", |below| names[below].as_str());
+        bytes.extend(Message::default().message(25, &function(name, inner)).0);
+    }
+    let limits = Limits { nodes: 10_000, ..Limits::default() };
+    let said = tell(&bytes, &limits).unwrap_err().to_string();
+    assert!(said.contains("operators that functions stand for"), "{said}");
+    // One that calls itself has no end.
+    let nodes = [node("F", &["x"], &["y"], &[]).text(7, "own")];
+    let mut bytes = file(&graph(&nodes, &[], &[value("x", &[2])], &[value("y", &[])]), 17);
+    bytes.extend(Message::default().message(25, &function("F", "F")).0);
+    let said = tell(&bytes, &Limits::default()).unwrap_err().to_string();
+    assert_eq!(said, "the depth of functions inside functions is 17; at most 16 are read");
+}
+
+#[test]
+fn numbers_at_the_end_of_what_there_is_do_not_overflow() {
+    let nodes = [node("Range", &["a", "b", "c"], &["y"], &[])];
+    let constants = [integers("a", &[i64::MIN]), integers("b", &[i64::MAX]), integers("c", &[i64::MAX / 2])];
+    let told =
+        tell(&file(&graph(&nodes, &constants, &[], &[value("y", &[])]), 13), &Limits::default()).unwrap();
+    assert_eq!(told.outputs[0].shape, Some(vec![Some(4)]));
+}
+
+#[test]
+fn very_many_layers_and_weights_are_looked_up_by_name() {
+    // By going through all weights for each layer this would be 4·10^8 comparisons of long names.
+    let count = 20_000;
+    let names: Vec<String> = (0..count).map(|at| format!("weights-of-layer-{at}")).collect();
+    let nodes: Vec<Message> = names
+        .iter()
+        .rev()
+        .enumerate()
+        .map(|(at, name)| node("Conv", &["x", name], &[&format!("y{at}")], &[]))
+        .collect();
+    let constants: Vec<Message> = names.iter().map(|name| weights(name, &[1, 1, 1, 1])).collect();
+    let bytes = file(&graph(&nodes, &constants, &[value("x", &[1, 1, 1, 1])], &[value("y0", &[])]), 13);
+    let told = tell(&bytes, &Limits::default()).unwrap();
+    assert_eq!((told.characteristics.conv_layers, told.characteristics_by_rules), (count, None));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 

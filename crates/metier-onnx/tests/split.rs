@@ -7,7 +7,7 @@ mod common;
 use std::collections::BTreeSet;
 
 use common::{file, graph, integers, node, value, weights};
-use metier_onnx::split::Chain;
+use metier_onnx::split::{Chain, Piece};
 use metier_onnx::{Bindings, Limits, Model, analyse, read};
 
 /// Two convolutions with a shortcut, a weight that an operator makes, and one that both halves use.
@@ -78,6 +78,54 @@ fn a_part_carries_only_its_own_weights_and_what_flows_over_the_cut() {
     // 4·3·9 and the shared one; then 4·4·9 and the shared one again.
     assert_eq!((parameters(&parts[0].bytes), parameters(&parts[1].bytes)), (109, 145));
     assert_eq!(parts[0].weights.parameters + parts[1].weights.parameters, 109 + 145);
+}
+
+/// A constant whose content is outside.
+fn outside(name: &str, dims: &[u64], place: &[(&str, &str)]) -> common::Message {
+    let entry = |(key, value): &(&str, &str)| common::Message::default().text(1, key).text(2, value);
+    place.iter().fold(weights(name, dims).number(14, 1), |tensor, one| tensor.message(13, &entry(one)))
+}
+
+#[test]
+fn weights_outside_of_the_file_are_parted_too() {
+    let place = |offset: &'static str, length: &'static str| {
+        [("location", "w.bin"), ("offset", offset), ("length", length)]
+    };
+    let constants =
+        [outside("a", &[3, 5], &place("4096", "60")), outside("b", &[5, 2], &[("location", "w.bin")])];
+    let nodes = [node("MatMul", &["x", "a"], &["m"], &[]), node("MatMul", &["m", "b"], &["y"], &[])];
+    let bytes = file(&graph(&nodes, &constants, &[value("x", &[1, 3])], &[value("y", &[])]), 17);
+    let (limits, bindings) = (Limits::default(), Bindings::default());
+    let model = read(&bytes, &limits).unwrap();
+    let chain = Chain::new(&bytes, &model, &bindings, &limits).unwrap().called("net");
+    let parts = chain.parts(&[1]).unwrap();
+    let names: Vec<_> = parts.iter().map(|part| part.outside.clone().unwrap()).collect();
+    assert_eq!((names[0].name.as_str(), names[1].name.as_str()), ("net.1.onnx.data", "net.2.onnx.data"));
+    let piece = |from, length| vec![Piece { file: "w.bin".to_string(), from, length, to: 0 }];
+    assert_eq!((&names[0].pieces, &names[1].pieces), (&piece(4096, 60), &piece(0, 40)));
+    let inner = read(&parts[1].bytes, &limits).unwrap();
+    let tensor = &inner.graph.initializers[0];
+    assert_eq!(tensor.external.as_deref(), Some("net.2.onnx.data"));
+    assert_eq!((tensor.name.as_str(), tensor.external_span), ("b", (0, Some(40))));
+    // Both in one part stand one behind the other, each where it can be mapped.
+    let whole = chain.parts(&[]).unwrap();
+    let starts: Vec<u64> = whole[0].outside.iter().flat_map(|all| &all.pieces).map(|one| one.to).collect();
+    assert_eq!(starts, [0, 64]);
+}
+
+#[test]
+fn a_result_that_no_run_changes_comes_from_the_last_part() {
+    let nodes = [
+        node("ConstantOfShape", &["dims"], &["fixed"], &[]),
+        node("Relu", &["x"], &["m"], &[]),
+        node("Relu", &["m"], &["y"], &[]),
+    ];
+    let outputs = [value("y", &[1, 3]), value("fixed", &[2])];
+    let bytes = file(&graph(&nodes, &[integers("dims", &[2])], &[value("x", &[1, 3])], &outputs), 17);
+    let (limits, bindings) = (Limits::default(), Bindings::default());
+    let model = read(&bytes, &limits).unwrap();
+    let chain = Chain::new(&bytes, &model, &bindings, &limits).unwrap();
+    holds(&bytes, &model, &chain, &[1], "fixed");
 }
 
 #[test]

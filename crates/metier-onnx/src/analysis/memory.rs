@@ -52,7 +52,7 @@ pub fn peak(graph: &Graph, facts: &BTreeMap<String, Fact>, nested: &[Option<u64>
     for input in &graph.inputs {
         alive.insert(input.name.clone(), size(&input.name)?);
     }
-    let mut sum: u64 = alive.values().sum();
+    let mut sum = alive.values().fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
     let mut most = sum;
     for (index, node) in graph.nodes.iter().enumerate() {
         for output in

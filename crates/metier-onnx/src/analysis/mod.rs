@@ -1,10 +1,12 @@
 //! Everything that can be said of a graph without running it.
 //!
-//! [`walk`] goes through the operators in their order, sub-graphs included; [`memory`] finds the moment at which most activations are alive.
+//! [`walk`] goes through the operators in their order, sub-graphs included, [`turns`] through loops, [`call`] through functions of the file; [`memory`] finds the moment at which most activations are alive.
 //! What had to be assumed (a batch of one, the heavier branch of an `If`, one turn of a loop of unknown length) is
 //! said in `notes`; what could not be known is counted, not guessed.
 
+mod call;
 mod memory;
+mod turns;
 mod walk;
 
 pub(crate) use memory::taken;
@@ -119,7 +121,7 @@ pub struct Analysis {
     pub outputs: Vec<Value>,
     /// Operators in the file, sub-graphs and constants included.
     pub operators_in_file: u64,
-    /// Real numbers among its weights, wherever they are kept.
+    /// Its weights, wherever they are kept: real numbers, and whole numbers of at most 8 bits in two or more dimensions.
     pub parameters: u64,
     /// Bytes of all its constants.
     pub weight_bytes: Bytes,
@@ -156,10 +158,13 @@ pub fn analyse(model: &Model, bindings: &Bindings, limits: &Limits) -> Result<An
     let told = walk.main(graph, inputs.clone())?;
     let mut weights = Weights::default();
     let mut external_files = BTreeSet::new();
-    crate::constants::each(graph, &mut |tensor| {
-        weights.add(tensor.elements(), tensor.data_type);
-        external_files.extend(tensor.external.clone());
-    });
+    let graphs = [graph].into_iter().chain(model.functions.iter().map(|function| &function.graph));
+    for graph in graphs {
+        crate::constants::each(graph, &mut |tensor| {
+            weights.add(tensor.elements(), tensor.data_type, tensor.dims.len());
+            external_files.extend(tensor.external.clone());
+        });
+    }
     weights.parameters = weights.parameters.saturating_add(walk.made.parameters);
     weights.bytes = weights.bytes.saturating_add(walk.made.bytes);
     let kinds = by_kind(&told.operators);

@@ -1,12 +1,15 @@
 //! Goes through the operators of a graph in their order, and into its sub-graphs.
+//!
+//! What a file of few bytes could ask for without end is bounded over the whole of it: elements that are followed, and turns of loops.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 
 use super::{OperatorCost, Value, memory};
 use crate::constants::Weights;
 use crate::cost::{self, multiply_adds};
-use crate::graph::{Attribute, Graph, Model, Node};
-use crate::shape::{Fact, Given, infer};
+use crate::graph::{Attribute, Function, Graph, Model, Node};
+use crate::shape::{Fact, Given, infer, weights_at};
 use crate::soprano::{self, Characteristics};
 use crate::{Error, Limits};
 use metier_types::Bytes;
@@ -28,6 +31,10 @@ const KEPT: [&str; 12] = [
 ];
 /// How many assumptions are told.
 const NOTES: usize = 20;
+/// Elements that are followed at one time, of all values that operators make.
+const TOGETHER: usize = 4 << 20;
+/// Operators and constants that are gone through in order to see how often loops turn.
+const SIMULATED: u64 = 50_000;
 
 /// What was found of one graph.
 #[derive(Debug, Clone, Default)]
@@ -50,12 +57,21 @@ impl Told {
 }
 
 /// Values of the graphs around the present one, innermost last.
-type Around<'a> = Vec<&'a BTreeMap<String, Fact>>;
+pub(super) type Around<'a> = Vec<&'a BTreeMap<String, Fact>>;
+
+/// Operators that the file defines itself, by domain, name and overload.
+pub(super) type Functions<'a> = HashMap<(&'a str, &'a str, &'a str), &'a Function>;
 
 pub struct Walk<'a> {
-    opset: i64,
-    limits: &'a Limits,
-    functions: &'a [String],
+    pub(super) opset: i64,
+    pub(super) limits: &'a Limits,
+    functions: Rc<Functions<'a>>,
+    /// Operators that may still come out of functions.
+    pub(super) called: u64,
+    /// Functions inside of functions.
+    pub(super) calls: usize,
+    /// Graphs around the present operator, functions included.
+    depth: usize,
     /// Operators seen, sub-graphs included.
     pub seen: u64,
     /// Weights that operators make out of nothing.
@@ -64,23 +80,56 @@ pub struct Walk<'a> {
     pub notes: Vec<String>,
     /// Branches around the present operator that a run may never take.
     open_branches: u32,
+    /// Elements that may still be followed: all that is kept of them is bounded, not only each.
+    pub(super) followed: usize,
+    /// Operators and constants that may still be gone through in order to see how often loops turn, those inside of others included.
+    pub(super) simulated: u64,
+    /// Whether this is one turn of such a loop.
+    is_turn: bool,
 }
 
 impl<'a> Walk<'a> {
     pub fn new(model: &'a Model, limits: &'a Limits) -> Self {
+        let functions = model.functions.iter().map(|one| ((&*one.domain, &*one.name, &*one.overload), one));
         Self {
             opset: model.opset(),
             limits,
-            functions: &model.functions,
+            functions: Rc::new(functions.collect()),
+            called: limits.nodes as u64,
+            calls: 0,
+            depth: 0,
             seen: 0,
             made: Weights::default(),
             counts: Characteristics::default(),
             notes: Vec::new(),
             open_branches: 0,
+            followed: TOGETHER,
+            simulated: SIMULATED,
+            is_turn: false,
         }
     }
 
-    fn note(&mut self, text: String) {
+    /// The same file, for one turn of a loop that is gone through only to see whether it turns again.
+    pub(super) fn turn(&self) -> Self {
+        Self {
+            opset: self.opset,
+            limits: self.limits,
+            functions: self.functions.clone(),
+            called: self.called,
+            calls: self.calls,
+            depth: self.depth,
+            seen: 0,
+            made: Weights::default(),
+            counts: Characteristics::default(),
+            notes: Vec::new(),
+            open_branches: 0,
+            followed: self.followed,
+            simulated: self.simulated,
+            is_turn: true,
+        }
+    }
+
+    pub(super) fn note(&mut self, text: String) {
         if self.notes.len() < NOTES && !self.notes.contains(&text) {
             self.notes.push(text);
         }
@@ -91,22 +140,38 @@ impl<'a> Walk<'a> {
         self.graph(graph, inputs, &Vec::new(), "")
     }
 
-    fn graph(
+    pub(super) fn graph(
         &mut self,
         graph: &Graph,
         inputs: Vec<(String, Fact)>,
         around: &Around,
         inside: &str,
     ) -> Result<Told, Error> {
+        // Each is a few frames of the stack.
+        let most = 2 * self.limits.depth as u64;
+        if self.depth as u64 > most {
+            let what = "the depth of graphs inside graphs and functions";
+            return Err(Error::TooMuch { what, got: self.depth as u64, most });
+        }
+        if self.is_turn {
+            let work = 1 + (graph.nodes.len() + graph.initializers.len()) as u64;
+            self.simulated = self.simulated.checked_sub(work).ok_or(Error::TooMuch {
+                what: "the number of operators in turns of loops",
+                got: SIMULATED.saturating_add(work),
+                most: SIMULATED,
+            })?;
+        }
         let mut told = Told { facts: inputs.into_iter().collect(), ..Told::default() };
         for tensor in &graph.initializers {
             told.facts.insert(tensor.name.clone(), Fact::of_tensor(tensor));
         }
         let mut nested = Vec::with_capacity(graph.nodes.len());
+        self.depth += 1;
         for (index, node) in graph.nodes.iter().enumerate() {
             self.seen += 1;
             nested.push(self.node(node, index, &mut told, around, inside)?);
         }
+        self.depth -= 1;
         told.outputs = graph
             .outputs
             .iter()
@@ -135,7 +200,7 @@ impl<'a> Walk<'a> {
             inputs.push(if name.is_empty() {
                 None
             } else {
-                let fact = find(name, &told.facts, around).cloned();
+                let fact = find(name, &told.facts, around);
                 Some(fact.ok_or_else(|| Error::Order { node: called.clone(), value: name.clone() })?)
             });
         }
@@ -144,15 +209,23 @@ impl<'a> Walk<'a> {
         let mut nested = Some(0);
         let mut below = Vec::new();
         let mut misfit = None;
-        let made = match node.kind.as_str() {
-            "If" => {
+        let function = self.function(node);
+        let made = match (node.kind.as_str(), function) {
+            (_, Some(function)) => {
+                let (facts, body) = self.call(function, node, &inputs, &place)?;
+                nested = body.peak;
+                misfit = body.misfit;
+                below = body.operators;
+                facts
+            }
+            ("If", None) => {
                 let (facts, branch) = self.branch(node, &inputs, &scope, &place)?;
                 nested = branch.peak;
                 misfit = branch.misfit;
                 below = branch.operators;
                 facts
             }
-            "Loop" | "Scan" => {
+            ("Loop" | "Scan", None) => {
                 let (facts, body) = self.turns(node, &inputs, &scope, &place)?;
                 nested = body.peak;
                 misfit = body.misfit;
@@ -179,7 +252,8 @@ impl<'a> Walk<'a> {
         };
         told.operators.extend(below);
         told.misfit = told.misfit.take().or(misfit);
-        for (name, fact) in node.outputs.iter().zip(made) {
+        for (name, mut fact) in node.outputs.iter().zip(made) {
+            self.follow(&mut fact);
             if !name.is_empty() && told.facts.insert(name.clone(), fact).is_some() {
                 return Err(Error::Twice { node: called, value: name.clone() });
             }
@@ -187,36 +261,55 @@ impl<'a> Walk<'a> {
         Ok(nested)
     }
 
-    fn given<'b>(&self, node: &'b Node, inputs: &'b [Option<Fact>]) -> Given<'b>
+    /// The function that an operator calls; what the standard defines is known without.
+    fn function(&self, node: &Node) -> Option<&'a Function> {
+        if self.functions.is_empty() || (node.is_standard() && crate::shape::rule(&node.kind).is_some()) {
+            return None;
+        }
+        self.functions.get(&(&*node.domain, &*node.kind, &*node.overload)).copied()
+    }
+
+    fn given<'b>(&self, node: &'b Node, inputs: &[Option<&'b Fact>]) -> Given<'b>
     where
         'a: 'b,
     {
-        Given {
-            node,
-            inputs: inputs.iter().map(Option::as_ref).collect(),
-            opset: self.opset,
-            limits: self.limits,
+        Given { node, inputs: inputs.to_vec(), opset: self.opset, limits: self.limits }
+    }
+
+    /// Keeps the elements of a value as long as there is room for them.
+    fn follow(&mut self, fact: &mut Fact) {
+        match self.followed.checked_sub(fact.followed()) {
+            Some(left) => self.followed = left,
+            None => fact.small = None,
         }
     }
 
     /// Counts what the operator means for the whole graph.
-    fn account(&mut self, node: &Node, inputs: &[Option<Fact>], made: &[Fact]) {
+    fn account(&mut self, node: &Node, inputs: &[Option<&Fact>], made: &[Fact]) {
         if node.kind == "ConstantOfShape"
             && let Some(fact) = made.first().filter(|fact| fact.is_constant)
             && let (Some(elements), Some(data_type)) = (fact.elements(), fact.data_type)
         {
-            self.made.add(elements, data_type);
+            self.made.add(elements, data_type, fact.rank().unwrap_or(0));
         }
-        let weights = inputs.get(if node.kind.starts_with("QLinear") { 3 } else { 1 });
-        let weights = weights.and_then(Option::as_ref).filter(|fact| fact.is_constant);
+        let weights = inputs.get(weights_at(&node.kind));
+        if node.kind == "MatMulNBits" {
+            // Several weights stand in each byte; one of them has been counted.
+            let bits = node.integer("bits").filter(|bits| (1..=8).contains(bits)).unwrap_or(4) as u64;
+            let bytes = weights.copied().flatten().filter(|fact| fact.is_constant).and_then(Fact::elements);
+            let more = bytes.unwrap_or(0).saturating_mul(8 / bits - 1);
+            self.made.parameters = self.made.parameters.saturating_add(more);
+        }
+        let weights = weights.copied().flatten().filter(|fact| fact.is_constant);
         let side = usize::from(node.kind == "ConvTranspose");
         let channels = weights.and_then(Fact::dims).and_then(|dims| dims.get(side).copied()).unwrap_or(0);
         soprano::count(&mut self.counts, node, weights.is_some(), channels);
         if crate::shape::rule(&node.kind).is_none() {
             let whose = if node.domain.is_empty() { String::new() } else { format!(" of {}", node.domain) };
-            let is_own = self.functions.iter().any(|name| *name == format!("{}.{}", node.domain, node.kind));
-            let why = if is_own { "the file defines it itself" } else { "it is not known here" };
-            self.note(format!("operator {}{whose}: {why}, so its sizes and cost are open", node.kind));
+            let kind = &node.kind;
+            self.note(format!(
+                "operator {kind}{whose}: it is not known here, so its sizes and cost are open"
+            ));
         }
     }
 
@@ -224,12 +317,11 @@ impl<'a> Walk<'a> {
     fn branch(
         &mut self,
         node: &Node,
-        inputs: &[Option<Fact>],
+        inputs: &[Option<&Fact>],
         scope: &Around,
         place: &str,
     ) -> Result<(Vec<Fact>, Told), Error> {
-        let condition =
-            inputs.first().and_then(Option::as_ref).and_then(Fact::whole).and_then(|one| one.first());
+        let condition = inputs.first().copied().flatten().and_then(Fact::whole).and_then(|one| one.first());
         if let Some(value) = condition {
             // What does not fit in the other branch is of no importance: it does not run.
             let name = if *value != 0 { "then_branch" } else { "else_branch" };
@@ -277,122 +369,26 @@ impl<'a> Walk<'a> {
         });
         Ok((facts.collect(), taken))
     }
-
-    /// A `Loop` or `Scan`: its body, as often as it turns.
-    fn turns(
-        &mut self,
-        node: &Node,
-        inputs: &[Option<Fact>],
-        scope: &Around,
-        place: &str,
-    ) -> Result<(Vec<Fact>, Told), Error> {
-        let Some(body) = node.graph("body") else {
-            return Err(Error::Misfit { node: place.to_string(), why: "no body".to_string() });
-        };
-        let is_scan = node.kind == "Scan";
-        let scanned = if is_scan { node.integer("num_scan_inputs").unwrap_or(0).max(0) as usize } else { 0 };
-        let carried =
-            if is_scan { inputs.len().saturating_sub(scanned) } else { inputs.len().saturating_sub(2) };
-        let single = |fact: &Fact| fact.whole().and_then(|values| values.first().copied());
-        let turns = if is_scan {
-            let first = inputs.get(carried).and_then(Option::as_ref);
-            first.and_then(|fact| fact.shape.as_ref()?.first().copied().flatten())
-        } else {
-            inputs.first().and_then(Option::as_ref).and_then(single).map(|turns| turns.max(0) as u64)
-        };
-        let turns = match turns {
-            Some(turns) if turns <= self.limits.turns => Some(turns),
-            _ if is_scan => None,
-            _ => self.simulate(body, inputs, scope, place),
-        };
-        let counted = turns.map(|turns| turns.min(self.limits.turns));
-        if turns.is_none_or(|turns| turns > self.limits.turns) {
-            self.note(format!("{place}: only a run tells how often it turns; one turn is counted"));
-        }
-        // What is carried keeps its type and shape from turn to turn, but not its elements.
-        let carry = |fact: &Option<Fact>| {
-            let fact = fact.clone().unwrap_or_default();
-            Fact { small: None, is_constant: false, ..fact }
-        };
-        let given: Vec<Fact> = if is_scan {
-            let rest = |fact: &Option<Fact>| {
-                let fact = carry(fact);
-                Fact { shape: fact.shape.and_then(|shape| shape.get(1..).map(<[_]>::to_vec)), ..fact }
-            };
-            inputs.iter().take(carried).map(carry).chain(inputs.iter().skip(carried).map(rest)).collect()
-        } else {
-            let number = Fact::new(Some(crate::DataType::Int64), Some(Vec::new()));
-            let truth = Fact::new(Some(crate::DataType::Bool), Some(Vec::new()));
-            [number, truth].into_iter().chain(inputs.iter().skip(2).map(carry)).collect()
-        };
-        let named = body.inputs.iter().zip(given).map(|(input, fact)| (input.name.clone(), fact)).collect();
-        let mut told = self.graph(body, named, scope, place)?;
-        let counted = counted.filter(|_| turns.is_some_and(|turns| turns <= self.limits.turns)).unwrap_or(1);
-        for one in &mut told.operators {
-            one.turns = one.turns.saturating_mul(counted);
-        }
-        let skipped = usize::from(!is_scan);
-        let outputs = told.outputs.iter().skip(skipped).enumerate().map(|(at, fact)| {
-            let before = inputs.get(if is_scan { at } else { at + 2 }).and_then(Option::as_ref);
-            match before {
-                Some(before) if at < carried => common(fact, before),
-                _ => {
-                    let stacked = fact.shape.as_ref().map(|shape| [&[turns], shape.as_slice()].concat());
-                    Fact::new(fact.data_type, stacked)
-                }
-            }
-        });
-        Ok((outputs.collect(), told))
-    }
-}
-
-/// A loop whose end is a condition is gone through turn by turn, as long as the condition can be told, for at most so
-/// many operators.
-const SIMULATED: u64 = 200_000;
-
-impl Walk<'_> {
-    /// How often a `Loop` turns whose condition depends on counters only.
-    fn simulate(&self, body: &Graph, inputs: &[Option<Fact>], scope: &Around, place: &str) -> Option<u64> {
-        let truth = |fact: Option<&Fact>| fact.and_then(Fact::whole).and_then(|one| one.first().copied());
-        let number = |value: i64| Fact::integers(crate::DataType::Int64, Vec::new(), vec![value]);
-        if truth(inputs.get(1).and_then(Option::as_ref)) == Some(0) {
-            return Some(0);
-        }
-        let mut carried: Vec<Fact> =
-            inputs.iter().skip(2).map(|fact| fact.clone().unwrap_or_default()).collect();
-        carried.iter_mut().for_each(|fact| fact.is_constant = false);
-        let condition = Fact::integers(crate::DataType::Bool, Vec::new(), vec![1]);
-        let most = SIMULATED / (body.nodes.len() as u64).max(1);
-        for turn in 0..most {
-            let given = [number(turn as i64), condition.clone()].into_iter().chain(carried.iter().cloned());
-            let named =
-                body.inputs.iter().zip(given).map(|(input, fact)| (input.name.clone(), fact)).collect();
-            let mut walk = Walk {
-                opset: self.opset,
-                limits: self.limits,
-                functions: self.functions,
-                seen: 0,
-                made: Weights::default(),
-                counts: Characteristics::default(),
-                notes: Vec::new(),
-                open_branches: 0,
-            };
-            let told = walk.graph(body, named, scope, place).ok()?;
-            if truth(told.outputs.first())? == 0 {
-                return Some(turn + 1);
-            }
-            carried = told.outputs.iter().skip(1).take(carried.len()).cloned().collect();
-        }
-        None
-    }
 }
 
 fn find<'b>(name: &str, own: &'b BTreeMap<String, Fact>, around: &Around<'b>) -> Option<&'b Fact> {
     own.get(name).or_else(|| around.iter().rev().find_map(|facts| facts.get(name)))
 }
 
+/// A value for a graph of its own, with its elements as long as there is room for them: the same one may be given many times.
+pub(super) fn within(fact: Option<&Fact>, room: &mut usize) -> Fact {
+    let Some(fact) = fact else { return Fact::default() };
+    match room.checked_sub(fact.followed()) {
+        Some(left) => {
+            *room = left;
+            fact.clone()
+        }
+        None => Fact { is_constant: fact.is_constant, ..Fact::new(fact.data_type, fact.shape.clone()) },
+    }
+}
+
 /// What two facts agree in.
-fn common(a: &Fact, b: &Fact) -> Fact {
+pub(super) fn common(a: &Fact, b: &Fact) -> Fact {
     let shape = match (&a.shape, &b.shape) {
         (Some(a), Some(b)) if a.len() == b.len() => {
             Some(a.iter().zip(b).map(|(a, b)| if a == b { *a } else { None }).collect())
@@ -404,7 +400,7 @@ fn common(a: &Fact, b: &Fact) -> Fact {
 
 fn operator(
     node: &Node,
-    inputs: &[Option<Fact>],
+    inputs: &[Option<&Fact>],
     made: &[Fact],
     multiply_adds: Option<u64>,
     inside: &str,
@@ -412,7 +408,7 @@ fn operator(
     let sum = |facts: &[&Fact]| {
         facts.iter().try_fold(0u64, |sum, fact| sum.checked_add(cost::bytes(Some(fact))?)).map(Bytes)
     };
-    let taken: Vec<&Fact> = inputs.iter().flatten().collect();
+    let taken: Vec<&Fact> = inputs.iter().copied().flatten().collect();
     let weights: Vec<&Fact> = taken.iter().copied().filter(|fact| fact.is_constant).collect();
     let written: Vec<&Fact> =
         made.iter().zip(&node.outputs).filter(|(_, name)| !name.is_empty()).map(|(fact, _)| fact).collect();
@@ -426,7 +422,7 @@ fn operator(
             .inputs
             .iter()
             .zip(inputs)
-            .map(|(name, fact)| Value::of(name, fact.as_ref().unwrap_or(&Fact::default())))
+            .map(|(name, fact)| Value::of(name, fact.unwrap_or(&Fact::default())))
             .collect(),
         outputs: node.outputs.iter().zip(made).map(|(name, fact)| Value::of(name, fact)).collect(),
         multiply_adds,

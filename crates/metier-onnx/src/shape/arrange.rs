@@ -2,7 +2,7 @@
 
 use super::{FOLLOWED, Fact, Given, Made};
 use crate::Error;
-use crate::graph::Small;
+use crate::graph::{Attribute, Small};
 
 fn unknown(given: &Given, rank: Option<usize>) -> Made {
     Ok(vec![Fact::new(given.data_type(0), rank.map(|rank| vec![None; rank]))])
@@ -192,7 +192,8 @@ pub fn concat(given: &Given) -> Made {
         }
     }
     let mut fact = Fact::new(given.data_type(0), Some(out));
-    if rank == 1 {
+    let count = given.inputs.iter().flatten().fold(0usize, |sum, input| sum.saturating_add(input.followed()));
+    if rank == 1 && count <= FOLLOWED {
         let parts: Option<Vec<&[i64]>> =
             given.inputs.iter().map(|input| input.and_then(|fact| fact.whole())).collect();
         fact.small = parts.map(|parts| Small::Integers(parts.concat())).or_else(|| {
@@ -408,6 +409,11 @@ pub fn resize(given: &Given) -> Made {
     let is_new = given.node.kind == "Resize" && given.opset >= 11;
     let sizes = is_new.then(|| given.input(3)).flatten().filter(|fact| fact.elements() != Some(0));
     let scales = given.input(if is_new { 2 } else { 1 }).filter(|fact| fact.elements() != Some(0));
+    // Until version 8 of `Upsample` they were an attribute.
+    let said = match given.node.attributes.get("scales") {
+        Some(Attribute::Floats(scales)) => Some(scales.clone()),
+        _ => None,
+    };
     let axes: Vec<usize> = match given.node.integers("axes") {
         Some(axes) => axes.iter().map(|axis| given.axis(*axis, shape.len())).collect::<Result<_, _>>()?,
         None => (0..shape.len()).collect(),
@@ -418,8 +424,10 @@ pub fn resize(given: &Given) -> Made {
         for (axis, size) in axes.iter().zip(sizes) {
             out[*axis] = Some(given.size(i128::from(*size))?);
         }
-    } else if let Some(scales) = scales {
-        let Some(scales) = scales.real() else { return unknown(given, Some(shape.len())) };
+    } else if scales.is_some() || said.is_some() {
+        let Some(scales) = scales.and_then(Fact::real).or(said) else {
+            return unknown(given, Some(shape.len()));
+        };
         for (axis, scale) in axes.iter().zip(scales) {
             if let Some(size) = out[*axis] {
                 let scaled = (size as f64 * scale).floor();

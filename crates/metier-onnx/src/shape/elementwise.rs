@@ -32,13 +32,41 @@ fn real(fact: &mut Fact, of: impl Fn(f64) -> f64) {
     };
 }
 
-/// The first output is like the first input, and so is the mask of `Dropout`; statistics beside it are not told.
+/// The first output is like the first input, and so is the mask of `Dropout`; statistics beside it are as large as what they are of.
 pub fn normalise(given: &Given) -> Made {
     let mut fact = given.input(0).cloned().unwrap_or_default();
     fact.small = None;
     fact.is_constant = false;
-    let mask = Fact { data_type: Some(DataType::Bool), ..fact.clone() };
-    Ok(if given.node.kind == "Dropout" { vec![fact, mask] } else { vec![fact] })
+    Ok(match given.node.kind.as_str() {
+        "Dropout" => {
+            let mask = Fact { data_type: Some(DataType::Bool), ..fact.clone() };
+            vec![fact, mask]
+        }
+        "BatchNormalization" => {
+            let channels = given.input(1).map(|scale| Fact::new(scale.data_type, scale.shape.clone()));
+            let channels = channels.unwrap_or_default();
+            vec![fact, channels.clone(), channels.clone(), channels.clone(), channels]
+        }
+        kind => {
+            let rank = fact.rank().unwrap_or(0);
+            let axis = given.axis(given.node.integer("axis").unwrap_or(-1), rank)?;
+            let sizes = fact.shape.iter().flatten().enumerate();
+            let shape = sizes.map(|(at, size)| if at < axis { *size } else { Some(1) }).collect();
+            let means = Fact::new(Some(DataType::Float), fact.shape.is_some().then_some(shape));
+            // Those of ONNX Runtime also give the sum of what they take, last.
+            let sum = if kind.starts_with("Skip") { vec![fact.clone()] } else { Vec::new() };
+            [vec![fact, means.clone(), means], sum].concat()
+        }
+    })
+}
+
+/// `EmbedLayerNormalization`: a row of the table for each word, and the length of each text.
+pub fn embed(given: &Given) -> Made {
+    let Some(words) = given.shape(0) else { return Ok(vec![Fact::default(); given.node.outputs.len()]) };
+    let width = given.shape(2).and_then(|table| table.get(1).copied().flatten());
+    let rows = Fact::new(given.data_type(2), Some([words, &[width]].concat()));
+    let lengths = Fact::new(Some(DataType::Int32), words.first().map(|batch| vec![*batch]));
+    Ok(vec![rows.clone(), lengths, rows])
 }
 
 /// The shape of several values together, by numpy's rule.
@@ -70,8 +98,17 @@ pub fn broadcast(
 }
 
 fn together(given: &Given, inputs: std::ops::Range<usize>) -> Result<Option<Vec<Option<u64>>>, Error> {
+    if let Some(shape) = at_axis(given) {
+        return Ok(Some(shape));
+    }
     let shapes: Vec<_> = inputs.map(|index| given.shape(index)).collect();
     broadcast(given, &shapes)
+}
+
+/// Before version 7 the second value was put to the first one at a named axis, and the result is like the first.
+fn at_axis(given: &Given) -> Option<Vec<Option<u64>>> {
+    let is_old = given.opset < 7 && given.node.integer("broadcast").unwrap_or(0) != 0;
+    (is_old && given.node.integer("axis").is_some()).then(|| given.shape(0).map(<[_]>::to_vec)).flatten()
 }
 
 /// Two or more values, one result of their type.
@@ -95,8 +132,14 @@ pub fn arithmetic(given: &Given) -> Made {
     Ok(vec![fact])
 }
 
+/// Sums of more than so many lists are not followed: no shape is computed so.
+const LISTS: usize = 64;
+
 /// Element by element, where all inputs have the same number of elements or one.
 fn fold(given: &Given, of: fn(i64, i64) -> Option<i64>) -> Option<Vec<i64>> {
+    if given.inputs.len() > LISTS {
+        return None;
+    }
     let mut inputs = given.inputs.iter().map(|input| input.and_then(|fact| fact.whole()));
     let mut result = inputs.next()??.to_vec();
     for input in inputs {
@@ -189,15 +232,30 @@ pub fn cast(given: &Given) -> Made {
     Ok(vec![fact])
 }
 
-/// `QuantizeLinear`: the type is that of the zero point.
-pub fn quantise(given: &Given) -> Made {
-    let to = given.data_type(2).or(Some(DataType::Uint8));
+/// `CastLike`: the type of another value.
+pub fn cast_like(given: &Given) -> Made {
+    Ok(vec![Fact::new(given.data_type(1), given.shape(0).map(<[_]>::to_vec))])
+}
+
+/// `BitCast`: the same bits, read as another type.
+pub fn recast(given: &Given) -> Made {
+    let to = given.node.integer("to").map(|number| DataType::of(number as u64));
     Ok(vec![Fact::new(to, given.shape(0).map(<[_]>::to_vec))])
 }
 
-/// `DequantizeLinear`: the type is that of the scale.
+/// `QuantizeLinear`: the type is that of the zero point, or said.
+pub fn quantise(given: &Given) -> Made {
+    let said = given.node.integer("output_dtype").filter(|number| *number > 0);
+    let said = said.map(|number| DataType::of(number as u64));
+    let to = given.data_type(2).or(said).or(Some(DataType::Uint8));
+    Ok(vec![Fact::new(to, given.shape(0).map(<[_]>::to_vec))])
+}
+
+/// `DequantizeLinear`: the type is that of the scale, or said.
 pub fn dequantise(given: &Given) -> Made {
-    Ok(vec![Fact::new(given.data_type(1), given.shape(0).map(<[_]>::to_vec))])
+    let said = given.node.integer("output_dtype").filter(|number| *number > 0);
+    let to = said.map(|number| DataType::of(number as u64)).or(given.data_type(1));
+    Ok(vec![Fact::new(to, given.shape(0).map(<[_]>::to_vec))])
 }
 
 /// `DynamicQuantizeLinear`: the value, its scale, its zero point.

@@ -8,14 +8,20 @@
 //! Each family of operators is a file; [`rule`] is the one list of them.
 
 mod arrange;
+mod attention;
 mod elementwise;
 mod numbers;
 mod products;
+mod quantised;
 mod recurrent;
 mod reduce;
+mod signal;
+mod vision;
 mod window;
 
+pub(crate) use attention::{heads, linear_sizes};
 pub(crate) use products::letters;
+pub(crate) use quantised::weights_at;
 
 use crate::graph::{DataType, Node, Small, Tensor};
 use crate::{Error, Limits};
@@ -76,6 +82,15 @@ impl Fact {
     pub fn bytes(&self) -> Option<u64> {
         let bits = self.elements()?.checked_mul(self.data_type?.bits()?)?;
         Some(bits.div_ceil(8))
+    }
+
+    /// How many of its elements are known before the graph runs.
+    pub(crate) fn followed(&self) -> usize {
+        match &self.small {
+            Some(Small::Integers(values)) => values.len(),
+            Some(Small::Floats(values)) => values.len(),
+            None => 0,
+        }
     }
 
     /// Its elements as whole numbers.
@@ -159,16 +174,27 @@ type Rule = fn(&Given) -> Made;
 /// The one list of rules, by kind of operator.
 pub fn rule(kind: &str) -> Option<Rule> {
     Some(match kind {
-        "Conv" | "ConvInteger" | "QLinearConv" => window::conv,
+        "Conv" | "ConvInteger" | "QLinearConv" | "FusedConv" | "DeformConv" => window::conv,
+        "CausalConvWithState" => window::causal,
         "ConvTranspose" => window::conv_transpose,
         "MaxPool" | "AveragePool" | "LpPool" => window::pool,
         "GlobalAveragePool" | "GlobalMaxPool" | "GlobalLpPool" => window::global_pool,
-        "Gemm" => products::gemm,
+        "Gemm" | "FusedGemm" => products::gemm,
+        "QGemm" => quantised::gemm,
+        "DynamicQuantizeMatMul" | "MatMulIntegerToFloat" => quantised::matmul,
+        "MatMulNBits" => quantised::packed,
+        "QLinearAdd" | "QLinearMul" => quantised::arithmetic,
+        "QLinearWhere" => quantised::choose,
+        "QLinearConcat" => quantised::concat,
+        "QLinearAveragePool" | "QLinearGlobalAveragePool" => quantised::pool,
+        "QLinearReduceMean" => quantised::reduce,
+        "DynamicQuantizeLSTM" => quantised::recurrent,
         "MatMul" | "MatMulInteger" => products::matmul,
         "QLinearMatMul" => products::quantised_matmul,
         "FusedMatMul" => products::matmul,
         "Einsum" => products::einsum,
-        "Attention" => products::attention,
+        "Attention" | "QAttention" | "MultiHeadAttention" | "GroupQueryAttention" => attention::attention,
+        "LinearAttention" => attention::linear,
         "LSTM" | "GRU" | "RNN" => recurrent::recurrent,
         "Relu"
         | "LeakyRelu"
@@ -219,6 +245,13 @@ pub fn rule(kind: &str) -> Option<Rule> {
         | "MeanVarianceNormalization"
         | "RMSNormalization"
         | "CumSum"
+        | "CumProd"
+        | "SwiGLU"
+        | "RotaryEmbedding"
+        | "TensorScatter"
+        | "QLinearSigmoid"
+        | "QLinearLeakyRelu"
+        | "QLinearSoftmax"
         | "BitwiseNot"
         | "Not"
         | "Trilu"
@@ -233,7 +266,9 @@ pub fn rule(kind: &str) -> Option<Rule> {
         | "LayerNormalization"
         | "SimplifiedLayerNormalization"
         | "SkipLayerNormalization"
+        | "SkipSimplifiedLayerNormalization"
         | "Dropout" => elementwise::normalise,
+        "EmbedLayerNormalization" => elementwise::embed,
         "Add" | "Sub" | "Mul" | "Div" | "Pow" | "Mod" | "Max" | "Min" | "Sum" | "Mean" | "BitShift"
         | "BitwiseAnd" | "BitwiseOr" | "BitwiseXor" => elementwise::arithmetic,
         "Equal" | "Less" | "LessOrEqual" | "Greater" | "GreaterOrEqual" | "And" | "Or" | "Xor" => {
@@ -242,6 +277,8 @@ pub fn rule(kind: &str) -> Option<Rule> {
         "IsNaN" | "IsInf" => elementwise::truth,
         "Where" => elementwise::choose,
         "Cast" => elementwise::cast,
+        "CastLike" => elementwise::cast_like,
+        "BitCast" => elementwise::recast,
         "QuantizeLinear" => elementwise::quantise,
         "DequantizeLinear" => elementwise::dequantise,
         "DynamicQuantizeLinear" => elementwise::dynamic_quantise,
@@ -254,6 +291,18 @@ pub fn rule(kind: &str) -> Option<Rule> {
         "OneHot" => numbers::one_hot,
         "RandomNormal" | "RandomUniform" => numbers::random,
         "RandomNormalLike" | "RandomUniformLike" | "Bernoulli" => numbers::random_like,
+        "Multinomial" => numbers::drawn,
+        "HannWindow" | "HammingWindow" | "BlackmanWindow" => signal::window,
+        "MelWeightMatrix" => signal::mel,
+        "DFT" => signal::transform,
+        "STFT" => signal::frames,
+        "GridSample" => vision::grid_sample,
+        "AffineGrid" => vision::affine_grid,
+        "RoiAlign" | "MaxRoiPool" => vision::regions,
+        "NonMaxSuppression" => vision::boxes,
+        "CenterCropPad" => vision::center,
+        "Col2Im" => vision::image,
+        "MaxUnpool" => vision::unpool,
         "Reshape" => arrange::reshape,
         "Flatten" => arrange::flatten,
         "Squeeze" => arrange::squeeze,
@@ -275,6 +324,10 @@ pub fn rule(kind: &str) -> Option<Rule> {
         | "ReduceLogSum" | "ReduceLogSumExp" | "ReduceSumSquare" => reduce::reduce,
         "ArgMax" | "ArgMin" => reduce::arg,
         "TopK" => reduce::top_k,
+        "Det" => reduce::determinant,
+        "NegativeLogLikelihoodLoss" | "SoftmaxCrossEntropyLoss" => reduce::loss,
+        "Compress" => reduce::compress,
+        "Unique" => reduce::unique,
         _ => return None,
     })
 }
@@ -289,12 +342,7 @@ pub fn infer(given: &Given) -> Made {
     for fact in &mut made {
         fact.is_constant |= is_constant;
         // Too many elements to follow are forgotten; the shape stays.
-        let count = match &fact.small {
-            Some(Small::Integers(values)) => values.len(),
-            Some(Small::Floats(values)) => values.len(),
-            None => 0,
-        };
-        if count > FOLLOWED {
+        if fact.followed() > FOLLOWED {
             fact.small = None;
         }
         let rank = fact.rank().unwrap_or(0);
@@ -312,7 +360,7 @@ pub fn infer(given: &Given) -> Made {
 /// Whether an operator only rearranges weights: it has inputs, all constant, and no chance in it.
 fn is_made_of_constants(given: &Given) -> bool {
     let kind = given.node.kind.as_str();
-    if kind.starts_with("Random") || kind == "Bernoulli" {
+    if kind.starts_with("Random") || matches!(kind, "Bernoulli" | "Multinomial") {
         return false;
     }
     given.inputs.iter().flatten().all(|fact| fact.is_constant)

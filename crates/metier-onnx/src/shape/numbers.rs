@@ -93,8 +93,9 @@ pub fn range(given: &Given) -> Made {
         }
         fact.shape = Some(vec![Some(count as u64)]);
         if count <= FOLLOWED as f64 && given.data_type(0).is_some_and(|kind| !kind.is_float()) {
-            let values = (0..count as i64).map(|turn| start as i64 + turn * step as i64);
-            fact.small = Some(Small::Integers(values.collect()));
+            let (start, step) = (start as i64, step as i64);
+            let values = (0..count as i64).map(|turn| start.checked_add(turn.checked_mul(step)?));
+            fact.small = values.collect::<Option<_>>().map(Small::Integers);
         }
     }
     Ok(vec![fact])
@@ -127,6 +128,13 @@ pub fn random(given: &Given) -> Made {
 /// The same, like another value.
 pub fn random_like(given: &Given) -> Made {
     Ok(vec![Fact::new(kind_of(given).or(given.data_type(0)), given.shape(0).map(<[_]>::to_vec))])
+}
+
+/// `Multinomial`: so many draws for each row.
+pub fn drawn(given: &Given) -> Made {
+    let count = given.size(i128::from(given.node.integer("sample_size").unwrap_or(1)))?;
+    let rows = given.shape(0).and_then(|shape| shape.first().copied().flatten());
+    Ok(vec![Fact::new(Some(kind_of(given).unwrap_or(DataType::Int32)), Some(vec![rows, Some(count)]))])
 }
 
 fn kind_of(given: &Given) -> Option<DataType> {

@@ -134,21 +134,3 @@ pub fn einsum(given: &Given) -> Made {
         .map(|(sizes, output)| output.iter().map(|letter| sizes.get(letter).copied()).collect::<Vec<_>>());
     Ok(vec![Fact::new(given.data_type(0), shape)])
 }
-
-/// `Attention` of ONNX (queries, keys, values) and of ONNX Runtime (one input, one matrix for all three): the first
-/// output is like the queries, as wide as the values.
-pub fn attention(given: &Given) -> Made {
-    let data_type = given.data_type(0);
-    let Some(queries) = given.shape(0) else { return Ok(vec![Fact::new(data_type, None)]) };
-    let mut shape = queries.to_vec();
-    let width = if given.node.is_standard() {
-        given.shape(2).and_then(|values| values.last().copied().flatten())
-    } else {
-        // The matrix holds queries, keys and values side by side.
-        given.shape(1).and_then(|weights| weights.last().copied().flatten()).map(|width| width / 3)
-    };
-    if let (Some(last), Some(width)) = (shape.last_mut(), width) {
-        *last = Some(width);
-    }
-    Ok(vec![Fact::new(data_type, Some(shape))])
-}

@@ -78,3 +78,39 @@ pub fn top_k(given: &Given) -> Made {
     let shape = shape.transpose()?;
     Ok(vec![Fact::new(given.data_type(0), shape.clone()), Fact::new(Some(DataType::Int64), shape)])
 }
+
+/// `Det`: one number for each matrix.
+pub fn determinant(given: &Given) -> Made {
+    let shape = given.shape(0).and_then(|shape| shape.get(..shape.len().checked_sub(2)?)).map(<[_]>::to_vec);
+    Ok(vec![Fact::new(given.data_type(0), shape)])
+}
+
+/// `NegativeLogLikelihoodLoss`, `SoftmaxCrossEntropyLoss`: one number, or one for each label; the second also gives its logarithms.
+pub fn loss(given: &Given) -> Made {
+    let shape = match given.node.text("reduction") {
+        Some("none") => given.shape(1).map(<[_]>::to_vec),
+        _ => Some(Vec::new()),
+    };
+    let scores = Fact::new(given.data_type(0), given.shape(0).map(<[_]>::to_vec));
+    Ok(vec![Fact::new(given.data_type(0), shape), scores])
+}
+
+/// `Compress`: only a run tells how many are kept, along an axis or of all.
+pub fn compress(given: &Given) -> Made {
+    let shape = match (given.node.integer("axis"), given.shape(0)) {
+        (None, _) => Some(vec![None]),
+        (Some(_), None) => None,
+        (Some(axis), Some(shape)) => {
+            let axis = given.axis(axis, shape.len())?;
+            Some(shape.iter().enumerate().map(|(at, size)| size.filter(|_| at != axis)).collect())
+        }
+    };
+    Ok(vec![Fact::new(given.data_type(0), shape)])
+}
+
+/// `Unique`: only a run tells how many there are; beside them places and counts.
+pub fn unique(given: &Given) -> Made {
+    let kept = compress(given)?;
+    let list = Fact::new(Some(DataType::Int64), Some(vec![None]));
+    Ok(kept.into_iter().chain([list.clone(), list.clone(), list]).collect())
+}

@@ -115,6 +115,19 @@ pub fn conv(given: &Given) -> Made {
     Ok(vec![Fact::new(data_type, Some(shape))])
 }
 
+/// `CausalConvWithState`: a convolution of each channel that looks back only, and what the next call has to look back at.
+pub fn causal(given: &Given) -> Made {
+    let (Some(input), weights) = (given.shape(0), given.shape(1)) else {
+        return Ok(vec![Fact::new(given.data_type(0), None); 2]);
+    };
+    let kernel = weights.and_then(|shape| shape.last().copied().flatten());
+    let mut state = input.to_vec();
+    if let Some(last) = state.last_mut() {
+        *last = kernel.map(|size| size.saturating_sub(1));
+    }
+    Ok([input.to_vec(), state].map(|shape| Fact::new(given.data_type(0), Some(shape))).to_vec())
+}
+
 /// `ConvTranspose`.
 pub fn conv_transpose(given: &Given) -> Made {
     let (Some(input), weights) = (given.shape(0), given.shape(1)) else {

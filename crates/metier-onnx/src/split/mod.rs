@@ -15,11 +15,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use crate::analysis::{Analysis, Bindings, OperatorCost, Value, by_kind, facts, taken};
-use crate::graph::Model;
+use crate::graph::{Graph, Model};
 use crate::shape::Fact;
 use crate::{Error, Limits};
 
-pub use part::Part;
+pub use part::{Outside, Part, Piece};
 
 /// The operators of a graph that run, in their order, and what flows between them.
 #[derive(Debug)]
@@ -38,6 +38,28 @@ pub struct Chain<'a> {
     last: BTreeMap<&'a str, usize>,
     /// Whether sizes are those of every run: no input was open.
     is_closed: bool,
+    /// What the files of its parts are called, but for their numbers.
+    stem: String,
+}
+
+/// Values over all places of a graph that are listed; real ones have a few at each.
+const LISTED: u64 = 10_000_000;
+
+/// Refuses a graph over whose places so many values flow that nobody could list them.
+fn listed(graph: &Graph, steps: &[usize], last: &BTreeMap<&str, usize>) -> Result<(), Error> {
+    let outputs = steps.iter().enumerate().flat_map(|(position, index)| {
+        graph.nodes[*index].outputs.iter().map(move |name| (name.as_str(), position))
+    });
+    let inputs = graph.inputs.iter().map(|input| (input.name.as_str(), 0));
+    let places = |(name, position): (&str, usize)| {
+        last.get(name).map_or(0, |last| (*last).min(steps.len()).saturating_sub(position) as u64)
+    };
+    let got = outputs.chain(inputs).fold(0u64, |sum, value| sum.saturating_add(places(value)));
+    if got > LISTED {
+        let what = "the number of values over all places to cut a graph at";
+        return Err(Error::TooMuch { what, got, most: LISTED });
+    }
+    Ok(())
 }
 
 /// What flows over a place between two operators.
@@ -85,11 +107,18 @@ impl<'a> Chain<'a> {
         for output in &graph.outputs {
             last.insert(output.name.as_str(), steps.len());
         }
+        listed(graph, &steps, &last)?;
         let is_closed = graph.inputs.iter().all(|input| {
             let shape = input.shape.as_ref();
             shape.is_some_and(|shape| shape.iter().all(|dim| matches!(dim, crate::Dim::Known(_))))
         });
-        Ok(Self { bytes, model, facts, steps, maker, last, is_closed })
+        Ok(Self { bytes, model, facts, steps, maker, last, is_closed, stem: graph.name.clone() })
+    }
+
+    /// The same, for parts whose files are called `STEM.1.onnx`, `STEM.2.onnx`, …: weights that stand outside of the whole's file stand
+    /// outside of theirs too, in `STEM.1.onnx.data` and so on.
+    pub fn called(self, stem: &str) -> Self {
+        Self { stem: stem.to_string(), ..self }
     }
 
     /// How many operators run.
@@ -199,7 +228,12 @@ impl<'a> Chain<'a> {
         for (position, index) in self.steps.iter().enumerate() {
             let outputs = nodes[*index].outputs.iter().map(String::as_str);
             alive.extend(outputs.filter(|name| self.last.contains_key(name) && !self.is_constant(name)));
-            alive.retain(|name| self.last.get(name).is_some_and(|last| *last > position));
+            let mut names = Vec::new();
+            taken(&nodes[*index], &mut names);
+            let ended = |name: &&str| self.last.get(name).is_some_and(|last| *last == position);
+            names.into_iter().filter(ended).for_each(|name| {
+                alive.remove(name);
+            });
             if position + 1 < self.steps.len() {
                 let bytes = alive.iter().try_fold(0u64, |sum, name| {
                     sum.checked_add(self.facts.get(*name).and_then(Fact::bytes)?)
@@ -235,6 +269,7 @@ impl<'a> Chain<'a> {
                 });
             }
         }
-        starts.zip(ends()).map(|(from, to)| part::write(self, from..to)).collect()
+        let ranges = starts.zip(ends()).enumerate();
+        ranges.map(|(number, (from, to))| part::write(self, from..to, number + 1)).collect()
     }
 }

@@ -7,7 +7,7 @@ use super::Chain;
 use crate::Error;
 use crate::analysis::taken;
 use crate::constants::Weights;
-use crate::graph::ValueInfo;
+use crate::graph::{Graph, Node, Tensor, ValueInfo};
 use crate::shape::Fact;
 use crate::wire::Slice;
 use crate::write::Message;
@@ -27,15 +27,48 @@ pub struct Part {
     pub operators: usize,
     /// What it has of the weights.
     pub weights: Weights,
+    /// Those of them that stand outside of its file; this crate reads none, so whoever writes the part has to put them there.
+    pub outside: Option<Outside>,
 }
 
+/// A file of weights beside a part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outside {
+    /// What it has to be called.
+    pub name: String,
+    /// What stands in it.
+    pub pieces: Vec<Piece>,
+}
+
+/// Weights that stand outside of a graph's file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// The file beside the whole graph that has them, as that graph names it.
+    pub file: String,
+    /// Where they start in it.
+    pub from: u64,
+    /// How many bytes they are.
+    pub length: u64,
+    /// Where they start in the part's own.
+    pub to: u64,
+}
+
+/// Weights start at multiples of so many bytes, so that they can be mapped.
+const ALIGNED: u64 = 64;
+
 /// The part with these positions of the order.
-pub fn write(chain: &Chain, range: Range<usize>) -> Result<Part, Error> {
+pub fn write(chain: &Chain, range: Range<usize>, number: usize) -> Result<Part, Error> {
     let graph = &chain.model.graph;
     let running: BTreeSet<usize> = chain.steps[range.clone()].iter().copied().collect();
-    let mut needed = running.clone();
+    // Results that are made of constants only belong to no operator that runs: the last part gives them.
+    let is_last = range.end == chain.steps.len();
+    let fixed = graph.outputs.iter().map(|output| output.name.as_str());
+    let fixed = fixed.filter(|name| is_last && chain.is_constant(name));
+    let fixed: BTreeMap<&str, usize> =
+        fixed.filter_map(|name| Some((name, *chain.maker.get(name)?))).collect();
+    let mut needed: BTreeSet<usize> = running.iter().chain(fixed.values()).copied().collect();
     let mut inputs = BTreeSet::new();
-    let mut open: Vec<usize> = running.iter().copied().collect();
+    let mut open: Vec<usize> = needed.iter().copied().collect();
     let mut names_taken = BTreeSet::new();
     // Operators that only make constants come along with whoever takes what they make.
     while let Some(index) = open.pop() {
@@ -63,22 +96,29 @@ pub fn write(chain: &Chain, range: Range<usize>) -> Result<Part, Error> {
         .flat_map(|index| graph.nodes[*index].outputs.iter())
         .map(String::as_str)
         .filter(|name| !name.is_empty() && chain.last.get(name).is_some_and(|last| *last >= range.end))
+        .chain(fixed.keys().copied())
         .collect();
     let mut message = Message::default();
     message.bytes(2, format!("{} {}..{}", graph.name, range.start, range.end).as_bytes());
     for index in &needed {
+        within(&graph.nodes[*index], *index)?;
         message.bytes(1, span(chain, &graph.nodes[*index].span)?);
     }
     let mut weights = Weights::default();
+    let mut outside = Outside { name: format!("{}.{number}.onnx.data", chain.stem), pieces: Vec::new() };
     for tensor in graph.initializers.iter().filter(|tensor| names_taken.contains(tensor.name.as_str())) {
-        weights.add(tensor.elements(), tensor.data_type);
-        message.bytes(if tensor.is_sparse { 15 } else { 5 }, span(chain, &tensor.span)?);
+        weights.add(tensor.elements(), tensor.data_type, tensor.dims.len());
+        let own = span(chain, &tensor.span)?;
+        match &tensor.external {
+            Some(file) => message.bytes(5, &moved(tensor, file, own, &mut outside)?),
+            None => message.bytes(if tensor.is_sparse { 15 } else { 5 }, own),
+        }
     }
     for index in needed.difference(&running) {
         for fact in graph.nodes[*index].outputs.iter().filter_map(|name| chain.facts.get(name)) {
             let is_source = matches!(graph.nodes[*index].kind.as_str(), "Constant" | "ConstantOfShape");
             if let (true, Some(elements), Some(data_type)) = (is_source, fact.elements(), fact.data_type) {
-                weights.add(elements, data_type);
+                weights.add(elements, data_type, fact.rank().unwrap_or(0));
             }
         }
     }
@@ -102,7 +142,52 @@ pub fn write(chain: &Chain, range: Range<usize>) -> Result<Part, Error> {
         range,
         operators: running.len(),
         weights,
+        outside: (!outside.pieces.is_empty()).then_some(outside),
     })
+}
+
+/// Weights inside of an operator can only be carried along where they stand in the same file.
+fn within(node: &Node, number: usize) -> Result<(), Error> {
+    let mut file = None;
+    let alone = Graph { nodes: vec![node.clone()], ..Graph::default() };
+    crate::constants::each(&alone, &mut |tensor| file = file.or(tensor.external.as_deref()));
+    match file {
+        Some(file) => Err(Error::Misfit {
+            node: node.called(number),
+            why: format!(
+                "weights inside of it are in {file:?}; want them among those of the graph, or in its own file"
+            ),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// The description of weights outside, with their place in the part's own file.
+fn moved(tensor: &Tensor, file: &str, own: &[u8], outside: &mut Outside) -> Result<Vec<u8>, Error> {
+    let (from, length) = tensor.external_span;
+    let length = length.or(tensor.bytes()).ok_or_else(|| Error::Misfit {
+        node: "split".to_string(),
+        why: format!("the weights {:?} in {file:?} have no length", tensor.name),
+    })?;
+    let end = outside.pieces.last().map_or(0, |last| last.to.saturating_add(last.length));
+    let to = end.checked_next_multiple_of(ALIGNED).unwrap_or(u64::MAX);
+    let mut message = Message::default();
+    let mut fields = Slice::whole(own).fields();
+    while let Some((number, field)) = fields.next()? {
+        if number != 13 {
+            message.field(number, field);
+        }
+    }
+    let said =
+        [("location", outside.name.clone()), ("offset", to.to_string()), ("length", length.to_string())];
+    for (key, value) in said {
+        let mut entry = Message::default();
+        entry.bytes(1, key.as_bytes());
+        entry.bytes(2, value.as_bytes());
+        message.bytes(13, &entry.into_bytes());
+    }
+    outside.pieces.push(Piece { file: file.to_string(), from, length, to });
+    Ok(message.into_bytes())
 }
 
 fn span<'a>(chain: &Chain<'a>, span: &Range<usize>) -> Result<&'a [u8], Error> {

@@ -1,0 +1,79 @@
+//! Operators that a file defines itself: the function that they call, with what they give it.
+
+use std::collections::BTreeSet;
+
+use super::walk::{Told, Walk, within};
+use crate::Error;
+use crate::graph::{Attribute, Function, Graph, Node};
+use crate::shape::Fact;
+
+impl Walk<'_> {
+    /// Goes through a function as a sub-graph that sees nothing of what is around it.
+    pub(super) fn call(
+        &mut self,
+        function: &Function,
+        node: &Node,
+        inputs: &[Option<&Fact>],
+        place: &str,
+    ) -> Result<(Vec<Fact>, Told), Error> {
+        let bounded = |what, got: u64, most: u64| match got > most {
+            true => Err(Error::TooMuch { what, got, most }),
+            false => Ok(()),
+        };
+        bounded("the depth of functions inside functions", self.calls as u64 + 1, self.limits.depth as u64)?;
+        let count = 1 + function.graph.nodes.len() as u64;
+        let most = self.limits.nodes as u64;
+        // A few functions that each call the one before twice stand for more operators than any file has.
+        self.called = self.called.checked_sub(count).ok_or(Error::TooMuch {
+            what: "the number of operators that functions stand for",
+            got: most.saturating_add(count),
+            most,
+        })?;
+        let named = function.graph.inputs.iter().enumerate();
+        let (given, absent): (Vec<_>, Vec<_>) = named
+            .map(|(at, input)| (&input.name, inputs.get(at).copied().flatten()))
+            .partition(|(_, fact)| fact.is_some());
+        let mut room = self.followed;
+        let given = given.into_iter().map(|(name, fact)| (name.clone(), within(fact, &mut room))).collect();
+        let absent: BTreeSet<&str> = absent.into_iter().map(|(name, _)| name.as_str()).collect();
+        let mut body = function.graph.clone();
+        filled(&mut body, function, node, &absent);
+        let opset = self.opset;
+        self.opset = function.opset.unwrap_or(opset);
+        self.calls += 1;
+        let told = self.graph(&body, given, &Vec::new(), place);
+        self.calls -= 1;
+        self.opset = opset;
+        let told = told?;
+        Ok((told.outputs.clone(), told))
+    }
+}
+
+/// Puts the values of the call's attributes in place, and takes inputs away that the call leaves out.
+fn filled(graph: &mut Graph, function: &Function, call: &Node, absent: &BTreeSet<&str>) {
+    for node in &mut graph.nodes {
+        for input in &mut node.inputs {
+            if absent.contains(input.as_str()) {
+                input.clear();
+            }
+        }
+        node.attributes.retain(|_, value| {
+            if let Attribute::Outer(name) = value {
+                match call.attributes.get(name).or_else(|| function.defaults.get(name)) {
+                    Some(outer) => *value = outer.clone(),
+                    None => return false,
+                }
+            }
+            true
+        });
+        for value in node.attributes.values_mut() {
+            match value {
+                Attribute::Graph(inner) => filled(inner, function, call, absent),
+                Attribute::Graphs(inner) => {
+                    inner.iter_mut().for_each(|inner| filled(inner, function, call, absent))
+                }
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Loops: what their bodies do, and how often.
+
+use super::walk::{Around, Told, Walk, common, within};
+use crate::graph::{Graph, Node};
+use crate::shape::Fact;
+use crate::{DataType, Error};
+
+/// What a `Loop` or `Scan` is given, by what its body makes of it.
+struct Given<'a> {
+    /// Carried from turn to turn.
+    carried: &'a [Option<&'a Fact>],
+    /// Taken apart, a piece for each turn; with the axis along which. Only a `Scan` has them.
+    scanned: Vec<(Option<&'a Fact>, i64)>,
+    /// Dimensions in front that the body does not see: the batch of the first version of `Scan`.
+    hidden: usize,
+}
+
+impl<'a> Given<'a> {
+    fn of(node: &Node, inputs: &'a [Option<&'a Fact>], opset: i64) -> Self {
+        if node.kind == "Loop" {
+            return Self { carried: inputs.get(2..).unwrap_or_default(), scanned: Vec::new(), hidden: 0 };
+        }
+        // The first version had lengths in front, and a batch.
+        let hidden = usize::from(opset < 9);
+        let inputs = inputs.get(hidden..).unwrap_or_default();
+        let count = node.integer("num_scan_inputs").unwrap_or(0).max(0) as usize;
+        let (carried, scanned) = inputs.split_at(inputs.len().saturating_sub(count));
+        let axes = node.integers("scan_input_axes").unwrap_or_default();
+        let scanned = scanned.iter().enumerate();
+        let scanned = scanned.map(|(at, fact)| (*fact, axes.get(at).copied().unwrap_or(0))).collect();
+        Self { carried, scanned, hidden }
+    }
+}
+
+/// What stays of a value from turn to turn: type and shape, but not its elements.
+fn kept(fact: Option<&Fact>, hidden: usize) -> Fact {
+    let Some(fact) = fact else { return Fact::default() };
+    let shape = fact.shape.as_ref().and_then(|shape| shape.get(hidden..)).map(<[_]>::to_vec);
+    Fact::new(fact.data_type, shape)
+}
+
+/// An axis counted from the front; `None` where there is no such.
+fn counted(axis: i64, rank: usize) -> Option<usize> {
+    let axis = if axis < 0 { axis.checked_add(i64::try_from(rank).ok()?)? } else { axis };
+    usize::try_from(axis).ok().filter(|axis| *axis < rank)
+}
+
+/// A value without the axis along which it is taken apart, and how long that is.
+fn piece(fact: Option<&Fact>, axis: i64, hidden: usize) -> (Fact, Option<u64>) {
+    let mut fact = kept(fact, hidden);
+    let rank = fact.rank().unwrap_or(0);
+    let place = counted(axis, rank);
+    let length = fact.shape.as_mut().zip(place).map(|(shape, place)| shape.remove(place));
+    if place.is_none() {
+        fact.shape = None;
+    }
+    (fact, length.flatten())
+}
+
+impl Walk<'_> {
+    /// A `Loop` or `Scan`: its body, as often as it turns.
+    pub(super) fn turns(
+        &mut self,
+        node: &Node,
+        inputs: &[Option<&Fact>],
+        scope: &Around,
+        place: &str,
+    ) -> Result<(Vec<Fact>, Told), Error> {
+        let Some(body) = node.graph("body") else {
+            return Err(Error::Misfit { node: place.to_string(), why: "no body".to_string() });
+        };
+        let is_scan = node.kind == "Scan";
+        let given = Given::of(node, inputs, self.opset);
+        let pieces: Vec<(Fact, Option<u64>)> =
+            given.scanned.iter().map(|(fact, axis)| piece(*fact, *axis, given.hidden)).collect();
+        let batch = match given.scanned.first() {
+            Some((Some(fact), _)) if given.hidden > 0 => {
+                fact.shape.as_ref().and_then(|shape| shape.first().copied().flatten())
+            }
+            _ => Some(1),
+        };
+        let steps = if is_scan {
+            pieces.iter().find_map(|(_, length)| *length)
+        } else {
+            let count = inputs.first().copied().flatten().and_then(Fact::whole);
+            count.and_then(|count| count.first().copied()).map(|count| count.max(0) as u64)
+        };
+        let steps = match steps {
+            Some(steps) if steps <= self.limits.turns => Some(steps),
+            _ if is_scan => None,
+            _ => self.simulate(body, inputs, scope, place).filter(|turns| *turns <= self.limits.turns),
+        };
+        let turns = steps.zip(batch).and_then(|(steps, batch)| steps.checked_mul(batch));
+        if turns.is_none() {
+            self.note(format!("{place}: only a run tells how often it turns; one turn is counted"));
+        }
+        let mut facts = Vec::new();
+        if !is_scan {
+            facts.push(Fact::new(Some(DataType::Int64), Some(Vec::new())));
+            facts.push(Fact::new(Some(DataType::Bool), Some(Vec::new())));
+        }
+        facts.extend(given.carried.iter().map(|fact| kept(*fact, given.hidden)));
+        facts.extend(pieces.into_iter().map(|(fact, _)| fact));
+        let named = body.inputs.iter().zip(facts).map(|(input, fact)| (input.name.clone(), fact)).collect();
+        let mut told = self.graph(body, named, scope, place)?;
+        for one in &mut told.operators {
+            one.turns = one.turns.saturating_mul(turns.unwrap_or(1));
+        }
+        let axes = node.integers("scan_output_axes").unwrap_or_default();
+        let hidden = vec![batch; given.hidden];
+        let made = told.outputs.iter().skip(usize::from(!is_scan)).enumerate();
+        let outputs = made.map(|(at, fact)| match given.carried.get(at) {
+            Some(Some(before)) => {
+                let shape = fact.shape.as_ref().map(|shape| [hidden.as_slice(), shape].concat());
+                common(&Fact::new(fact.data_type, shape), before)
+            }
+            Some(None) => Fact::new(fact.data_type, None),
+            None => {
+                let axis = axes.get(at - given.carried.len()).copied().unwrap_or(0);
+                Fact::new(
+                    fact.data_type,
+                    fact.shape.as_ref().and_then(|shape| stacked(shape, axis, steps, &hidden)),
+                )
+            }
+        });
+        Ok((outputs.collect(), told))
+    }
+
+    /// How often a `Loop` turns whose condition depends on counters only: turn by turn, as long as the condition can be told and
+    /// there is room for it.
+    fn simulate(
+        &mut self,
+        body: &Graph,
+        inputs: &[Option<&Fact>],
+        scope: &Around,
+        place: &str,
+    ) -> Option<u64> {
+        let truth = |fact: Option<&Fact>| fact.and_then(Fact::whole).and_then(|one| one.first().copied());
+        let number = |value: i64| Fact::integers(DataType::Int64, Vec::new(), vec![value]);
+        if truth(inputs.get(1).copied().flatten()) == Some(0) {
+            return Some(0);
+        }
+        let mut room = self.followed;
+        let carried = inputs.get(2..).unwrap_or_default();
+        let mut carried: Vec<Fact> =
+            carried.iter().map(|fact| Fact { is_constant: false, ..within(*fact, &mut room) }).collect();
+        let condition = Fact::integers(DataType::Bool, Vec::new(), vec![1]);
+        for turn in 0u64.. {
+            let given = [number(i64::try_from(turn).ok()?), condition.clone()];
+            let given = given.into_iter().chain(carried.iter().cloned());
+            let named =
+                body.inputs.iter().zip(given).map(|(input, fact)| (input.name.clone(), fact)).collect();
+            let mut walk = self.turn();
+            let told = walk.graph(body, named, scope, place);
+            self.simulated = walk.simulated;
+            let told = told.ok()?;
+            if truth(told.outputs.first())? == 0 {
+                return Some(turn + 1);
+            }
+            carried = told.outputs.iter().skip(1).take(carried.len()).cloned().collect();
+        }
+        None
+    }
+}
+
+/// The shape of pieces that are put together along an axis.
+fn stacked(
+    shape: &[Option<u64>],
+    axis: i64,
+    steps: Option<u64>,
+    hidden: &[Option<u64>],
+) -> Option<Vec<Option<u64>>> {
+    let place = counted(axis, shape.len() + 1)?;
+    let mut shape = shape.to_vec();
+    shape.insert(place, steps);
+    Some([hidden, shape.as_slice()].concat())
+}

@@ -1,0 +1,214 @@
+//! Attention, by whoever defines it: ONNX (from operator set 23 on) and ONNX Runtime.
+//!
+//! [`Heads`] is what all of them have in common: so many heads of queries look at so many keys, those of earlier calls included. Each gives
+//! the sums over the values, and where asked for what the next call has to be given.
+
+use super::{Fact, Given, Made};
+
+/// Sizes of an attention; `None` where one is not known.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Heads {
+    batch: Option<u64>,
+    /// Heads of queries, and of keys and values.
+    heads: [Option<u64>; 2],
+    /// Queries, and keys of earlier calls and of this one.
+    lengths: [Option<u64>; 2],
+    /// Elements of one head's key, and of one head's value.
+    widths: [Option<u64>; 2],
+    /// Multiply-adds that make queries, keys and values first; none where they are given.
+    before: Option<u64>,
+    /// Whether heads stand in a dimension of their own.
+    is_apart: bool,
+}
+
+fn times(factors: &[Option<u64>]) -> Option<u64> {
+    factors.iter().try_fold(1u64, |product, factor| product.checked_mul((*factor)?))
+}
+
+fn over(whole: Option<u64>, by: Option<u64>) -> Option<u64> {
+    by.filter(|by| *by > 0).and_then(|by| Some(whole? / by))
+}
+
+impl Heads {
+    /// Scores (queries × keys) and their sums over the values.
+    pub(crate) fn multiply_adds(&self) -> Option<u64> {
+        let width = self.widths[0]?.checked_add(self.widths[1]?)?;
+        let sums = times(&[self.batch, self.heads[0], self.lengths[0], self.lengths[1], Some(width)])?;
+        sums.checked_add(self.before?)
+    }
+
+    fn result(&self) -> Vec<Option<u64>> {
+        let ([heads, _], [queries, _], [_, width]) = (self.heads, self.lengths, self.widths);
+        match self.is_apart {
+            true => vec![self.batch, heads, queries, width],
+            false => vec![self.batch, queries, times(&[heads, width])],
+        }
+    }
+
+    /// Keys or values of all calls.
+    fn present(&self, which: usize) -> Vec<Option<u64>> {
+        vec![self.batch, self.heads[1], self.lengths[1], self.widths[which]]
+    }
+}
+
+/// How many an attribute says.
+fn count(given: &Given, name: &str) -> Option<u64> {
+    given.node.integer(name).and_then(|count| u64::try_from(count).ok()).filter(|count| *count > 0)
+}
+
+fn size(given: &Given, input: usize, axis: usize) -> Option<u64> {
+    given.shape(input)?.get(axis).copied().flatten()
+}
+
+/// Keys of this call, and those of earlier ones where they are given.
+fn all_keys(given: &Given, own: Option<u64>, past: usize, axis: usize) -> Option<u64> {
+    match given.input(past) {
+        Some(_) => own?.checked_add(size(given, past, axis)?),
+        None => own,
+    }
+}
+
+/// The sizes of an operator's attention; `None` where it is given what none of them takes.
+pub(crate) fn heads(given: &Given) -> Option<Heads> {
+    match (given.node.kind.as_str(), given.node.is_standard()) {
+        ("Attention", true) => standard(given),
+        ("Attention", false) => fused(given, 4),
+        ("QAttention", _) => fused(given, 8),
+        ("MultiHeadAttention", _) => parted(given, 6, "num_heads", "num_heads"),
+        ("GroupQueryAttention", _) => parted(given, 3, "num_heads", "kv_num_heads"),
+        _ => None,
+    }
+}
+
+/// `Attention` of ONNX: heads in a dimension of their own, or side by side in the last one.
+fn standard(given: &Given) -> Option<Heads> {
+    let before = Some(0);
+    match given.shape(0)?.len() {
+        4 => Some(Heads {
+            batch: size(given, 0, 0),
+            heads: [size(given, 0, 1), size(given, 1, 1)],
+            lengths: [size(given, 0, 2), all_keys(given, size(given, 1, 2), 4, 2)],
+            widths: [size(given, 0, 3), size(given, 2, 3)],
+            before,
+            is_apart: true,
+        }),
+        3 => {
+            let heads = [count(given, "q_num_heads"), count(given, "kv_num_heads")];
+            Some(Heads {
+                batch: size(given, 0, 0),
+                heads,
+                lengths: [size(given, 0, 1), all_keys(given, size(given, 1, 1), 4, 2)],
+                widths: [over(size(given, 0, 2), heads[0]), over(size(given, 2, 2), heads[1])],
+                before,
+                is_apart: false,
+            })
+        }
+        _ => None,
+    }
+}
+
+/// One input, and one matrix that makes queries, keys and values of it.
+fn fused(given: &Given, past: usize) -> Option<Heads> {
+    let (length, inner, wide) = (size(given, 0, 1), size(given, 0, 2), size(given, 1, 1));
+    let heads = count(given, "num_heads").or(Some(1));
+    let own = given.node.integers("qkv_hidden_sizes").filter(|sizes| sizes.len() == 3);
+    let own = own.map(|sizes| [sizes[0], sizes[2]].map(|size| u64::try_from(size).ok()));
+    let widths = own.unwrap_or([wide.map(|wide| wide / 3); 2]);
+    Some(Heads {
+        batch: size(given, 0, 0),
+        heads: [heads, heads],
+        // Keys and values of earlier calls stand in one value, the first dimension telling them apart.
+        lengths: [length, all_keys(given, length, past, 3)],
+        widths: widths.map(|width| over(width, heads)),
+        before: times(&[size(given, 0, 0), length, inner, wide]),
+        is_apart: false,
+    })
+}
+
+/// Queries, keys and values as inputs of their own, heads side by side; or all three in the first.
+fn parted(given: &Given, past: usize, queries: &str, keys: &str) -> Option<Heads> {
+    if given.shape(0)?.len() != 3 {
+        return None;
+    }
+    let heads = [count(given, queries)?, count(given, keys)?];
+    let (batch, length, wide) = (size(given, 0, 0), size(given, 0, 1), size(given, 0, 2));
+    let (own, widths) = match given.shape(1).map(<[_]>::len) {
+        Some(3) => {
+            let width = over(wide, Some(heads[0]));
+            (size(given, 1, 1), [width, over(size(given, 2, 2), Some(heads[1])).or(width)])
+        }
+        Some(4) => (size(given, 1, 2), [over(wide, Some(heads[0])), size(given, 2, 3)]),
+        Some(_) => return None,
+        // Queries, keys and values side by side.
+        None => {
+            let all = heads[1].checked_mul(2).and_then(|both| both.checked_add(heads[0]));
+            (length, [over(wide, all); 2])
+        }
+    };
+    Some(Heads {
+        batch,
+        heads: heads.map(Some),
+        lengths: [length, all_keys(given, own, past, 2)],
+        widths,
+        before: Some(0),
+        is_apart: false,
+    })
+}
+
+/// All kinds of attention: the result, and what the next call is given.
+pub fn attention(given: &Given) -> Made {
+    let data_type = match given.node.kind.as_str() {
+        // It takes whole numbers and gives those that their scale is of.
+        "QAttention" => given.data_type(3),
+        _ => given.data_type(0),
+    };
+    let fact = |shape| Fact::new(data_type, Some(shape));
+    let Some(heads) = heads(given) else {
+        return Ok(vec![Fact::new(data_type, None); given.node.outputs.len()]);
+    };
+    if matches!(given.node.kind.as_str(), "Attention" | "QAttention") && !given.node.is_standard() {
+        let present = [vec![Some(2)], heads.present(0)].concat();
+        return Ok(vec![fact(heads.result()), fact(present)]);
+    }
+    let scores = vec![heads.batch, heads.heads[0], heads.lengths[0], heads.lengths[1]];
+    Ok(vec![fact(heads.result()), fact(heads.present(0)), fact(heads.present(1)), fact(scores)])
+}
+
+/// Sizes of a `LinearAttention`: a state that is carried on instead of all keys. Heads stand side by side.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Linear {
+    batch: Option<u64>,
+    steps: Option<u64>,
+    heads: [Option<u64>; 2],
+    widths: [Option<u64>; 2],
+    /// How often a step goes through the state of each head of keys.
+    passes: u64,
+}
+
+pub(crate) fn linear_sizes(given: &Given) -> Linear {
+    let heads = [count(given, "q_num_heads"), count(given, "kv_num_heads")];
+    let is_delta = given.node.text("update_rule").is_some_and(|rule| rule.contains("delta"));
+    Linear {
+        batch: size(given, 0, 0),
+        steps: size(given, 0, 1),
+        heads,
+        widths: [1, 2].map(|input| over(size(given, input, 2), heads[1])),
+        passes: if is_delta { 2 } else { 1 },
+    }
+}
+
+impl Linear {
+    /// Every step changes the state by a product of key and value, and each head of queries takes its sums.
+    pub(crate) fn multiply_adds(&self) -> Option<u64> {
+        let passes = self.heads[1]?.checked_mul(self.passes)?.checked_add(self.heads[0]?);
+        times(&[self.batch, self.steps, passes, self.widths[0], self.widths[1]])
+    }
+}
+
+/// `LinearAttention`: the result and the state.
+pub fn linear(given: &Given) -> Made {
+    let sizes = linear_sizes(given);
+    let result = vec![sizes.batch, sizes.steps, times(&[sizes.heads[0], sizes.widths[1]])];
+    let state = vec![sizes.batch, sizes.heads[1], sizes.widths[0], sizes.widths[1]];
+    Ok([result, state].map(|shape| Fact::new(given.data_type(0), Some(shape))).to_vec())
+}

@@ -1,0 +1,75 @@
+//! Operators of signals: windows, Fourier transforms, filters of pitch.
+
+use super::{Fact, Given, Made};
+use crate::graph::DataType;
+
+/// One whole number that is known before the graph runs.
+fn single(given: &Given, input: usize) -> Option<i64> {
+    given.input(input).and_then(Fact::whole).and_then(|values| values.first().copied())
+}
+
+fn type_of(given: &Given, name: &str) -> Option<DataType> {
+    given.node.integer(name).map_or(Some(DataType::Float), |number| Some(DataType::of(number as u64)))
+}
+
+/// `HannWindow`, `HammingWindow`, `BlackmanWindow`: as many elements as asked for.
+pub fn window(given: &Given) -> Made {
+    let count = single(given, 0).map(|count| given.size(i128::from(count))).transpose()?;
+    Ok(vec![Fact::new(type_of(given, "output_datatype"), Some(vec![count]))])
+}
+
+/// `MelWeightMatrix`: half of the bins of a transform, and as many bands as asked for.
+pub fn mel(given: &Given) -> Made {
+    let bands = single(given, 0).map(|count| given.size(i128::from(count))).transpose()?;
+    let bins = single(given, 1).map(|count| given.size(i128::from(count) / 2 + 1)).transpose()?;
+    Ok(vec![Fact::new(type_of(given, "output_datatype"), Some(vec![bins, bands]))])
+}
+
+/// `DFT`: along one axis; the last one holds real and imaginary parts.
+pub fn transform(given: &Given) -> Made {
+    let Some(shape) = given.shape(0) else { return Ok(vec![Fact::new(given.data_type(0), None)]) };
+    let axis = match given.opset {
+        ..20 => Some(given.node.integer("axis").unwrap_or(1)),
+        _ if given.input(2).is_some() => single(given, 2),
+        _ => Some(-2),
+    };
+    let Some(axis) = axis else {
+        return Ok(vec![Fact::new(given.data_type(0), Some(vec![None; shape.len()]))]);
+    };
+    let axis = given.axis(axis, shape.len())?;
+    let is_set = |name| given.node.integer(name).unwrap_or(0) != 0;
+    let mut out = shape.to_vec();
+    let length = match given.input(1) {
+        Some(_) => single(given, 1).map(|length| given.size(i128::from(length))).transpose()?,
+        None => out.get(axis).copied().flatten(),
+    };
+    if let Some(place) = out.get_mut(axis) {
+        *place = match (is_set("onesided"), is_set("inverse")) {
+            (true, false) => length.map(|length| length / 2 + 1),
+            // From half of the bins back: twice as many but for the two ends, unless a length is given.
+            (true, true) if given.input(1).is_none() => {
+                length.map(|length| length.saturating_sub(1).saturating_mul(2))
+            }
+            _ => length,
+        };
+    }
+    if let Some(last) = out.last_mut() {
+        *last = Some(if is_set("onesided") && is_set("inverse") { 1 } else { 2 });
+    }
+    Ok(vec![Fact::new(given.data_type(0), Some(out))])
+}
+
+/// `STFT`: a transform for each frame of a signal.
+pub fn frames(given: &Given) -> Made {
+    let signal = |axis: usize| given.shape(0).and_then(|shape| shape.get(axis).copied().flatten());
+    let length = match (given.input(3), given.shape(2)) {
+        (Some(_), _) => single(given, 3).and_then(|length| u64::try_from(length).ok()),
+        (None, Some(&[length])) => length,
+        _ => None,
+    };
+    let step = single(given, 1).and_then(|step| u64::try_from(step).ok()).filter(|step| *step > 0);
+    let count = || Some(signal(1)?.checked_sub(length?)? / step? + 1);
+    let is_half = given.node.integer("onesided").unwrap_or(1) != 0;
+    let bins = length.map(|length| if is_half { length / 2 + 1 } else { length });
+    Ok(vec![Fact::new(given.data_type(0), Some(vec![signal(0), count(), bins, Some(2)]))])
+}
