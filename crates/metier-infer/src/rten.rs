@@ -51,13 +51,13 @@ fn rewritten(path: &Path, options: &mut ModelOptions) -> Result<Option<Vec<u8>>,
     };
     let Some(adapted) = adapt::adapted(&content(path)?) else { return Ok(None) };
     let folder = path.parent().unwrap_or(Path::new("."));
-    for name in adapted.beside {
+    for (name, taken) in adapted.beside {
         let is_below = Path::new(&name).components().all(|part| matches!(part, Component::Normal(_)));
         if !is_below {
             let why = format!("its weights are in {name:?}; want a file in the folder of the graph");
             return Err(Error::Load { engine: NAME, why });
         }
-        options.external_data(&name, content(&folder.join(&name))?);
+        options.external_data(&taken, content(&folder.join(&name))?);
     }
     Ok(Some(adapted.bytes))
 }

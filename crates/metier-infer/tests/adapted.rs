@@ -163,6 +163,17 @@ fn a_convolution_may_leave_its_window_to_its_weights() {
     let values = Values::Float(x);
     loaded.give(&[Tensor { name: "x".into(), shape: vec![1, 2, 4, 4], values }]).unwrap();
     near(&loaded.outputs().unwrap()[0].values.numbers(), &want);
+    // As many exporters name it: after the weights, without an ending, or in a folder below.
+    std::fs::create_dir_all(folder.join("weights")).unwrap();
+    for name in ["layer1.weight", "weights/w.bin"] {
+        let (bytes, raw) = convolution(Some(name));
+        std::fs::write(&path, bytes).unwrap();
+        std::fs::write(folder.join(name), raw).unwrap();
+        let mut loaded = runtime.load(Source::File(&path)).unwrap();
+        let values = Values::Float(numbers(32));
+        loaded.give(&[Tensor { name: "x".into(), shape: vec![1, 2, 4, 4], values }]).unwrap();
+        near(&loaded.outputs().unwrap()[0].values.numbers(), &want);
+    }
     std::fs::write(&path, convolution(Some("../net.data")).0).unwrap();
     let error = runtime.load(Source::File(&path)).err().unwrap().to_string();
     std::fs::remove_dir_all(&folder).unwrap();

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod common;
+#[path = "../../metier-onnx/tests/common/mod.rs"]
+mod onnx;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -197,6 +199,50 @@ fn chosen_cuts_get_their_times_too() {
     assert!((sum / whole - 1.0).abs() < 0.05, "{sum} against {whole}");
     let csv = place.ok(&[&["split", &net, "--parts", "3", "-o", "csv"], &devices[..]].concat());
     assert!(csv.starts_with("part,operators,") && csv.lines().count() == 4, "{csv}");
+}
+
+/// Two products whose weights are in a file beside the graph.
+fn beside(file: &str) -> Vec<u8> {
+    let weights = |name: &str, dims: &[u64], offset: &str, length: &str| {
+        let entry = |key: &str, value: &str| onnx::Message::default().text(1, key).text(2, value);
+        let entries = [entry("location", file), entry("offset", offset), entry("length", length)];
+        let tensor = onnx::weights(name, dims).number(14, 1);
+        entries.iter().fold(tensor, |tensor, entry| tensor.message(13, entry))
+    };
+    let constants = [weights("a", &[3, 5], "64", "60"), weights("b", &[5, 2], "0", "40")];
+    let nodes = [
+        onnx::node("MatMul", &["x", "a"], &["m"], &[]),
+        onnx::node("Relu", &["m"], &["r"], &[]),
+        onnx::node("MatMul", &["r", "b"], &["y"], &[]),
+    ];
+    let (x, y) = (onnx::value("x", &[1, 3]), onnx::value("y", &[1, 2]));
+    onnx::file(&onnx::graph(&nodes, &constants, &[x], &[y]), 17)
+}
+
+#[test]
+fn weights_beside_the_graph_are_beside_its_parts_each_with_its_own() {
+    let place = Place::new();
+    let net = place.text("net.onnx");
+    std::fs::write(&net, beside("layers.weight")).unwrap();
+    let numbers: Vec<u8> = (0..31).flat_map(|at| (at as f32 / 10.0 - 0.5).to_le_bytes()).collect();
+    std::fs::write(place.path("layers.weight"), numbers).unwrap();
+    let out = place.text("parts");
+    let told = place.json(&["split", &net, "--at", "m", "--out", &out, "-o", "json"]);
+    chained(&place, &net, &told, "x", &[1, 3]);
+    let size = |name: &str| std::fs::metadata(place.path("parts").join(name)).unwrap().len();
+    assert_eq!((size("net.1.onnx.data"), size("net.2.onnx.data")), (60, 40));
+
+    // What a graph names is only read where it may be.
+    std::fs::write(place.path("secret"), [0; 200]).unwrap();
+    std::fs::create_dir(place.path("inner")).unwrap();
+    for (file, said) in [("../secret", "want a file in the folder"), ("absent", "cannot read its weights")] {
+        std::fs::write(place.path("inner/net.onnx"), beside(file)).unwrap();
+        let (code, error) = place.fails(&["split", "inner/net.onnx", "--at", "m", "--out", &out]);
+        assert!(code == 1 && error.contains(file) && error.contains(said), "{code} {error}");
+    }
+    std::fs::write(place.path("layers.weight"), [0; 100]).unwrap();
+    let (code, error) = place.fails(&["split", "net.onnx", "--at", "m", "--out", &out]);
+    assert!(code == 1 && error.contains("ends before them"), "{code} {error}");
 }
 
 #[test]

@@ -3,10 +3,12 @@
 //! - `LRN` is unknown to it: squares, averaged along the channels by a pool, and a power.
 //! - `Softmax` and `LogSoftmax` before operator set 13 joined all dimensions from `axis` on, where it takes the one at `axis`, by default the last.
 //! - A `Conv` may leave its `kernel_shape` away where the weights say it; the engine wants it.
+//! - Weights in files beside the graph may be in files of any name; the engine wants `.data` or `.onnx_data` at its end, and no folder.
 //!
 //! Only operators of the main graph: those inside of an `If` or a loop stay as they are.
 
 use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
 
 use metier_onnx::build::Setting;
 use metier_onnx::rewrite::Rewrite;
@@ -19,8 +21,8 @@ const SOFTMAX_OF_ONE: i64 = 13;
 pub struct Adapted {
     /// Its content.
     pub bytes: Vec<u8>,
-    /// Files beside it that hold weights.
-    pub beside: Vec<String>,
+    /// Files beside it that hold weights: as the graph names them, and as the engine does now.
+    pub beside: Vec<(String, String)>,
 }
 
 /// The file as the engine takes it; `None` where it takes it as it is, or where nobody can read it.
@@ -42,12 +44,28 @@ pub fn adapted(bytes: &[u8]) -> Option<Adapted> {
             _ => {}
         }
     }
+    let mut names = BTreeSet::new();
+    metier_onnx::constants::each(&model.graph, &mut |tensor| names.extend(tensor.external.clone()));
+    let mut beside = Vec::with_capacity(names.len());
+    for (number, name) in names.into_iter().enumerate() {
+        let taken = if is_taken(&name) { name.clone() } else { format!("{number}.data") };
+        if taken != name {
+            rewrite.file(&name, &taken);
+        }
+        beside.push((name, taken));
+    }
     if rewrite.is_empty() {
         return None;
     }
-    let mut beside = BTreeSet::new();
-    metier_onnx::constants::each(&model.graph, &mut |tensor| beside.extend(tensor.external.clone()));
-    Some(Adapted { bytes: rewrite.finish().ok()?, beside: beside.into_iter().collect() })
+    Some(Adapted { bytes: rewrite.finish().ok()?, beside })
+}
+
+/// Whether the engine takes weights from a file of that name.
+fn is_taken(name: &str) -> bool {
+    let path = Path::new(name);
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    let is_alone = path.file_name().is_some_and(|alone| alone == path.as_os_str());
+    is_alone && (ending.starts_with("data") || ending.starts_with("onnx_data"))
 }
 
 /// How many dimensions values have, where that is known.

@@ -158,7 +158,8 @@ fn summary(told: &Analysis, paint: Paint) -> String {
     let mut line = |label: &str, text: String| {
         table.row(vec![Cell::text(label).styled(Paint::dim), Cell::text(text)]);
     };
-    line("graph", format!("{} (opset {}, by {})", told.name, told.opset, told.producer));
+    let whose = if told.producer.is_empty() { String::new() } else { format!(", by {}", told.producer) };
+    line("graph", format!("{} (opset {}{whose})", told.name, told.opset));
     told.inputs.iter().for_each(|input| line("input", value(input)));
     told.outputs.iter().for_each(|output| line("output", value(output)));
     line("operators", format!("{} run, {} in the file", told.operators.len(), told.operators_in_file));
@@ -170,8 +171,8 @@ fn summary(told: &Analysis, paint: Paint) -> String {
     line("multiply-adds", format!("{}{open}", big(told.multiply_adds)));
     let peak = told
         .peak_activation_bytes
-        .map_or("unknown: some size is open".to_string(), |bytes| bytes.to_string());
-    line("activations", format!("{peak} at most"));
+        .map_or("not known: some size is open".to_string(), |bytes| format!("{bytes} at most"));
+    line("activations", peak);
     if !told.external_files.is_empty() {
         line("weights in", told.external_files.iter().cloned().collect::<Vec<_>>().join(", "));
     }
@@ -188,12 +189,15 @@ fn summary(told: &Analysis, paint: Paint) -> String {
     for (kind, cost) in kinds {
         let share =
             (told.multiply_adds > 0).then(|| 100.0 * cost.multiply_adds as f64 / told.multiply_adds as f64);
+        let of_kind = || told.operators.iter().filter(|one| one.kind == *kind);
+        let adds = of_kind().filter(|one| one.multiply_adds.is_some()).count() as u64;
+        let writes = of_kind().filter(|one| one.written_bytes.is_some()).count() as u64;
         table.row(vec![
             Cell::text(kind),
             Cell::number(cost.operators.to_string()),
-            Cell::number(big(cost.multiply_adds)),
+            Cell::quantity(known(adds, cost.operators, big(cost.multiply_adds))),
             Cell::quantity(share.filter(|share| *share >= 0.05).map(|share| format!("{share:.1} %"))),
-            Cell::number(cost.written_bytes.to_string()),
+            Cell::quantity(known(writes, cost.operators, cost.written_bytes.to_string())),
         ]);
     }
     text.push_str(&format!("\n{}", table.render(paint)));
@@ -202,6 +206,15 @@ fn summary(told: &Analysis, paint: Paint) -> String {
         told.notes.iter().for_each(|note| text.push_str(&format!("  {note}\n")));
     }
     text
+}
+
+/// A sum of which so many of all are known: none of them is no figure, some are the least that it can be.
+fn known(some: u64, all: u64, sum: String) -> Option<String> {
+    match some {
+        0 => None,
+        _ if some < all => Some(format!("≥{sum}")),
+        _ => Some(sum),
+    }
 }
 
 fn characteristics(counts: &Characteristics) -> String {

@@ -1,6 +1,7 @@
 //! `metier split`: cuts an ONNX graph into parts that run one after the other, each with only its own weights; and says which part
 //! should run on which device.
 
+mod beside;
 mod devices;
 mod told;
 
@@ -79,6 +80,7 @@ impl Split {
         let bindings = self.binding.bindings()?;
         let whole = self.binding.named(&self.graph, metier_onnx::analyse(&model, &bindings, &limits))?;
         let chain = self.binding.named(&self.graph, Chain::new(&bytes, &model, &bindings, &limits))?;
+        let chain = chain.called(&self.stem());
         anyhow::ensure!(
             !chain.is_empty(),
             "{}: no operator in it runs, so nothing can be cut",
@@ -128,8 +130,7 @@ impl Split {
         work: &[Option<u64>],
         sent: Option<Bytes>,
     ) -> anyhow::Result<Row> {
-        let file =
-            self.out.as_deref().map(|folder| self.write(folder, number + 1, &part.bytes)).transpose()?;
+        let file = self.out.as_deref().map(|folder| self.write(folder, number + 1, part)).transpose()?;
         let adds = work[part.range.clone()].iter().try_fold(0u64, |sum, one| sum.checked_add((*one)?));
         Ok(Row::new(part, adds, sent, file))
     }
@@ -154,12 +155,19 @@ impl Split {
         Ok(Some(cuts))
     }
 
-    fn write(&self, folder: &Path, number: usize, bytes: &[u8]) -> anyhow::Result<PathBuf> {
+    fn stem(&self) -> String {
+        self.graph.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+
+    fn write(&self, folder: &Path, number: usize, part: &Part) -> anyhow::Result<PathBuf> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("--out {}: cannot make the folder", folder.display()))?;
-        let stem = self.graph.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-        let path = folder.join(format!("{stem}.{number}.onnx"));
-        std::fs::write(&path, bytes).with_context(|| format!("--out: cannot write {}", path.display()))?;
+        let path = folder.join(format!("{}.{number}.onnx", self.stem()));
+        if let Some(outside) = &part.outside {
+            beside::write(&self.graph, folder, outside)?;
+        }
+        std::fs::write(&path, &part.bytes)
+            .with_context(|| format!("--out: cannot write {}", path.display()))?;
         Ok(path)
     }
 

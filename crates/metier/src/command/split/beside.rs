@@ -1,0 +1,54 @@
+//! Weights that stand in files beside a graph: each part gets a file with its own of them.
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Component, Path};
+
+use anyhow::Context as _;
+use metier_onnx::split::{Outside, Piece};
+
+/// Writes the weights of a part into its file, out of those beside the graph.
+pub fn write(graph: &Path, folder: &Path, outside: &Outside) -> anyhow::Result<()> {
+    let path = folder.join(&outside.name);
+    let said = || format!("--out: cannot write {}", path.display());
+    let mut into = File::create(&path).with_context(said)?;
+    for piece in &outside.pieces {
+        let mut from = open(graph, piece)?.take(piece.length);
+        into.seek(SeekFrom::Start(piece.to)).with_context(said)?;
+        let copied = std::io::copy(&mut from, &mut into).with_context(said)?;
+        anyhow::ensure!(
+            copied == piece.length,
+            "{}: weights of {} bytes at byte {} of {:?}, which ends before them",
+            graph.display(),
+            piece.length,
+            piece.from,
+            piece.file
+        );
+    }
+    into.flush().with_context(said)
+}
+
+/// The file that has a piece, at its place. Only what is in the graph's folder or below is opened: a graph says the name, and nobody checks graphs.
+fn open(graph: &Path, piece: &Piece) -> anyhow::Result<File> {
+    let name = Path::new(&piece.file);
+    let is_below = name.components().all(|part| matches!(part, Component::Normal(_)));
+    anyhow::ensure!(
+        is_below && !piece.file.is_empty(),
+        "{}: its weights are in {:?}; want a file in the folder of the graph",
+        graph.display(),
+        piece.file
+    );
+    let path = graph.parent().unwrap_or(Path::new("")).join(name);
+    let about = std::fs::metadata(&path);
+    let about =
+        about.with_context(|| format!("{}: cannot read its weights {}", graph.display(), path.display()))?;
+    anyhow::ensure!(
+        about.is_file(),
+        "{}: its weights are in {}, which is not a file",
+        graph.display(),
+        path.display()
+    );
+    let mut file = File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    file.seek(SeekFrom::Start(piece.from)).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(file)
+}
