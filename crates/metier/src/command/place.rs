@@ -115,7 +115,13 @@ impl Place {
             Conditions { runtime: self.runtime.clone(), threads: self.threads, ..Conditions::default() };
         conditions.check().map_err(|error| usage(format!("--{error}")))?;
         // Without a store there are the passports that are shipped, and nothing learned.
-        let store = room.store().ok();
+        let store = match room.store() {
+            Ok(store) => Some(store),
+            Err(error) => {
+                room.console.note(format!("{error:#}; so the shipped passports answer, and nothing learned"));
+                None
+            }
+        };
         let latency = match &store {
             Some(store) => Latency::open(store)?,
             None => Latency::from_passports(),
