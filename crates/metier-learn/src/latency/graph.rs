@@ -65,9 +65,20 @@ pub struct Point {
 
 impl Point {
     /// Its operators whose time is known, each for one turn.
+    ///
+    /// Looking at operators takes time itself, and what happens between them is in no look: their times are moved so that they add up to what the
+    /// whole took, by so much for each as far as that may be, and the rest in proportion.
     pub fn samples(&self) -> Vec<super::operators::Sample> {
         let known = || self.parts.iter().filter_map(|part| Some((part, part.seconds?)));
-        let sum: f64 = known().map(|(_, seconds)| seconds).sum::<f64>().max(1e-12);
+        let count = known().map(|(part, _)| part.turns.max(1.0)).sum::<f64>().max(1.0);
+        let looked: f64 = known().map(|(_, seconds)| seconds).sum();
+        let each = ((self.seconds - looked) / count).clamp(-EACH_LESS, EACH_MORE);
+        let moved = |part: &Part, seconds: f64| {
+            let turns = part.turns.max(1.0);
+            (seconds / turns + each).max(SHORTEST)
+        };
+        let sum: f64 = known().map(|(part, seconds)| moved(part, seconds) * part.turns.max(1.0)).sum();
+        let factor = (self.seconds / sum.max(1e-12)).clamp(1.0 / STRETCH, STRETCH);
         known()
             .map(|(part, seconds)| super::operators::Sample {
                 family: part.family.clone(),
@@ -75,13 +86,21 @@ impl Point {
                 threads: self.threads,
                 basis: part.basis.clone(),
                 features: part.features.clone(),
-                seconds: seconds / part.turns.max(1.0),
+                seconds: moved(part, seconds) * factor,
                 group: self.group,
-                weight: seconds / sum,
+                weight: moved(part, seconds) * part.turns.max(1.0) / sum.max(1e-12),
             })
             .collect()
     }
 }
+
+/// How much less, and more, an operator may take than a look at it says, in seconds.
+const EACH_LESS: f64 = 1e-6;
+const EACH_MORE: f64 = 2e-6;
+/// No operator takes less.
+const SHORTEST: f64 = 1e-7;
+/// How far times may be moved in proportion.
+const STRETCH: f64 = 1.3;
 
 /// What the sum over operators says.
 #[derive(Debug, Clone, PartialEq)]

@@ -100,6 +100,8 @@ pub struct Told {
 const FEWEST: usize = 12;
 /// No operator takes less.
 const LEAST_SECONDS: f64 = 2e-8;
+/// How exactly an operator is timed, in seconds.
+const CLOCK: f64 = 1e-6;
 /// How far trees may move a law, as a logarithm.
 const FARTHEST: f64 = 2.5;
 /// How far outside of what was seen a size may be, as a logarithm to base 2.
@@ -206,7 +208,9 @@ impl Law {
     fn fit(samples: &[&Sample], names: &[String], width: usize) -> Result<Self, Error> {
         let mut by_threads: BTreeMap<u32, Vec<Row>> = BTreeMap::new();
         for sample in samples {
-            let row = (sample.basis.as_slice(), sample.seconds, 1.0);
+            // What is next to nothing is known in proportion only as well as the clock is.
+            let sure = sample.seconds / (sample.seconds + CLOCK);
+            let row = (sample.basis.as_slice(), sample.seconds, sure * sure);
             by_threads.entry(sample.threads).or_default().push(row);
         }
         let coefficients: BTreeMap<u32, Vec<f64>> =

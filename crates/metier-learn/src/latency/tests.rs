@@ -171,3 +171,25 @@ fn a_few_graphs_move_it_to_another_device() {
     assert!(by_graphs < 0.5 * by_prior, "{by_graphs} {by_prior}");
     assert_eq!(adapted.graphs, 5);
 }
+
+#[test]
+fn what_operators_take_adds_up_to_the_whole_also_where_looks_say_nothing() {
+    let mut device = Device::new(17, 0.0);
+    let mut point = device.point(1, Pressure::default());
+    // A log of whole microseconds: short operators take nothing, as it says.
+    let truth: Vec<f64> = point.parts.iter().filter_map(|part| part.seconds).collect();
+    point.seconds = truth.iter().sum::<f64>() + 20.0 * 0.3e-6;
+    for (part, truth) in point.parts.iter_mut().zip(&truth) {
+        part.seconds = Some(if *truth < 3e-6 { 0.0 } else { *truth });
+    }
+    let samples = point.samples();
+    assert_eq!(samples.len(), 20);
+    let sum: f64 = samples.iter().map(|sample| sample.seconds).sum();
+    assert!((sum / point.seconds - 1.0).abs() < 1e-9, "{sum} {}", point.seconds);
+    assert!(samples.iter().all(|sample| sample.seconds > 0.0));
+    // What is missing belongs to every operator alike, not to the long ones.
+    let longest = |list: &mut dyn Iterator<Item = f64>| list.fold(0.0, f64::max);
+    let (said, was) =
+        (longest(&mut samples.iter().map(|one| one.seconds)), longest(&mut truth.iter().copied()));
+    assert!((said - was).abs() < 3e-6, "{said} {was}");
+}
