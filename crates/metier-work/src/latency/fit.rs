@@ -67,10 +67,10 @@ pub struct Row {
     pub baselines: BTreeMap<&'static str, f64>,
 }
 
-/// All trials of a runtime on a device.
+/// All trials of a runtime on a device; those that another version counted otherwise are left out.
 pub fn known(store: &Store, device: &DeviceId, runtime: &str) -> Result<Vec<Kept>, Error> {
     let mut all = Kept::join(&store.trials(device, record::KIND)?);
-    all.retain(|kept| kept.runtime == runtime && kept.seconds > 0.0);
+    all.retain(|kept| kept.runtime == runtime && kept.seconds > 0.0 && kept.is_of_this_version());
     Ok(all)
 }
 

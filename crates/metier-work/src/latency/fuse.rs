@@ -22,6 +22,8 @@ pub struct Planned {
     pub kind: String,
     /// A number for the kind, so that a predictor can tell kinds of a family apart.
     pub code: f64,
+    /// Whether it is the last to take what it takes most of, which a runtime may then overwrite or hand on.
+    pub is_own: bool,
 }
 
 /// Elements up to which arithmetic on whole numbers is about shapes and indices.
@@ -61,7 +63,7 @@ pub fn plan(graph: &Analysis, runtime: &str) -> Vec<Planned> {
     for at in 0..operators.len() {
         plan.fuse(at, runtime);
     }
-    plan.collect()
+    plan.collect(runtime)
 }
 
 impl Plan<'_> {
@@ -108,6 +110,7 @@ impl Plan<'_> {
                 }
             }
             "Add" => self.add(at),
+            "Mul" if runtime == "rten" && self.is_scale_behind(at) => {}
             "Mul" => self.mul(at),
             "Relu" | "Clip" | "LeakyRelu" | "HardSigmoid" if runtime == "onnxruntime" => {
                 let conv = self.alone(at, 0).map(|one| self.host_of(one));
@@ -116,11 +119,13 @@ impl Plan<'_> {
                 }
             }
             "MatMul" => {
-                for input in 0..2 {
-                    if let Some(turn) = self.alone(at, input).filter(|one| self.is(*one, &["Transpose"])) {
-                        self.absorb(at, turn);
-                    }
-                }
+                self.scales(at, runtime);
+                self.turns(at, 2);
+            }
+            "Div" if runtime == "rten" && self.is_scale_behind(at) => {}
+            "Concat" | "Expand" | "Slice" | "Split" if runtime == "rten" => {
+                let inputs = if self.is(at, &["Concat"]) { self.operators[at].inputs.len() } else { 1 };
+                self.turns(at, inputs);
             }
             "Softmax" => {
                 if let Some(add) = self.alone(at, 0).filter(|one| self.is(*one, &["Add"])) {
@@ -129,6 +134,46 @@ impl Plan<'_> {
             }
             "Div" => self.center(at),
             _ => {}
+        }
+    }
+
+    /// Whether an operator multiplies or divides by one number that a runtime knows beforehand; gives the other input.
+    fn scaled(&self, at: usize) -> Option<usize> {
+        if !self.is(at, &["Mul", "Div"]) {
+            return None;
+        }
+        let is_one = |input: usize| {
+            let is_made = self.maker(at, input).is_some_and(|one| self.is(one, &["Sqrt", "Reciprocal"]));
+            let is_single = count(&dims(self.operators[at].inputs.get(input))) == 1.0;
+            is_single && (is_made || self.is_constant(at, input))
+        };
+        let others = if self.is(at, &["Div"]) { vec![1] } else { vec![0, 1] };
+        others.into_iter().find(|other| is_one(*other)).map(|other| 1 - other)
+    }
+
+    /// Numbers that the sides of a product are scaled by go into the product.
+    fn scales(&mut self, at: usize, runtime: &str) {
+        for input in (0..2).filter(|_| runtime == "rten") {
+            if let Some(scale) = self.alone(at, input).filter(|one| self.scaled(*one).is_some()) {
+                self.absorb(at, scale);
+            }
+        }
+    }
+
+    /// A product that is scaled afterwards does so itself.
+    fn is_scale_behind(&mut self, at: usize) -> bool {
+        let product = self.scaled(at).and_then(|input| self.alone(at, input));
+        let product = product.filter(|one| self.is(*one, &["MatMul"]));
+        product.into_iter().for_each(|product| self.absorb(product, at));
+        product.is_some()
+    }
+
+    /// Values that are turned around are read as they were.
+    fn turns(&mut self, at: usize, inputs: usize) {
+        for input in 0..inputs {
+            if let Some(turn) = self.alone(at, input).filter(|one| self.is(*one, &["Transpose"])) {
+                self.absorb(at, turn);
+            }
         }
     }
 
@@ -223,7 +268,7 @@ impl Plan<'_> {
         self.kind[at] = Some("Normalised");
     }
 
-    fn collect(self) -> Vec<Planned> {
+    fn collect(&self, runtime: &str) -> Vec<Planned> {
         let mut absorbed: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (at, host) in self.host.iter().enumerate() {
             if let Some(mut host) = *host {
@@ -237,7 +282,8 @@ impl Plan<'_> {
         }
         let mut planned = Vec::new();
         for (at, one) in self.operators.iter().enumerate() {
-            if self.host[at].is_some() || matches!(one.kind.as_str(), "Identity" | "Dropout" | "Constant") {
+            let is_nothing = matches!(one.kind.as_str(), "Identity" | "Dropout" | "Constant");
+            if self.host[at].is_some() || is_nothing || (runtime == "rten" && is_same(one)) {
                 continue;
             }
             let kind = match self.kind[at] {
@@ -268,10 +314,48 @@ impl Plan<'_> {
                 family,
                 kind: kind.to_string(),
                 code: code(kind),
+                is_own: false,
             });
         }
+        let own = self.own(&planned);
+        planned.iter_mut().zip(own).for_each(|(one, is_own)| one.is_own = is_own);
         planned
     }
+
+    /// What a step takes, also in passing.
+    fn taken<'b>(&'b self, step: &'b Planned) -> impl Iterator<Item = ((&'b str, &'b str), f64)> + 'b {
+        let places = step.absorbed.iter().chain([&step.operator]);
+        places.flat_map(|at| {
+            let one = &self.operators[*at];
+            let key = |name: &'b str| (one.inside.as_str(), name);
+            one.inputs.iter().map(move |value| (key(&value.name), count(&dims(Some(value)))))
+        })
+    }
+
+    /// Which steps are the last to take a value as large as what they make.
+    fn own(&self, planned: &[Planned]) -> Vec<bool> {
+        let mut last: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        for (at, step) in planned.iter().enumerate() {
+            last.extend(self.taken(step).map(|(key, _)| (key, at)));
+        }
+        let is_own = |(at, step): (usize, &Planned)| {
+            let made = count(&dims(self.operators[step.operator].outputs.first()));
+            self.taken(step).any(|(key, size)| {
+                let is_made = self.makers.contains_key(&key) && !self.kept.contains(key.1);
+                is_made && last.get(&key) == Some(&at) && size >= made
+            })
+        };
+        planned.iter().enumerate().map(is_own).collect()
+    }
+}
+
+/// Whether a cast changes nothing in a runtime that keeps whole numbers and truth values in 32 bits alike.
+fn is_same(one: &OperatorCost) -> bool {
+    let is_whole = |value: Option<&metier_onnx::analysis::Value>| {
+        let kind = value.and_then(|value| value.data_type);
+        kind.is_some_and(|kind| matches!(kind, DataType::Int64 | DataType::Int32 | DataType::Bool))
+    };
+    one.kind == "Cast" && is_whole(one.inputs.first()) && is_whole(one.outputs.first())
 }
 
 /// A number for a kind: kinds of like cost next to each other where it is known, else by name.

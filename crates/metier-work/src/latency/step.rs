@@ -14,7 +14,7 @@ use super::fuse;
 pub const BASIS: [&str; 7] = ["one", "work", "left", "right", "made", "pieces", "beyond-cache"];
 
 /// Names of what the rest may depend on.
-pub const FEATURES: [&str; 25] = [
+pub const FEATURES: [&str; 26] = [
     "kind",
     "work",
     "read",
@@ -38,6 +38,7 @@ pub const FEATURES: [&str; 25] = [
     "run",
     "bits",
     "broadcast",
+    "own",
     "passing",
     "threads",
 ];
@@ -185,15 +186,13 @@ fn step(operators: &[OperatorCost], plan: fuse::Planned) -> Step {
     let window_size = count(&window).max(1.0);
     let up = |value: f64, step: f64| (value / step).ceil() * step;
     let basis = match (family, product) {
-        (Family::ConvDepth, _) => [
-            1.0,
-            adds,
-            read - weights,
-            weights,
-            made,
-            out.first().unwrap_or(&1.0) * out.get(1).unwrap_or(&1.0) * out.get(2).unwrap_or(&1.0),
-            beyond,
-        ],
+        (Family::ConvDepth, _) => {
+            // A loop along each row of the output for each element of the window: neighbours are taken together, those apart one by one.
+            let rows = made / last;
+            let (near, apart) = if across == 1.0 { (adds, 0.0) } else { (0.0, adds) };
+            [1.0, near, rows * window_size, apart, made, rows, beyond]
+        }
+        (Family::Recurrent, _) => recurrent(one, &input, made),
         (_, Some(Product { times, rows, depth, columns })) => [
             1.0,
             times * up(rows, TILE_ROWS) * up(columns, TILE_COLUMNS) * depth,
@@ -203,9 +202,12 @@ fn step(operators: &[OperatorCost], plan: fuse::Planned) -> Step {
             times,
             beyond,
         ],
+        // A power of every value, which other normalisations do not take.
+        (Family::Norm, _) if plan.kind == "LRN" => [1.0, 0.0, 0.0, made, 0.0, 0.0, beyond],
         (Family::Pool, _) => [1.0, made * window_size, read, 0.0, made, made / last, beyond],
-        (Family::Recurrent, _) => {
-            [1.0, adds, read - weights, weights, made, input.first().copied().unwrap_or(1.0), beyond]
+        // Nothing is copied where nobody else wants the values.
+        (Family::View, _) if plan.is_own || matches!(plan.kind.as_str(), "Shape" | "Size") => {
+            [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
         }
         _ => {
             let taken: f64 = input.iter().product::<f64>().max(0.0);
@@ -238,6 +240,7 @@ fn step(operators: &[OperatorCost], plan: fuse::Planned) -> Step {
         log(run),
         bits.unwrap_or(32) as f64,
         broadcast(one, &out),
+        f64::from(u8::from(plan.is_own)),
         plan.absorbed.len() as f64,
     ];
     features[..values.len()].copy_from_slice(&values);
@@ -278,6 +281,11 @@ fn product(
             let columns = count(input.get(2..)?);
             Some(Product { times: *out.first()?, rows, depth, columns })
         }
+        Family::Recurrent => {
+            let (times, columns) = (*kernel.first()?, *kernel.get(1)?);
+            let depth = *input.last()?;
+            Some(Product { times, rows: count(input) / depth.max(1.0), depth, columns })
+        }
         Family::MatMul => {
             let columns = *out.last()?;
             let rows = *out.get(out.len().checked_sub(2)?).unwrap_or(&1.0);
@@ -293,6 +301,25 @@ fn product(
         }
         _ => None,
     }
+}
+
+/// Counts of a network that goes through a sequence: what is taken is multiplied for all steps at once, the state step by step.
+fn recurrent(one: &OperatorCost, input: &[f64], made: f64) -> [f64; BASIS.len()] {
+    let state = dims(one.inputs.get(2));
+    let size = |dims: &[f64], at: usize| dims.get(at).copied().unwrap_or(1.0);
+    let (ways, gates, hidden) = (size(&state, 0), size(&state, 1), size(&state, 2));
+    let (steps, batch, taken) = (size(input, 0), size(input, 1), size(input, 2));
+    let all = steps * batch;
+    let beyond = (4.0 * gates * hidden - OWN_CACHE).max(0.0);
+    [
+        1.0,
+        ways * (all / TILE_ROWS).ceil() * TILE_ROWS * gates * taken,
+        ways * all * gates * hidden,
+        ways * gates * (taken + hidden),
+        made + ways * all * gates,
+        ways * steps,
+        ways * steps * beyond,
+    ]
 }
 
 /// How many elements in a row stay in a row when values are moved.
@@ -344,8 +371,8 @@ fn run_length(one: &OperatorCost, out: &[f64], input: &[f64]) -> f64 {
     }
 }
 
-/// How the second operand is spread over the first: 0 alike, 1 one number, 2 along the last axis, 3 by channel, 4 otherwise; of a softmax 5 where its rows do not lie
-/// in a row.
+/// How the second operand is spread over the first: 0 alike, 1 one number, 2 along the last axis, 3 by channel, 4 otherwise, and 5 more where the first is the one that is
+/// spread; of a softmax 5 where its rows do not lie in a row.
 fn broadcast(one: &OperatorCost, out: &[f64]) -> f64 {
     if matches!(one.kind.as_str(), "Softmax" | "LogSoftmax") {
         let at = one.attributes.get("axis").and_then(|axes| axes.first()).copied().unwrap_or(-1);
@@ -358,9 +385,11 @@ fn broadcast(one: &OperatorCost, out: &[f64]) -> f64 {
     let sizes: Vec<Vec<f64>> = one.inputs.iter().take(3).map(|value| dims(Some(value))).collect();
     let Some(small) = sizes.iter().min_by(|a, b| count(a).total_cmp(&count(b))) else { return 0.0 };
     let elements = count(small);
+    let turned = if sizes.first().is_some_and(|first| count(first) < all) { 5.0 } else { 0.0 };
     if elements >= all {
-        0.0
-    } else if elements <= 1.0 {
+        return 0.0;
+    }
+    let kind = if elements <= 1.0 {
         1.0
     } else if small.last() == out.last() && elements == small.last().copied().unwrap_or(0.0) {
         2.0
@@ -368,5 +397,6 @@ fn broadcast(one: &OperatorCost, out: &[f64]) -> f64 {
         3.0
     } else {
         4.0
-    }
+    };
+    kind + turned
 }

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use metier_onnx::build::Builder;
 use metier_onnx::{Bindings, Limits};
 use serde_json::json;
 
@@ -120,4 +121,26 @@ fn counts_give_a_wider_answer_than_shapes() {
     assert!(width(&coarse) > width(&fine));
     let ratio = coarse.value() / fine.value();
     assert!((0.125..8.0).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn the_same_values_under_another_shape_are_copied_only_where_somebody_else_wants_them() {
+    let bytes_of_view = |is_wanted: bool| {
+        let mut graph = Builder::new(1);
+        let input = graph.input(DataType::Float, &[64, 64]);
+        let made = graph.node("Relu", &[&input], &[]);
+        let flat = graph.integers(&[4096]);
+        let view = graph.node("Reshape", &[&made, &flat], &[]);
+        graph.output(&view);
+        if is_wanted {
+            let other = graph.node("Neg", &[&made], &[]);
+            graph.output(&other);
+        }
+        let bytes = graph.finish();
+        let graph = trial::collect::analyse(&bytes, &Bindings::default()).unwrap();
+        let steps = step::steps(&graph, "rten").unwrap();
+        steps.into_iter().find(|step| step.kind == "Reshape").unwrap().basis
+    };
+    assert_eq!(bytes_of_view(false)[1..], [0.0; 6]);
+    assert_eq!(bytes_of_view(true)[1], 4096.0);
 }

@@ -102,7 +102,7 @@ pub fn collect(wanted: &Wanted, tell: &mut dyn FnMut(&Progress)) -> Result<Progr
     let begin = Instant::now();
     let mut progress = Progress { points: 0, failed: 0, share: 0.0, last: String::new() };
     let mut known = Kept::join(&wanted.store.trials(wanted.device, KIND)?);
-    known.retain(|kept| kept.runtime == wanted.engine.name());
+    known.retain(|kept| kept.runtime == wanted.engine.name() && kept.is_of_this_version());
     let mut done: BTreeSet<String> = known.iter().map(Kept::key).collect();
     let runtimes: Vec<(u32, Runtime)> = wanted
         .threads

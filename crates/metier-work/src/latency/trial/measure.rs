@@ -73,7 +73,14 @@ pub fn parts(graph: &Analysis, steps: &[Step], told: &[OperatorTime]) -> (Vec<Pa
     let mut beside = Vec::new();
     for one in told {
         match places.find(one) {
-            Some(at) => *seconds[at].get_or_insert(0.0) += one.seconds,
+            // Sub-graphs may use the same names, which the runtime tells as one: each has its share of the turns.
+            Some(found) => {
+                let all: f64 = found.iter().map(|at| steps[*at].turns as f64).sum();
+                for at in found {
+                    let share = steps[*at].turns as f64 / all.max(1.0);
+                    *seconds[*at].get_or_insert(0.0) += share * one.seconds;
+                }
+            }
             None => beside.push(one.clone()),
         }
     }
@@ -83,9 +90,9 @@ pub fn parts(graph: &Analysis, steps: &[Step], told: &[OperatorTime]) -> (Vec<Pa
 
 /// Which step makes a value, takes it first, or does an operator of that name.
 struct Places<'a> {
-    makers: BTreeMap<&'a str, usize>,
-    takers: BTreeMap<&'a str, usize>,
-    names: BTreeMap<&'a str, usize>,
+    makers: BTreeMap<&'a str, Vec<usize>>,
+    takers: BTreeMap<&'a str, Vec<usize>>,
+    names: BTreeMap<&'a str, Vec<usize>>,
 }
 
 impl<'a> Places<'a> {
@@ -94,21 +101,29 @@ impl<'a> Places<'a> {
         for (at, step) in steps.iter().enumerate() {
             for operator in step.absorbed.iter().chain([&step.operator]) {
                 let operator = &graph.operators[*operator];
-                this.makers.extend(operator.outputs.iter().map(|value| (value.name.as_str(), at)));
+                for value in &operator.outputs {
+                    let makers = this.makers.entry(value.name.as_str()).or_default();
+                    if !makers.contains(&at) {
+                        makers.push(at);
+                    }
+                }
                 for value in &operator.inputs {
-                    this.takers.entry(&value.name).or_insert(at);
+                    this.takers.entry(&value.name).or_insert_with(|| vec![at]);
                 }
                 if !operator.name.is_empty() {
-                    this.names.entry(&operator.name).or_insert(at);
+                    this.names.entry(&operator.name).or_insert_with(|| vec![at]);
                 }
             }
         }
         this
     }
 
-    /// The step that an engine's operator belongs to.
-    fn find(&self, one: &OperatorTime) -> Option<usize> {
-        let made = one.outputs.iter().find_map(|name| self.makers.get(name.as_str()));
+    /// The steps that an engine's operator belongs to: one, but for names that several sub-graphs use.
+    fn find(&self, one: &OperatorTime) -> Option<&[usize]> {
+        let made = one
+            .outputs
+            .iter()
+            .find_map(|name| self.makers.get(name.as_str()).or_else(|| self.makers.get(written_for(name))));
         // ONNX Runtime names a convolution in its own layout after the operator, or after what that makes.
         let name = one.name.strip_suffix("_nchwc").unwrap_or(&one.name);
         let named = || self.names.get(name).or_else(|| self.makers.get(name)).filter(|_| !name.is_empty());
@@ -117,8 +132,13 @@ impl<'a> Places<'a> {
             let takes = one.inputs.iter().find_map(|name| self.takers.get(name.as_str()));
             takes.filter(|_| one.kind == "ReorderInput")
         };
-        made.or_else(named).or_else(wanted).copied()
+        made.or_else(named).or_else(wanted).map(Vec::as_slice)
     }
+}
+
+/// What the built-in engine lacks is written with others, whose values are called after what they make together.
+fn written_for(name: &str) -> &str {
+    name.rsplit_once('~').map_or(name, |(whole, _)| whole)
 }
 
 /// A step as the learning side takes it.

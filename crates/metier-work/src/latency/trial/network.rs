@@ -4,11 +4,26 @@
 //! number makes the same network. Blocks and not single operators: a runtime joins operators, and an operator finds its input
 //! in a cache or not, by what runs before it.
 
+mod small;
+
 use metier_onnx::DataType;
 use metier_onnx::build::{Builder, Setting};
 
 /// Styles of networks, drawn in turns.
-pub const STYLES: [&str; 8] = ["cnn", "mobile", "cnn", "attention", "mobile", "sound", "recurrent", "soup"];
+pub const STYLES: [&str; 12] = [
+    "cnn",
+    "mobile",
+    "words",
+    "attention",
+    "tiny",
+    "cnn",
+    "recurrent",
+    "mobile",
+    "soup",
+    "sound",
+    "reader",
+    "tiny",
+];
 
 /// Elements of a tensor at most.
 const MOST_ELEMENTS: u64 = 4_000_000;
@@ -74,6 +89,9 @@ pub fn network(number: u64) -> (String, Vec<u8>) {
         "attention" => made.attention(),
         "sound" => made.sound(),
         "recurrent" => made.recurrent(),
+        "words" => made.words(),
+        "reader" => made.reader(),
+        "tiny" => made.tiny(),
         _ => made.soup(),
     }
     let value = made.value.clone();
@@ -173,7 +191,7 @@ impl Making {
     }
 
     fn act(&mut self) {
-        match self.chance.below(11) {
+        match self.chance.below(13) {
             0..=2 => self.then("Relu", &[]),
             3 => self.then("LeakyRelu", &[("alpha", Float(0.1))]),
             4 => {
@@ -196,6 +214,7 @@ impl Making {
                 let kind = self.chance.one_of(&["Tanh", "Sigmoid", "Elu"]);
                 self.then(kind, &[]);
             }
+            10 | 11 => self.hard_swish(),
             _ => {}
         }
     }
@@ -334,8 +353,8 @@ impl Making {
                 self.conv(out, (tall, wide), 1, 1, dilation);
                 self.act();
             }
-            _ => match self.chance.below(6) {
-                0 => self.then("LRN", &[("size", Integer(5)), ("alpha", Float(1e-4))]),
+            _ => match self.chance.below(8) {
+                0 | 6 => self.then("LRN", &[("size", Integer(5)), ("alpha", Float(1e-4))]),
                 1 => self.affine(),
                 2 => self.upsample(),
                 3 => self.transposed(),
@@ -530,6 +549,12 @@ impl Making {
         let tokens = self.chance.size(8, 400);
         let batch = if tokens < 100 { self.chance.one_of(&[1, 1, 2, 4, 8]) } else { 1 };
         self.start(&[batch, tokens, width]);
+        self.encoder(heads);
+    }
+
+    /// Blocks of attention over rows of numbers, so many heads each.
+    fn encoder(&mut self, heads: u64) {
+        let &[batch, tokens, width] = self.shape.as_slice() else { return };
         for _ in 0..self.chance.below(2) + 1 {
             let before = self.value.clone();
             self.layer_norm();
@@ -644,8 +669,14 @@ impl Making {
     fn recurrent(&mut self) {
         let steps = self.chance.size(1, 160);
         let batch = if steps < 40 { self.chance.one_of(&[1, 1, 2, 4, 8]) } else { 1 };
-        let input = self.chance.channels(16, 600);
+        let input = self.chance.channels(16, 1024);
         self.start(&[steps, batch, input]);
+        self.sequence();
+    }
+
+    /// Goes through steps one after the other, and says something of each.
+    fn sequence(&mut self) {
+        let &[steps, batch, _] = self.shape.as_slice() else { return };
         for _ in 0..self.chance.below(2) + 1 {
             let hidden = self.chance.channels(32, 512);
             let kind = self.chance.one_of(&["LSTM", "LSTM", "GRU"]);

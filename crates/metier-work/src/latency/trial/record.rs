@@ -5,6 +5,8 @@ use metier_store::Trial;
 use metier_types::RunId;
 use serde::{Deserialize, Serialize};
 
+use crate::latency::step::{BASIS, WIDTH};
+
 /// The kind under which the store keeps them.
 pub const KIND: &str = "latency";
 /// Operators of one record.
@@ -67,6 +69,13 @@ pub fn is_of_runtime(key: &str, runtime: &str) -> bool {
 }
 
 impl Kept {
+    /// Whether its operators were counted as this version counts them.
+    pub fn is_of_this_version(&self) -> bool {
+        self.parts.iter().all(|KeptPart(_, _, _, basis, features, _)| {
+            basis.len() == BASIS.len() && features.len() == WIDTH
+        })
+    }
+
     /// What tells points apart.
     pub fn key(&self) -> String {
         let Pressure { sharing, cpu, memory } = self.pressure;

@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
-use metier_onnx::Bindings;
+use metier_onnx::build::{Builder, Setting};
+use metier_onnx::{Bindings, DataType};
 
 use super::collect::analyse;
 use super::record::Kept;
@@ -35,7 +36,7 @@ fn the_same_number_makes_the_same_network_and_every_network_can_be_read() {
 fn a_runtime_runs_what_is_made_up() {
     let runtime = metier_infer::Runtime::open(&Engine::Rten, 1).unwrap();
     let effort = measure::Effort { seconds: 0.0, fewest: 1, most: 1, looks: 0 };
-    for number in 0..8 {
+    for number in 0..network::STYLES.len() as u64 {
         let (name, bytes) = network::network(number);
         let graph = analyse(&bytes, &Bindings::default()).unwrap();
         let probe =
@@ -65,4 +66,41 @@ fn a_large_point_is_kept_in_pieces_and_joined_again() {
     assert_eq!(joined.len(), 1);
     assert_eq!(joined[0].parts, kept.parts);
     assert_eq!(Kept::join(&pieces[1..]), Vec::new());
+}
+
+#[test]
+fn operators_that_are_written_with_others_have_the_time_of_all_of_these() {
+    let mut graph = Builder::new(1);
+    let input = graph.input(DataType::Float, &[1, 16, 32, 32]);
+    let made = graph.node("LRN", &[&input], &[("size", Setting::Integer(5))]);
+    graph.output(&made);
+    let bytes = graph.finish();
+    let graph = analyse(&bytes, &Bindings::default()).unwrap();
+    let steps = measure::steps(&graph, "rten", 1).unwrap();
+    let told = |value: String, seconds: f64| metier_infer::OperatorTime {
+        name: String::new(),
+        kind: "Mul".to_string(),
+        inputs: Vec::new(),
+        outputs: vec![value],
+        seconds,
+    };
+    let all = [told(format!("{made}~squares"), 2e-6), told(format!("{made}~sum"), 3e-6), told(made, 4e-6)];
+    let (parts, beside) = measure::parts(&graph, &steps, &all);
+    assert_eq!(beside, Vec::new());
+    assert!((parts[0].seconds.unwrap() - 9e-6).abs() < 1e-12);
+    let (_, beside) = measure::parts(&graph, &steps, &[told("elsewhere~sum".to_string(), 1e-6)]);
+    assert_eq!(beside.len(), 1);
+}
+
+#[test]
+fn trials_that_another_version_counted_otherwise_are_left_out() {
+    let (name, bytes) = network::network(5);
+    let graph = analyse(&bytes, &Bindings::default()).unwrap();
+    let runtime = metier_infer::Runtime::open(&Engine::Rten, 1).unwrap();
+    let probe = Probe { id: "g", name: &name, is_trial: true, threads: 1, pressure: Default::default() };
+    let effort = measure::Effort { seconds: 0.0, fewest: 1, most: 1, looks: 0 };
+    let mut kept = point(&runtime, &bytes, &graph, &probe, &effort).unwrap();
+    assert!(kept.is_of_this_version());
+    kept.parts[0].4.pop();
+    assert!(!kept.is_of_this_version());
 }

@@ -1,0 +1,223 @@
+//! Styles of networks with many operators that each do little: words, lines of text, and arithmetic of a few numbers.
+
+use metier_onnx::DataType;
+use metier_onnx::build::Setting::{Float, Integer, Integers};
+
+use super::{MOST_ELEMENTS, MOST_WEIGHTS, Making};
+
+impl Making {
+    /// Words as numbers that are looked up in a table, convolutions along them, and attention.
+    pub(super) fn words(&mut self) {
+        let heads = self.chance.one_of(&[1, 2, 4, 8]);
+        let width = heads * self.chance.one_of(&[8, 16, 32, 48, 64]);
+        let tokens = self.chance.size(8, 320);
+        let batch = if tokens < 130 { self.chance.one_of(&[1, 1, 2, 4, 8]) } else { 1 };
+        let known = self.chance.size(16, 2000);
+        let table = self.graph.weights(&[known, width], width);
+        let ids = self.graph.input(DataType::Int64, &[batch, tokens]);
+        self.value = self.graph.node("Gather", &[&table, &ids], &[("axis", Integer(0))]);
+        self.shape = vec![batch, tokens, width];
+        if self.chance.is(60) {
+            let places = self.graph.weights(&[1, tokens, width], width);
+            self.with("Add", &places, &[]);
+        }
+        for _ in 0..self.chance.below(3) {
+            self.along();
+        }
+        if self.shape != [batch, tokens, width] {
+            self.dense(width);
+        }
+        if self.chance.is(75) {
+            self.encoder(heads);
+        }
+        if self.chance.is(40) {
+            for _ in 0..self.chance.below(4) + 1 {
+                self.highway();
+            }
+        }
+    }
+
+    /// `x · clip(x + 3, 0, 6) / 6`, as exports of some frameworks write it.
+    pub(super) fn hard_swish(&mut self) {
+        let (three, six, zero) =
+            (self.graph.same(&[], 3.0), self.graph.same(&[], 6.0), self.graph.same(&[], 0.0));
+        let value = self.value.clone();
+        let more = self.graph.node("Add", &[&value, &three], &[]);
+        let gate = self.graph.node("Clip", &[&more, &zero, &six], &[]);
+        self.with("Mul", &gate, &[]);
+        self.with("Div", &six, &[]);
+    }
+
+    /// A convolution along the words, which lie along the last axis for it.
+    fn along(&mut self) {
+        let &[batch, tokens, width] = self.shape.as_slice() else { return };
+        let kernel = self.chance.one_of(&[1, 3, 3, 5, 7]);
+        let out = if self.chance.is(60) { width } else { self.chance.channels(16, 512) };
+        if kernel > tokens || width * out * kernel > MOST_WEIGHTS {
+            return;
+        }
+        let weights = self.graph.weights(&[out, width, kernel], width * kernel);
+        self.then("Transpose", &[("perm", Integers(vec![0, 2, 1]))]);
+        let pad = (kernel / 2) as i64;
+        let window = [("kernel_shape", Integers(vec![kernel as i64])), ("pads", Integers(vec![pad, pad]))];
+        self.with("Conv", &weights, &window);
+        self.act();
+        self.then("Transpose", &[("perm", Integers(vec![0, 2, 1]))]);
+        self.shape = vec![batch, tokens, out];
+        self.adds += batch * tokens * width * out * kernel;
+    }
+
+    /// A gate that mixes what came with what is made of it.
+    fn highway(&mut self) {
+        let (before, shape) = (self.value.clone(), self.shape.clone());
+        let width = shape.last().copied().unwrap_or(1);
+        self.dense(width);
+        self.then("Relu", &[]);
+        let made = self.value.clone();
+        (self.value, self.shape) = (before.clone(), shape);
+        self.dense(width);
+        self.then("Sigmoid", &[]);
+        let gate = self.value.clone();
+        let one = self.graph.same(&[], 1.0);
+        let rest = self.graph.node("Sub", &[&one, &gate], &[]);
+        let new = self.graph.node("Mul", &[&made, &gate], &[]);
+        let old = self.graph.node("Mul", &[&before, &rest], &[]);
+        self.value = self.graph.node("Add", &[&new, &old], &[]);
+    }
+
+    /// A line of text: convolutions over a picture of it, then a network that goes along it.
+    pub(super) fn reader(&mut self) {
+        let tall = self.chance.one_of(&[32, 48, 64]);
+        let wide = self.chance.size(40, 480);
+        let channels = self.chance.one_of(&[1, 1, 3]);
+        self.start(&[1, channels, tall, wide]);
+        let mut out = self.chance.channels(12, 64);
+        for _ in 0..self.chance.below(4) + 2 {
+            self.conv(out, (3, 3), 1, 1, 1);
+            self.act();
+            let is_small = self.shape[2] <= 4;
+            if !is_small && self.chance.is(80) {
+                self.halve();
+            }
+            out = (out * self.chance.one_of(&[1, 2])).min(384);
+        }
+        let &[batch, channels, tall, wide] = self.shape.as_slice() else { return };
+        if channels * tall > 2048 || self.elements() > MOST_ELEMENTS {
+            return;
+        }
+        let flat = self.graph.integers(&[batch as i64, (channels * tall) as i64, wide as i64]);
+        self.with("Reshape", &flat, &[]);
+        self.then("Transpose", &[("perm", Integers(vec![2, 0, 1]))]);
+        self.shape = vec![wide, batch, channels * tall];
+        self.sequence();
+        if self.chance.is(50) {
+            self.then("Softmax", &[("axis", Integer(-1))]);
+        }
+    }
+
+    fn halve(&mut self) {
+        let across = if self.chance.is(70) && self.shape[3] >= 16 { 2 } else { 1 };
+        let window = [
+            ("kernel_shape", Integers(vec![2, across as i64])),
+            ("strides", Integers(vec![2, across as i64])),
+        ];
+        self.then("MaxPool", &window);
+        self.shape[2] /= 2;
+        self.shape[3] /= across;
+    }
+
+    /// Many operators on few values: what an operator costs that has next to nothing to do.
+    pub(super) fn tiny(&mut self) {
+        let rank = self.chance.one_of(&[2, 3, 3, 4]);
+        let total = self.chance.size(16, 40_000);
+        let mut shape: Vec<u64> = (0..rank).map(|_| self.chance.size(2, 24)).collect();
+        shape[0] = if self.chance.is(70) { 1 } else { shape[0].min(8) };
+        let others: u64 = shape[..rank - 1].iter().product();
+        shape[rank - 1] = (total / others).clamp(2, 1_000);
+        self.start(&shape);
+        for _ in 0..self.chance.below(40) + 10 {
+            if self.elements() > 200_000 {
+                break;
+            }
+            match self.chance.below(10) {
+                0 | 1 => self.view(),
+                2 => self.numbers(),
+                3 => self.choose(),
+                4 if self.shape.len() < 4 => {
+                    let out = self.chance.size(4, 128);
+                    self.dense(out);
+                }
+                _ => self.mix(),
+            }
+        }
+    }
+
+    /// The same values under another shape and back, taken by one or by two.
+    fn view(&mut self) {
+        let axis = self.chance.below(self.shape.len() as u64 + 1) as i64;
+        let axes = self.graph.integers(&[axis]);
+        let value = self.value.clone();
+        let wider = self.graph.node("Unsqueeze", &[&value, &axes], &[]);
+        let back = self.graph.node("Squeeze", &[&wider, &axes], &[]);
+        self.value = if self.chance.is(50) { self.graph.node("Add", &[&value, &back], &[]) } else { back };
+    }
+
+    /// Arithmetic of a few whole numbers, as graphs do with shapes.
+    fn numbers(&mut self) {
+        let given = self.graph.input(DataType::Int64, &[4]);
+        let mut value = given;
+        for _ in 0..self.chance.below(6) + 2 {
+            let number = self.graph.integers(&[1 + self.chance.below(3) as i64]);
+            let place = self.graph.integers(&[self.chance.below(2) as i64]);
+            value = match self.chance.below(4) {
+                0 => {
+                    let kind = self.chance.one_of(&["Add", "Mul", "Sub", "Div"]);
+                    self.graph.node(kind, &[&value, &number], &[])
+                }
+                1 => {
+                    let one = self.graph.node("Gather", &[&value, &place], &[("axis", Integer(0))]);
+                    self.graph.node("Concat", &[&one, &value], &[("axis", Integer(0))])
+                }
+                2 => {
+                    let (begin, end) = (self.graph.integers(&[0]), self.graph.integers(&[2]));
+                    self.graph.node("Slice", &[&value, &begin, &end], &[])
+                }
+                _ => {
+                    let axes = self.graph.integers(&[0]);
+                    let wide = self.graph.node("Unsqueeze", &[&value, &axes], &[]);
+                    self.graph.node("Squeeze", &[&wide, &axes], &[])
+                }
+            };
+        }
+        // 1 is FLOAT.
+        let real = self.graph.node("Cast", &[&value], &[("to", Integer(1))]);
+        let sum = self.graph.node("ReduceMean", &[&real], &[("axes", Integers(vec![0]))]);
+        self.with("Add", &sum, &[]);
+        self.then("Tanh", &[]);
+    }
+
+    /// Values where something holds, and others elsewhere.
+    fn choose(&mut self) {
+        let value = self.value.clone();
+        let zero = self.graph.same(&[], 0.1);
+        match self.chance.below(4) {
+            0 => {
+                let is_more = self.graph.node("Greater", &[&value, &zero], &[]);
+                self.value = self.graph.node("Where", &[&is_more, &value, &zero], &[]);
+            }
+            1 => {
+                let two = self.graph.same(&[], 2.0);
+                self.with("Pow", &two, &[]);
+                self.then("Sqrt", &[]);
+            }
+            2 => {
+                self.then("HardSigmoid", &[("alpha", Float(0.2))]);
+                self.with("Mul", &value, &[]);
+            }
+            _ => {
+                let one = self.graph.same(&[], 1.0);
+                self.value = self.graph.node("Sub", &[&one, &value], &[]);
+            }
+        }
+    }
+}
