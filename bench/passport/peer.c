@@ -16,30 +16,37 @@ static double now(void) {
 
 static volatile double sink;
 
+#define SLICES 5
+
+/* The best of some slices of time, in each of which all threads read at once: threads that were fast at different times do not add up. */
 static double reading(size_t bytes, double seconds) {
     size_t n = bytes / sizeof(double), turns = 1 + (8 << 20) / bytes;
-    double rate = 0;
-#pragma omp parallel reduction(+ : rate)
+    double rates[SLICES] = {0}, best = 0;
+#pragma omp parallel
     {
         double *a = aligned_alloc(64, (bytes + 63) / 64 * 64);
         for (size_t i = 0; i < n; i++) a[i] = 1;
-        double best = 0, end;
+        for (int slice = 0; slice < SLICES; slice++) {
 #pragma omp barrier
-        end = now() + seconds;
-        do {
-            double start = now(), sum = 0;
-            for (size_t turn = 0; turn < turns; turn++) {
-                for (size_t i = 0; i < n; i++) sum += a[i];
-                __asm__ volatile("" ::: "memory");
-            }
-            double one = turns * (double)bytes / (now() - start);
-            sink = sum;
-            if (one > best) best = one;
-        } while (now() < end);
-        rate += best;
+            double start = now(), spent, done = 0;
+            do {
+                double sum = 0;
+                for (size_t turn = 0; turn < turns; turn++) {
+                    for (size_t i = 0; i < n; i++) sum += a[i];
+                    __asm__ volatile("" ::: "memory");
+                }
+                sink = sum;
+                done += turns * (double)bytes;
+                spent = now() - start;
+            } while (spent < seconds / SLICES);
+#pragma omp atomic
+            rates[slice] += done / spent;
+        }
         free(a);
     }
-    return rate;
+    for (int slice = 0; slice < SLICES; slice++)
+        if (rates[slice] > best) best = rates[slice];
+    return best;
 }
 
 static double triad(size_t bytes, double seconds) {
