@@ -314,7 +314,8 @@ pub fn of_group<'a>(
         } else {
             model.archive.is_some() || model.weights.is_some()
         };
-        let Some(error) = model.error(error_key) else { continue };
+        // Who does not know its error is asked where nobody knows.
+        let error = model.error(error_key).unwrap_or(f64::INFINITY);
         if has
             && is_wanted(model)
             && request.filter.allows(model)

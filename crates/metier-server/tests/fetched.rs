@@ -57,14 +57,9 @@ fn it_is_ready_when_the_pipeline_came_and_keeps_it_when_the_address_is_gone() {
     let place = Place::read(&format!("http://{address}/std.zip"), folder.path()).unwrap();
     let (shelf, _) = Shelf::open(vec![place], None).unwrap();
     let doors = Doors {
-        socket: None,
         models: Some("127.0.0.1:0".parse().unwrap()),
-        trainer: None,
-        online: None,
-        is_open: false,
         token: Some(Secret::new(TOKEN).unwrap()),
-        shelf: Arc::new(shelf),
-        estimator: None,
+        ..Doors::new(Arc::new(shelf))
     };
     let doors = doors.beside().unwrap();
     let models = doors.opened.models.unwrap();

@@ -137,7 +137,6 @@ fn a_better_predictor_is_promoted_kept_and_outlives_prometheus() {
     let estimator = Arc::new(Estimator::new((*shelf.registry()).clone(), machine).unwrap());
     let doors = Doors {
         socket: Some(socket.clone()),
-        models: None,
         trainer: Some("127.0.0.1:0".parse().unwrap()),
         online: Some(Online {
             prometheus: address.to_string().parse().unwrap(),
@@ -146,10 +145,8 @@ fn a_better_predictor_is_promoted_kept_and_outlives_prometheus() {
             step: Duration::from_millis(500),
             settings: online::Settings::new(pipelines.clone()),
         }),
-        is_open: false,
-        token: None,
-        shelf,
         estimator: Some(estimator.clone()),
+        ..Doors::new(shelf)
     };
     let doors = doors.beside().unwrap();
     let trainer = doors.opened.trainer.unwrap();

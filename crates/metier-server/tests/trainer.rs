@@ -17,14 +17,9 @@ const TOKEN: &str = "a-token-that-is-long";
 fn open(listen: &str, token: Option<&str>) -> Result<Beside, metier_server::Error> {
     let (shelf, _) = Shelf::open(Vec::new(), None).unwrap();
     let doors = Doors {
-        socket: None,
-        models: None,
         trainer: Some(listen.parse().unwrap()),
-        online: None,
-        is_open: false,
         token: token.map(|token| Secret::new(token).unwrap()),
-        shelf: Arc::new(shelf),
-        estimator: None,
+        ..Doors::new(Arc::new(shelf))
     };
     doors.beside()
 }

@@ -4,7 +4,8 @@
 //! by (output type, source, trainer, filter, columns): two clients that want different trainers do not disturb each other.
 
 use std::collections::HashMap;
-use std::sync::{Arc, RwLock};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, OnceLock, RwLock};
 
 use super::reply;
 use super::request::Request;
@@ -12,7 +13,7 @@ use crate::Error;
 use crate::defaults::{self, Defaults};
 use crate::formula::Formula;
 use crate::node::MachineSpec;
-use crate::pipeline::{Model, Registry};
+use crate::pipeline::{Model, Purpose, Registry, Wanted};
 use crate::selection::{self, Filter};
 use crate::vocabulary::{Component, OutputType, Source, Trainer, shorten};
 
@@ -68,6 +69,8 @@ pub struct Estimator {
     registry: RwLock<Arc<Registry>>,
     ready: RwLock<HashMap<String, Arc<Ready>>>,
     error_key: String,
+    /// Who looks elsewhere for what clients want.
+    looks: OnceLock<SyncSender<Wanted>>,
 }
 
 impl Estimator {
@@ -79,7 +82,14 @@ impl Estimator {
             registry: RwLock::new(Arc::new(registry)),
             ready: RwLock::default(),
             error_key: "mae".to_string(),
+            looks: OnceLock::new(),
         })
+    }
+
+    /// Compares predictors by that error.
+    pub fn with_error_key(mut self, error_key: &str) -> Self {
+        self.error_key = error_key.to_string();
+        self
     }
 
     /// The machine that it answers for.
@@ -90,6 +100,11 @@ impl Estimator {
     /// The pipelines that it answers with.
     pub fn registry(&self) -> Arc<Registry> {
         self.registry.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    /// From now on tells what is asked for, once for each kind of request after each [`Estimator::replace`], to somebody who looks elsewhere for it. Nobody waits for them.
+    pub fn tell(&self, looks: SyncSender<Wanted>) {
+        let _ = self.looks.set(looks);
     }
 
     /// Takes other pipelines from now on.
@@ -166,6 +181,17 @@ impl Estimator {
     }
 
     fn find(&self, request: &Request, output_type: OutputType, source: Source) -> Result<Ready, String> {
+        if let Some(looks) = self.looks.get() {
+            let metrics = request.metrics.iter().chain(&request.system_features).cloned().collect();
+            let (trainer_name, filter) = (request.trainer_name.clone(), request.filter.clone());
+            // Where they have enough to do already, it is told another time.
+            let _ = looks.try_send(Wanted {
+                purpose: Purpose { output_type, source },
+                metrics,
+                trainer_name,
+                filter,
+            });
+        }
         let (about, formulas, cores) = self.choose(request, output_type, source)?;
         self.prepare(about, formulas, request, cores)
     }

@@ -82,10 +82,7 @@ impl Download {
 
     /// The address, without what may be secret in it.
     pub fn shown(&self) -> String {
-        let mut url = self.address.clone();
-        let _ = url.set_username("").and_then(|()| url.set_password(None));
-        url.set_query(None);
-        url.to_string()
+        without_secrets(&self.address)
     }
 
     /// Fetches it. Says whether what is kept has changed; after an error it has not.
@@ -132,23 +129,8 @@ impl Download {
 
     /// Writes what comes. `None` where what is kept is still the same, else its tag.
     fn bring(&self, part: &Path) -> Result<Option<String>, String> {
-        // Installed once for the process; whoever was first is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::builder()
-            .connect_timeout(self.limits.connect)
-            .read_timeout(self.limits.silence)
-            .timeout(self.limits.whole)
-            .redirect(reqwest::redirect::Policy::limited(10))
-            // Whoever asks safely is not led to where it is not.
-            .https_only(self.address.scheme() == "https")
-            .user_agent(concat!("metier/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|error| reason(&error))?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| format!("cannot be asked: {error}"))?;
-        runtime.block_on(self.answer(&client, part))
+        let client = client(&self.limits, &self.address)?;
+        runtime()?.block_on(self.answer(&client, part))
     }
 
     async fn answer(&self, client: &Client, part: &Path) -> Result<Option<String>, String> {
@@ -190,8 +172,38 @@ impl Download {
     }
 }
 
+/// Who asks, within limits.
+pub(super) fn client(limits: &Limits, address: &Url) -> Result<Client, String> {
+    // Installed once for the process; whoever was first is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Client::builder()
+        .connect_timeout(limits.connect)
+        .read_timeout(limits.silence)
+        .timeout(limits.whole)
+        .redirect(reqwest::redirect::Policy::limited(10))
+        // Whoever asks safely is not led to where it is not.
+        .https_only(address.scheme() == "https")
+        .user_agent(concat!("metier/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .map_err(|error| reason(&error))
+}
+
+/// Where it is waited for an answer: on the thread that asks.
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| format!("cannot be asked: {error}"))
+}
+
+/// An address, without what may be secret in it.
+pub(super) fn without_secrets(address: &Url) -> String {
+    let mut url = address.clone();
+    let _ = url.set_username("").and_then(|()| url.set_password(None));
+    url.set_query(None);
+    url.to_string()
+}
+
 /// The innermost cause, without the address: that may have secrets in it.
-fn reason(error: &reqwest::Error) -> String {
+pub(super) fn reason(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "no answer in time".to_string();
     }

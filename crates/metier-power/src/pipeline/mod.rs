@@ -3,8 +3,10 @@
 //!
 //! What is read is small: names, errors, weights. Archives stay where they are and are read when somebody asks for one; what is inside
 //! (pickles of scikit-learn among it) is opaque bytes to us. Nothing is ever unpacked to disk, so no name inside of a zip can lead anywhere.
-//! Everything read is bounded ([`files`]). A pipeline may also be at an address ([`download`]): beside Prometheus the only thing of this crate that is asked over a network.
+//! Everything read is bounded ([`files`]). A pipeline may also be at an address ([`download`]), and a model server may be asked for a predictor ([`ask`]):
+//! beside Prometheus the only things of this crate that are asked over a network.
 
+mod ask;
 mod download;
 mod files;
 mod listed;
@@ -14,7 +16,9 @@ mod pack;
 mod place;
 mod registry;
 mod shelf;
+mod single;
 
+pub use ask::{ModelServer, Wanted, bring_initial};
 pub use download::{Download, Limits};
 pub use files::{ARCHIVE_BYTES, Files, MEMBERS, replace};
 pub use listed::{ComponentError, Listed, Wanted, list};
@@ -23,6 +27,7 @@ pub use model::{Archive, Model};
 pub use place::Place;
 pub use registry::{Loaded, Registry};
 pub use shelf::{Shelf, Upload};
+pub use single::{Purpose, Single};
 
 use crate::node::Index;
 use crate::vocabulary::Source;

@@ -2,7 +2,7 @@
 
 mod trainer;
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,9 +10,10 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use metier_power::estimate::Estimator;
 use metier_power::node::{self, MachineSpec};
-use metier_power::pipeline::{Place, Shelf};
+use metier_power::pipeline::{ModelServer, Place, Shelf};
+use metier_power::settings::Settings;
 use metier_server::Secret;
-use metier_server::kepler::{self, Doors};
+use metier_server::kepler::{self, Asking, Doors};
 
 use super::Room;
 use crate::exit::{Code, usage};
@@ -55,7 +56,7 @@ enum Role {
 }
 
 /// Which predictors, and for which machine.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct Predictors {
     /// Pipeline of kepler-model-db: a folder or zip, a folder of such, or the address of a zip; the last that knows a source answers for it
     #[arg(long, value_name = "PATH|URL")]
@@ -66,6 +67,12 @@ pub struct Predictors {
     /// File that says what machine this is: processor, cores, chips, memory in GiB, frequency in MHz
     #[arg(long, value_name = "FILE")]
     machine_spec: Option<PathBuf>,
+    /// Error by which predictors are compared, the smallest first [ERROR_KEY; default: mae]
+    #[arg(long, value_name = "KEY")]
+    error_key: Option<String>,
+    /// Folder of Kepler's settings, a file for each key [CONFIG_PATH; default: /etc/kepler/kepler.config]
+    #[arg(long, short = 'c', value_name = "FOLDER")]
+    config_dir: Option<PathBuf>,
 }
 
 /// The estimator.
@@ -74,6 +81,9 @@ struct EstimatorRole {
     /// Where to listen
     #[arg(long, value_name = "PATH", default_value = kepler::SOCKET)]
     socket: PathBuf,
+    /// Model server that is asked for predictors [MODEL_SERVER_URL, where MODEL_SERVER_ENABLE is true]
+    #[arg(long, value_name = "URL")]
+    model_server: Option<String>,
     #[command(flatten)]
     predictors: Predictors,
 }
@@ -81,9 +91,9 @@ struct EstimatorRole {
 /// The model server.
 #[derive(Debug, Args)]
 struct ModelsRole {
-    /// Where to listen
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8100")]
-    listen: SocketAddr,
+    /// Where to listen [default: 127.0.0.1 and MODEL_SERVER_PORT, else 8100]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
     /// Door that needs no token on an address that is not loopback: models
     #[arg(long, value_name = "DOOR", value_parser = ["models"])]
     open: Vec<String>,
@@ -121,21 +131,38 @@ impl Predictors {
         Self { models, ..Self::default() }
     }
 
-    /// Opens them; what cannot be read is said. What is learned online comes last, and so is asked first.
+    /// Kepler's own settings. What is said here goes before them.
+    fn settings(&self) -> Settings {
+        Settings::open(self.config_dir.as_deref(), |key| std::env::var(key).ok())
+    }
+
+    /// With the pipelines that Kepler's settings name, where none is named here.
+    fn or_of(&self, settings: &Settings) -> Self {
+        let models = if self.models.is_empty() { settings.pipelines() } else { self.models.clone() };
+        let error_key = self.error_key.clone().or_else(|| settings.error_key());
+        Self { models, error_key, ..self.clone() }
+    }
+
+    fn error_key(&self) -> String {
+        self.error_key.clone().unwrap_or_else(|| "mae".to_string())
+    }
+
+    /// Where what is fetched is kept.
+    fn downloads(&self) -> anyhow::Result<PathBuf> {
+        let folder = self.downloads.clone().or_else(crate::config::pipeline_folder);
+        let why = "there is no home to keep predictors in that are fetched; name a --downloads FOLDER";
+        folder.ok_or_else(|| usage(why))
+    }
+
+    /// Opens them; what cannot be read is said. A folder of what is learned or asked for while they are used comes last, and so is asked first.
     pub fn shelf(
         &self,
         room: &Room,
         uploads: Option<PathBuf>,
         online: Option<&Path>,
     ) -> anyhow::Result<Arc<Shelf>> {
-        let folder = self.downloads.clone().or_else(crate::config::pipeline_folder);
         let is_address = |place: &String| place.contains("://") && !place.starts_with("file://");
-        if folder.is_none() && self.models.iter().any(is_address) {
-            return Err(usage(
-                "there is no home to keep pipelines in that are fetched; name a --downloads FOLDER",
-            ));
-        }
-        let folder = folder.unwrap_or_default();
+        let folder = if self.models.iter().any(is_address) { self.downloads()? } else { PathBuf::default() };
         let places = self.models.iter().map(|place| Place::read(place, &folder));
         let mut places = places.collect::<Result<Vec<_>, _>>().map_err(|error| usage(error.to_string()))?;
         if let Some(folder) = online {
@@ -152,7 +179,8 @@ impl Predictors {
 
     /// Who answers with them.
     pub fn estimator(&self, shelf: &Shelf) -> anyhow::Result<Arc<Estimator>> {
-        Ok(Arc::new(Estimator::new((*shelf.registry()).clone(), self.machine()?)?))
+        let estimator = Estimator::new((*shelf.registry()).clone(), self.machine()?)?;
+        Ok(Arc::new(estimator.with_error_key(&self.error_key())))
     }
 
     /// The machine that a file describes, else Kepler's file, else this one.
@@ -181,35 +209,57 @@ fn spec(path: &Path) -> Result<MachineSpec, String> {
 
 impl EstimatorRole {
     fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let shelf = self.predictors.shelf(room, None, None)?;
-        let doors = Doors {
-            socket: Some(self.socket.clone()),
-            models: None,
-            trainer: None,
-            online: None,
-            is_open: false,
-            token: None,
-            estimator: Some(self.predictors.estimator(&shelf)?),
-            shelf,
+        let settings = self.predictors.settings();
+        let predictors = self.predictors.or_of(&settings);
+        let asking = self.asking(&predictors, &settings)?;
+        let folder = asking.as_ref().and_then(|asking| asking.folder.parent());
+        let shelf = predictors.shelf(room, None, folder)?;
+        let estimator = Some(predictors.estimator(&shelf)?);
+        run(room, Doors { socket: Some(self.socket.clone()), estimator, asking, ..Doors::new(shelf) })
+    }
+
+    /// Where predictors are looked for that are not here; `None` where nobody named a place.
+    fn asking(&self, predictors: &Predictors, settings: &Settings) -> anyhow::Result<Option<Asking>> {
+        let server = match &self.model_server {
+            Some(address) => Some(ModelServer::new(&model_route(address))),
+            None => settings.model_server().map(|address| ModelServer::new(&address)),
         };
-        run(room, doors)
+        let server = server.transpose().map_err(|error| usage(error.to_string()))?;
+        let initial = settings.initial();
+        if server.is_none() && initial.is_empty() {
+            return Ok(None);
+        }
+        let folder = predictors.downloads()?.join("asked").join("model-server");
+        Ok(Some(Asking { server, initial, folder }))
+    }
+}
+
+/// The address of a server's `/model`, where only the server is named.
+fn model_route(address: &str) -> String {
+    let address = if address.contains("://") { address.to_string() } else { format!("http://{address}") };
+    let after = address.split_once("://").map_or("", |(_, after)| after);
+    match after.trim_end_matches('/').contains('/') {
+        true => address,
+        false => format!("{}/model", address.trim_end_matches('/')),
     }
 }
 
 impl ModelsRole {
     fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let token = token(room, self.token_file.as_deref())?;
-        let shelf = self.predictors.shelf(room, self.uploads.clone(), None)?;
-        let estimator = self.socket.as_ref().map(|_| self.predictors.estimator(&shelf)).transpose()?;
+        let settings = self.predictors.settings();
+        let predictors = self.predictors.or_of(&settings);
+        let port = settings.port().map_err(|error| usage(error.to_string()))?;
+        let local = || SocketAddr::from((Ipv4Addr::LOCALHOST, port.unwrap_or(kepler::MODELS_PORT)));
+        let shelf = predictors.shelf(room, self.uploads.clone(), None)?;
         let doors = Doors {
             socket: self.socket.clone(),
-            models: Some(self.listen),
-            trainer: None,
-            online: None,
+            models: Some(self.listen.unwrap_or_else(local)),
             is_open: !self.open.is_empty(),
             token,
-            estimator,
-            shelf,
+            estimator: self.socket.as_ref().map(|_| predictors.estimator(&shelf)).transpose()?,
+            error_key: predictors.error_key(),
+            ..Doors::new(shelf)
         };
         run(room, doors)
     }
@@ -242,4 +292,20 @@ fn run(room: &Room, doors: Doors) -> anyhow::Result<Code> {
         console.note(format!("metier: ready at {places}; Ctrl-C ends it"));
     })?;
     Ok(Code::OK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_server_may_be_named_with_or_without_its_route() {
+        for (named, route) in [
+            ("models:8100", "http://models:8100/model"),
+            ("http://models:8100/", "http://models:8100/model"),
+            ("https://host/kepler/model", "https://host/kepler/model"),
+        ] {
+            assert_eq!(model_route(named), route);
+        }
+    }
 }

@@ -15,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::asking::{Asker, Asking};
 use super::estimator::Door;
 use super::models::{self, Models};
 use super::online::{Online, Teacher};
@@ -44,6 +45,10 @@ pub struct Doors {
     pub shelf: Arc<Shelf>,
     /// Who answers with them.
     pub estimator: Option<Arc<Estimator>>,
+    /// Where predictors are looked for that the estimator lacks.
+    pub asking: Option<Asking>,
+    /// By which error the model server compares predictors.
+    pub error_key: String,
 }
 
 /// Where doors were opened.
@@ -90,6 +95,22 @@ fn is_loopback(address: SocketAddr) -> bool {
 }
 
 impl Doors {
+    /// None yet, over these predictors.
+    pub fn new(shelf: Arc<Shelf>) -> Self {
+        Self {
+            socket: None,
+            models: None,
+            trainer: None,
+            online: None,
+            is_open: false,
+            token: None,
+            shelf,
+            estimator: None,
+            asking: None,
+            error_key: "mae".to_string(),
+        }
+    }
+
     /// What stands against opening them: a reachable address wants a token, or, where only predictors are given away, that its door is opened by name.
     pub fn check(&self) -> Result<(), Error> {
         let reachable = |address: &SocketAddr| !is_loopback(*address) && self.token.is_none();
@@ -168,9 +189,16 @@ impl Doors {
             let mut models = Models::new(self.shelf.clone(), self.token.clone(), is_closed);
             let figures = door.as_ref().map(|door| door.figures.clone());
             models.estimator = self.estimator.clone().zip(figures);
+            models.error_key.clone_from(&self.error_key);
             let router = models::router(Arc::new(models));
             doors.push(Behind { listener, router, limits: Limits::default() });
         }
+        let asker = match (self.asking, &self.estimator) {
+            (Some(asking), Some(estimator)) => {
+                Some(Asker::start(asking, self.shelf.clone(), estimator.clone())?)
+            }
+            _ => None,
+        };
         let teacher = match (self.online, &self.estimator) {
             (Some(online), Some(estimator)) => {
                 Some(Teacher::start(online, self.shelf.clone(), estimator.clone())?)
@@ -221,6 +249,7 @@ impl Doors {
         stop.send_replace(true);
         serving.join_all().await;
         drop(teacher);
+        drop(asker);
         drop(door);
         Ok(())
     }

@@ -120,25 +120,24 @@ impl TrainerRole {
     /// Serves.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let token = super::token(room, self.token_file.as_deref())?;
-        let shelf = self.predictors.shelf(room, None, self.pipelines.as_deref())?;
+        let predictors = self.predictors.or_of(&self.predictors.settings());
+        let shelf = predictors.shelf(room, None, self.pipelines.as_deref())?;
         let online = match (&self.prometheus, &self.pipelines) {
             (Some(address), Some(folder)) => {
                 let (ca, token) = (self.prometheus_ca.clone(), self.prometheus_token_file.clone());
                 let mut endpoint = up::endpoint(address, ca, token)?;
                 endpoint.accept_any_certificate = self.prometheus_insecure;
-                Some(self.pace.online(endpoint, folder.clone(), &self.predictors)?)
+                Some(self.pace.online(endpoint, folder.clone(), &predictors)?)
             }
             _ => None,
         };
         let doors = Doors {
             socket: self.socket.clone(),
-            models: None,
             trainer: Some(self.listen),
             online,
-            is_open: false,
             token,
-            estimator: Some(self.predictors.estimator(&shelf)?),
-            shelf,
+            estimator: Some(predictors.estimator(&shelf)?),
+            ..Doors::new(shelf)
         };
         super::run(room, doors)
     }

@@ -2,7 +2,6 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use metier_power::estimate::Estimator;
 use metier_server::kepler::{self, Doors};
@@ -105,7 +104,7 @@ impl Named {
             is_open: config.open.iter().any(|door| door == "models"),
             token,
             estimator: Some(estimator.clone()),
-            shelf: Arc::clone(&shelf),
+            ..Doors::new(shelf)
         };
         doors.check().map_err(|error| usage(error.to_string()))?;
         Ok(Some(Answering { estimator, doors: has_doors.then_some(doors) }))

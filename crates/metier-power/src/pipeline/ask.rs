@@ -1,0 +1,161 @@
+//! A model server that is asked for what is missing, as Kepler's estimator asks it: `POST /model` with what the client has; and predictors by themselves at an address.
+//!
+//! First the archive, which of our own server holds the best there is; where it holds only what its maker can load, the weights. Bounded by [`Limits`]; nothing is kept
+//! that does not read as a predictor.
+
+use std::path::Path;
+
+use reqwest::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use reqwest::{RequestBuilder, StatusCode, Url};
+use serde_json::{Value, json};
+
+use super::download::{Limits, client, reason, runtime, without_secrets};
+use super::files::ARCHIVE_BYTES;
+use super::single::{Purpose, Single};
+use crate::Error;
+use crate::node::MachineSpec;
+use crate::vocabulary::shorten;
+
+/// Most of a refusal that is repeated.
+const REFUSAL_BYTES: usize = 2000;
+
+/// What a predictor is wanted for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Wanted {
+    /// Output type and source.
+    pub purpose: Purpose,
+    /// What the client has.
+    pub metrics: Vec<String>,
+    /// The trainer that it named, if it did.
+    pub trainer_name: String,
+    /// What errors it allows.
+    pub filter: String,
+}
+
+/// A model server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelServer {
+    address: Url,
+    /// What is too much.
+    pub limits: Limits,
+}
+
+/// An answer: what it is called, and what it is.
+struct Came {
+    name: String,
+    bytes: Vec<u8>,
+}
+
+fn limits() -> Limits {
+    Limits { bytes: ARCHIVE_BYTES, ..Limits::default() }
+}
+
+impl ModelServer {
+    /// The one whose `/model` is at that address. Nothing is asked yet.
+    pub fn new(address: &str) -> Result<Self, Error> {
+        let url = Url::parse(address).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let url = url.filter(Url::has_host).ok_or_else(|| Error::Word {
+            field: "model-server",
+            got: shorten(address),
+            want: "http(s)://HOST:PORT/model".to_string(),
+        })?;
+        Ok(Self { address: url, limits: limits() })
+    }
+
+    /// Its address, without what may be secret in it.
+    pub fn shown(&self) -> String {
+        without_secrets(&self.address)
+    }
+
+    /// Asks for a predictor and keeps it in the pipeline of a folder. Gives its name.
+    pub fn bring(&self, wanted: &Wanted, machine: &MachineSpec, folder: &Path) -> Result<String, Error> {
+        let failed = |why: String| Error::Download { address: self.shown(), why };
+        let mut body = json!({
+            "metrics": wanted.metrics, "output_type": wanted.purpose.output_type.name(), "source": wanted.purpose.source.name(),
+            "trainer_name": wanted.trainer_name, "filter": wanted.filter, "machine_spec": machine,
+        });
+        let archive = self.ask(&body).map_err(failed)?;
+        let archive = Single::read(&archive.bytes, &archive.name);
+        let kept = archive.and_then(|single| Ok((single.name(), single.keep(folder, wanted.purpose)?)));
+        if let Ok((name, true)) = &kept {
+            return Ok(name.clone());
+        }
+        body["weight"] = Value::Bool(true);
+        let weights = self.ask(&body).map_err(|why| match &kept {
+            // Why what came first does not do is worth more than that there is nothing else.
+            Ok((name, _)) => {
+                failed(format!("{name} is a pickle that only its maker can load, and no weights: {why}"))
+            }
+            Err(error) => failed(format!("{error}; and no weights: {why}")),
+        })?;
+        let single = Single::read(&weights.bytes, &weights.name)?;
+        match single.keep(folder, wanted.purpose)? {
+            true => Ok(single.name()),
+            false => Err(failed(format!("{} cannot be predicted with", single.name()))),
+        }
+    }
+
+    fn ask(&self, body: &Value) -> Result<Came, String> {
+        let client = client(&self.limits, &self.address)?;
+        let request = client.post(self.address.clone()).header(CONTENT_TYPE, "application/json");
+        runtime()?.block_on(answer(request.body(body.to_string()), self.limits.bytes))
+    }
+}
+
+/// Takes the predictor at an address (`http(s)://…`, `file:///…`) into the pipeline of a folder. Gives its name.
+pub fn bring_initial(address: &str, purpose: Purpose, folder: &Path) -> Result<String, Error> {
+    let url = Url::parse(address).ok().filter(|url| matches!(url.scheme(), "http" | "https" | "file"));
+    let url = url.ok_or_else(|| Error::Word {
+        field: "INIT_URL",
+        got: shorten(address),
+        want: "http(s)://… or file:///… of a predictor's zip or weights".to_string(),
+    })?;
+    let failed = |why: String| Error::Download { address: without_secrets(&url), why };
+    let file = url.path().rsplit('/').next().unwrap_or_default();
+    let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem).to_string();
+    let bytes = if url.scheme() == "file" {
+        let path = url.to_file_path().map_err(|()| failed("is no path of a file".to_string()))?;
+        let length = std::fs::metadata(&path).map_err(|error| failed(error.to_string()))?.len();
+        if length > ARCHIVE_BYTES {
+            return Err(failed(format!("has more than {ARCHIVE_BYTES} bytes")));
+        }
+        std::fs::read(&path).map_err(|error| failed(error.to_string()))?
+    } else {
+        let limits = limits();
+        let client = client(&limits, &url).map_err(failed)?;
+        let asked = runtime().map_err(failed)?.block_on(answer(client.get(url.clone()), limits.bytes));
+        asked.map_err(failed)?.bytes
+    };
+    let single = Single::read(&bytes, &stem).map_err(|error| failed(error.to_string()))?;
+    match single.keep(folder, purpose)? {
+        true => Ok(single.name()),
+        false => Err(failed("is a pickle that only its maker can load; want one with weights".to_string())),
+    }
+}
+
+/// The whole answer, if it is a good one; else why not, in its own words.
+async fn answer(request: RequestBuilder, most: u64) -> Result<Came, String> {
+    let mut response = request.send().await.map_err(|error| reason(&error))?;
+    let status = response.status();
+    let name = response.headers().get(CONTENT_DISPOSITION).and_then(|value| value.to_str().ok());
+    let name = name.and_then(|value| value.split("filename=").nth(1)).unwrap_or_default();
+    let name = name.trim_matches('"').trim_end_matches(".zip").to_string();
+    let most = if status == StatusCode::OK { most } else { REFUSAL_BYTES as u64 };
+    let mut bytes = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(|error| reason(&error))? {
+        if bytes.len() as u64 + piece.len() as u64 > most {
+            if status == StatusCode::OK {
+                return Err(format!("it has more than {most} bytes, which is the most that is taken"));
+            }
+            break;
+        }
+        bytes.extend_from_slice(&piece);
+    }
+    if status == StatusCode::OK {
+        return Ok(Came { name, bytes });
+    }
+    let value: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    let text =
+        value["detail"].as_str().map_or_else(|| String::from_utf8_lossy(&bytes).into_owned(), str::to_string);
+    Err(format!("the server answered {status}: {}", shorten(text.trim())))
+}

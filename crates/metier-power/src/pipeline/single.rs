@@ -1,0 +1,241 @@
+//! One predictor that came by itself, as an archive or as weights, and is kept among others that came so.
+//!
+//! Of an archive the metadata, the weights and our own predictor are taken out by their names; the rest stays in it, unread. Nothing else of a name inside of it is believed.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use super::files::{self, replace};
+use super::load;
+use crate::Error;
+use crate::node::{Entry, Index, MachineSpec};
+use crate::vocabulary::{FeatureGroup, ModelName, OutputType, Source, shorten};
+use crate::weights::Weights;
+
+/// What a predictor is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Purpose {
+    /// Whether idle power is part of it.
+    pub output_type: OutputType,
+    /// Where the energy that it learned from was read.
+    pub source: Source,
+}
+
+/// A predictor by itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Single {
+    name: ModelName,
+    group: FeatureGroup,
+    about: Map<String, Value>,
+    weights: Option<Vec<u8>>,
+    predictor: Option<Vec<u8>>,
+    archive: Option<Vec<u8>>,
+}
+
+impl Single {
+    /// Reads a zip or JSON, whichever it is. `known` is what its sender calls it.
+    pub fn read(bytes: &[u8], known: &str) -> Result<Self, Error> {
+        if bytes.starts_with(b"PK") {
+            return Self::of_archive(bytes, known);
+        }
+        let value = serde_json::from_slice(bytes);
+        let value =
+            value.map_err(|_| Error::weights(shorten(known), "is neither a zip nor JSON of weights"))?;
+        Self::of_weights(&value, known)
+    }
+
+    /// Reads an archive.
+    pub fn of_archive(bytes: &[u8], known: &str) -> Result<Self, Error> {
+        let member = |file: &str| {
+            files::inner(bytes, file).or_else(|| files::inner(bytes, &format!("{known}/{file}")))
+        };
+        let wrong = |why: &str| Error::weights(shorten(known), why);
+        let about = member("metadata.json").ok_or_else(|| wrong("has no metadata.json in its archive"))?;
+        let about: Map<String, Value> = serde_json::from_slice(&about)
+            .map_err(|_| wrong("has a metadata.json that is no JSON object"))?;
+        let name = about.get("model_name").and_then(Value::as_str).unwrap_or(known);
+        let features = about.get("features").and_then(Value::as_array);
+        let features: Vec<&str> = features.into_iter().flatten().filter_map(Value::as_str).collect();
+        Ok(Self {
+            name: named(name)?,
+            group: group(&features)?,
+            weights: member("weight.json"),
+            predictor: member("predictor.json"),
+            archive: Some(bytes.to_vec()),
+            about,
+        })
+    }
+
+    /// Reads weights, as a model server gives them or as they are published.
+    pub fn of_weights(value: &Value, known: &str) -> Result<Self, Error> {
+        let object = value.as_object().ok_or_else(|| Error::weights("text", "is no object"))?;
+        let name = named(object.get("model_name").and_then(Value::as_str).unwrap_or(known))?;
+        let weights = Weights::read(value)?;
+        weights.formulas(&name.trainer)?;
+        let features = weights.features();
+        let features: Vec<&str> = features.iter().map(String::as_str).collect();
+        let is_weight = |key: &String| crate::vocabulary::Component::named(key).is_some();
+        let of = |is_wanted: bool| {
+            let kept = object.iter().filter(|(key, _)| is_weight(key) == is_wanted);
+            kept.map(|(key, value)| (key.clone(), value.clone())).collect::<Map<String, Value>>()
+        };
+        let text = Value::Object(of(true)).to_string();
+        let group = group(&features)?;
+        Ok(Self { name, group, about: of(false), weights: Some(text.into()), predictor: None, archive: None })
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> String {
+        self.name.to_string()
+    }
+
+    /// Keeps it in the pipeline of a folder, which is made where there is none. Says whether we can predict with it.
+    pub fn keep(&self, folder: &Path, purpose: Purpose) -> Result<bool, Error> {
+        let stated = self.about.get("output_type").and_then(Value::as_str);
+        if let Some(stated) = stated.filter(|stated| *stated != purpose.output_type.name()) {
+            let why = format!("is for {}; want {}", shorten(stated), purpose.output_type.name());
+            return Err(Error::weights(self.name(), why));
+        }
+        let (source, output_type) = (purpose.source.name(), purpose.output_type.name());
+        let group = folder.join(source).join(output_type).join(self.group.name());
+        let own = group.join(self.name());
+        fs::create_dir_all(&own).map_err(|error| Error::file(&own, error))?;
+        let put = |path: &Path, bytes: &Option<Vec<u8>>| match bytes {
+            Some(bytes) => replace(path, bytes),
+            None => Ok(()),
+        };
+        put(&own.join("weight.json"), &self.weights)?;
+        put(&own.join("predictor.json"), &self.predictor)?;
+        put(&group.join(format!("{}.zip", self.name())), &self.archive)?;
+        let mut about = self.about.clone();
+        about.insert("model_name".into(), json!(self.name()));
+        about.insert("features".into(), json!(self.group.features()));
+        about.insert("output_type".into(), json!(output_type));
+        replace(&own.join("metadata.json"), Value::Object(about).to_string().as_bytes())?;
+        self.join_index(folder)?;
+        // Last, since it is what tells others that the pipeline is another.
+        let pipeline = folder.file_name().map(|name| name.to_string_lossy().into_owned());
+        replace(&folder.join("metadata.json"), json!({ "name": pipeline }).to_string().as_bytes())?;
+        let is_this = |model: &super::Model| {
+            model.full_name == self.name()
+                && model.source == purpose.source
+                && model.output_type == purpose.output_type
+                && model.group == self.group
+        };
+        Ok(load(folder)?.models.iter().any(|model| is_this(model) && model.is_usable()))
+    }
+
+    /// Says whose it is, so that its cores are known.
+    fn join_index(&self, folder: &Path) -> Result<(), Error> {
+        let spec = self.about.get("machine_spec").cloned().unwrap_or(Value::Null);
+        let Ok(spec) = serde_json::from_value::<MachineSpec>(spec) else { return Ok(()) };
+        if spec.is_empty() {
+            return Ok(());
+        }
+        let path = folder.join("node_type_index.json");
+        let text = fs::read_to_string(&path).unwrap_or_else(|_| "{}".to_string());
+        let mut index = Index::read(&text)?;
+        index.0.insert(self.name.node_type, Entry { spec, members: vec![self.name()] });
+        replace(&path, index.write()?.as_bytes())
+    }
+}
+
+fn named(name: &str) -> Result<ModelName, Error> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let read = ModelName::read(name).filter(|one| one.trainer.len() <= 100);
+    read.filter(|one| !one.trainer.is_empty() && one.trainer.chars().all(is_plain)).ok_or_else(|| {
+        Error::Word {
+            field: "model_name",
+            got: shorten(name),
+            want: "<trainer>_<node type>, such as SGDRegressorTrainer_0".into(),
+        }
+    })
+}
+
+/// The group that has exactly these features.
+fn group(features: &[&str]) -> Result<FeatureGroup, Error> {
+    let mut sorted = features.to_vec();
+    sorted.sort_unstable();
+    FeatureGroup::ALL.into_iter().find(|group| group.features() == sorted).ok_or_else(|| Error::Word {
+        field: "features",
+        got: shorten(&features.join(", ")),
+        want: "those of one feature group, such as bpf_cpu_time_ms, bpf_page_cache_hit".into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::training::pack;
+
+    const PURPOSE: Purpose = Purpose { output_type: OutputType::AbsPower, source: Source::Acpi };
+
+    fn weights() -> Value {
+        json!({ "model_name": "SGDRegressorTrainer_3", "mae": 1.5, "machine_spec": { "processor": "x", "cores": 8 },
+            "platform": { "All_Weights": { "Bias_Weight": 5.0, "Categorical_Variables": {}, "Numerical_Variables": {
+                "bpf_cpu_time_ms": { "scale": 1000.0, "weight": 7.0 }, "bpf_page_cache_hit": { "scale": 1.0, "weight": 0.0 } } } } })
+    }
+
+    fn kept(folder: &Path) -> Vec<(String, bool, Option<f64>)> {
+        let pipeline = load(folder).unwrap();
+        let about =
+            |model: &super::super::Model| (model.full_name.clone(), model.is_usable(), model.error("mae"));
+        pipeline.models.iter().map(about).collect()
+    }
+
+    #[test]
+    fn weights_as_a_server_gives_them_are_kept_with_whose_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("model-server");
+        let single = Single::of_weights(&weights(), "").unwrap();
+        assert!(single.keep(&folder, PURPOSE).unwrap());
+        assert_eq!(kept(&folder), [("SGDRegressorTrainer_3".to_string(), true, Some(1.5))]);
+        assert_eq!(load(&folder).unwrap().index.unwrap().0[&3].spec.cores, Some(8.0));
+        // Published weights have no name of their own: that of their file is it.
+        let mut plain = weights();
+        plain.as_object_mut().unwrap().remove("model_name");
+        assert_eq!(
+            Single::of_weights(&plain, "SGDRegressorTrainer_7").unwrap().name(),
+            "SGDRegressorTrainer_7"
+        );
+        assert!(Single::of_weights(&plain, "weights").unwrap_err().to_string().contains("model_name"));
+    }
+
+    #[test]
+    fn an_archive_with_weights_is_used_and_one_with_pickles_only_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("model-server");
+        let about = json!({ "model_name": "SGDRegressorTrainer_1", "mae": 2.0, "output_type": "AbsPower", "features": ["bpf_cpu_time_ms", "bpf_page_cache_hit"] });
+        let file = |name: &str, bytes: &str| (name.to_string(), bytes.as_bytes().to_vec());
+        let with =
+            pack(&[file("metadata.json", &about.to_string()), file("weight.json", &weights().to_string())])
+                .unwrap();
+        assert!(Single::read(&with, "").unwrap().keep(&folder, PURPOSE).unwrap());
+        let mut other = about.clone();
+        other["model_name"] = json!("KNeighborsRegressorTrainer_1");
+        let pickled =
+            pack(&[file("metadata.json", &other.to_string()), file("platform.pkl", "\u{80}")]).unwrap();
+        assert!(!Single::read(&pickled, "").unwrap().keep(&folder, PURPOSE).unwrap());
+        assert_eq!(kept(&folder).len(), 2);
+        let wrong = Single::read(&with, "").unwrap();
+        let wrong =
+            wrong.keep(&folder, Purpose { output_type: OutputType::DynPower, ..PURPOSE }).unwrap_err();
+        assert!(wrong.to_string().contains("is for AbsPower; want DynPower"), "{wrong}");
+    }
+
+    #[test]
+    fn what_leads_elsewhere_or_is_nothing_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["../../x_1", "a/b_1", "SGDRegressorTrainer", ""] {
+            let mut value = weights();
+            value["model_name"] = json!(name);
+            assert!(Single::of_weights(&value, name).is_err(), "{name}");
+        }
+        for bytes in [&b""[..], b"<html>", b"[]", b"{}", b"PK\x03\x04 torn"] {
+            assert!(Single::read(bytes, "SGDRegressorTrainer_0").is_err(), "{bytes:?}");
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}
