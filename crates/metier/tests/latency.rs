@@ -120,12 +120,10 @@ fn what_is_learned_is_listed_asked_where_it_is_of_use_and_removed() {
     assert_eq!(record["kind"], "latency");
     assert!(record["held_out"][0]["groups"].as_u64().unwrap() >= 2, "{text}");
     let id = record["id"].as_str().unwrap();
-    let predicted = || -> Value {
-        serde_json::from_str(&place.ok(&["predict", "latency", &first, "-o", "json"])).unwrap()
-    };
-    // So few graphs may teach so little that a passport does better; then it does not answer.
-    let is_asked = predicted()["predictor"] == id;
-    assert_eq!(is_asked, record["standing"] == "in-use", "{text}");
+    // So few graphs, timed beside whatever else this host does, may teach so little that a passport does better. Then it is not asked, and where the passport has no figures nobody answers.
+    let predicted = place.run(&["predict", "latency", &first, "-o", "json"]);
+    let answer: Value = serde_json::from_slice(&predicted.stdout).unwrap_or_default();
+    assert_eq!(answer["predictor"] == id, record["standing"] == "in-use", "{text} {predicted:?}");
     let short = &id.trim_start_matches("sha256:")[..12];
     assert!(place.ok(&["predictors"]).contains(short));
     assert!(place.ok(&["predictors", "show", short]).contains("multiply-adds × constant"));
