@@ -1,13 +1,17 @@
 //! Repeatable chance: SplitMix64 (Steele, Lea and Flood 2014).
 
+/// A source of numbers that are always the same for a seed.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
+    /// Begins at a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
+    /// The next number.
+    #[allow(clippy::should_implement_trait, reason = "it never ends")]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)

@@ -11,12 +11,14 @@ pub struct Table {
     target: Vec<f64>,
     /// Rows of one group (a workload, a device) stay on one side of every split.
     groups: Vec<u64>,
+    /// What each row counts; empty where all count alike.
+    weights: Vec<f64>,
 }
 
 impl Table {
     /// An empty table of these features.
     pub fn new(names: Vec<String>) -> Self {
-        Self { names, features: Vec::new(), target: Vec::new(), groups: Vec::new() }
+        Self { names, features: Vec::new(), target: Vec::new(), groups: Vec::new(), weights: Vec::new() }
     }
 
     /// Adds a row.
@@ -33,6 +35,23 @@ impl Table {
         self.target.push(target);
         self.groups.push(group);
         Ok(())
+    }
+
+    /// Says what each row counts: a number above 0 for each. Boosted trees heed it.
+    pub fn with_weights(mut self, weights: Vec<f64>) -> Result<Table, Error> {
+        if weights.len() != self.len() || weights.iter().any(|weight| !(weight.is_finite() && *weight > 0.0))
+        {
+            let why =
+                format!("{} weights for {} rows; want a number above 0 for each", weights.len(), self.len());
+            return Err(Error::Table { why });
+        }
+        self.weights = weights;
+        Ok(self)
+    }
+
+    /// What each row counts; empty where all count alike.
+    pub fn weights(&self) -> &[f64] {
+        &self.weights
     }
 
     /// Names of the features.
@@ -77,6 +96,7 @@ impl Table {
             out.features.extend_from_slice(self.row(*row));
             out.target.push(self.target[*row]);
             out.groups.push(self.groups[*row]);
+            out.weights.extend(self.weights.get(*row));
         }
         out
     }

@@ -132,13 +132,14 @@ fn curves_reach_scipys_least_squares() {
 fn a_forest_tells_quantiles_and_its_file_gives_them_back() {
     let recorded = recorded();
     let settings = forest::Settings { trees: 50, leaf_rows: 5, seed: 1 };
-    let forest = Forest::fit(&recorded.x, &recorded.y, &recorded.y, settings).unwrap();
+    let weights = vec![1.0; recorded.y.len()];
+    let forest = Forest::fit(&recorded.x, &recorded.y, &recorded.y, &weights, settings).unwrap();
     let mean = recorded.y.iter().sum::<f64>() / recorded.y.len() as f64;
     let (mut missed, mut plain) = (0.0, 0.0);
     for (row, truth) in recorded.asked.iter().zip(&recorded.truth) {
-        let weights = forest.alike(row);
-        assert!((weights.iter().sum::<f64>() - 1.0).abs() < 1e-9);
-        let [low, middle, high] = [0.1, 0.5, 0.9].map(|share| forest.quantile(&weights, share));
+        let alike = forest.alike(row);
+        assert!((alike.total() - 1.0).abs() < 1e-9);
+        let [low, middle, high] = [0.1, 0.5, 0.9].map(|share| alike.quantile(share, |_| 1.0));
         assert!(low <= middle && middle <= high && low < high);
         missed += (middle - truth).abs();
         plain += (mean - truth).abs();
@@ -146,4 +147,31 @@ fn a_forest_tells_quantiles_and_its_file_gives_them_back() {
     assert!(missed < 0.4 * plain, "{missed} of {plain}");
     let text = serde_json::to_string(&forest).unwrap();
     assert_eq!(serde_json::from_str::<Forest>(&text).unwrap(), forest);
+    for (broken, why) in [
+        (r#""count":51"#, "trees"),
+        (r#""count":50,"more":1,"weights":[1.0,1.0]"#, "duplicate field `weights`"),
+    ] {
+        let wrong = text.replace(r#""count":50"#, broken);
+        let error = serde_json::from_str::<Forest>(&wrong).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+}
+
+#[test]
+fn rows_of_a_forest_count_what_they_are_said_to() {
+    let recorded = recorded();
+    let rows = recorded.y.len();
+    let settings = forest::Settings { trees: 20, leaf_rows: 5, seed: 1 };
+    let middle = |weights: &[f64]| {
+        let forest = Forest::fit(&recorded.x, &recorded.y, &recorded.y, weights, settings).unwrap();
+        let said = recorded.asked.iter().map(|row| forest.alike(row).quantile(0.5, |_| 1.0));
+        said.sum::<f64>() / recorded.asked.len() as f64
+    };
+    let mean = recorded.y.iter().sum::<f64>() / rows as f64;
+    let heavy = |is_high: bool| -> Vec<f64> {
+        recorded.y.iter().map(|y| if (*y > mean) == is_high { 20.0 } else { 1.0 }).collect()
+    };
+    let (low, plain, high) = (middle(&heavy(false)), middle(&vec![1.0; rows]), middle(&heavy(true)));
+    assert!(low < plain && plain < high, "{low} {plain} {high}");
+    assert!(Forest::fit(&recorded.x, &recorded.y, &recorded.y, &vec![0.0; rows], settings).is_err());
 }

@@ -7,22 +7,22 @@ use super::{Monotone, Settings};
 
 /// One place of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-struct Place {
+pub(super) struct Place {
     /// The feature that is asked; a leaf has none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    feature: Option<u32>,
+    pub(super) feature: Option<u32>,
     /// Up to this the way is left; for a leaf, its value.
-    value: f64,
+    pub(super) value: f64,
     #[serde(default, skip_serializing_if = "is_zero")]
-    left: u32,
+    pub(super) left: u32,
     #[serde(default, skip_serializing_if = "is_zero")]
-    right: u32,
+    pub(super) right: u32,
     /// Whether rows without the feature go left.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    unknown_left: bool,
+    pub(super) unknown_left: bool,
     /// What the split saved.
     #[serde(default)]
-    gain: f64,
+    pub(super) gain: f64,
 }
 
 fn is_zero(number: &u32) -> bool {
@@ -32,7 +32,7 @@ fn is_zero(number: &u32) -> bool {
 /// A regression tree; the first place is its root.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tree {
-    places: Vec<Place>,
+    pub(super) places: Vec<Place>,
 }
 
 impl Tree {
@@ -95,6 +95,7 @@ struct Split {
 /// A leaf that may still grow.
 struct Leaf {
     place: usize,
+    depth: usize,
     rows: std::ops::Range<usize>,
     sums: Vec<Sum>,
     total: Sum,
@@ -142,6 +143,7 @@ impl<'a> Grower<'a> {
         }
         let mut root = Leaf {
             place: 0,
+            depth: 0,
             rows: 0..rows.len(),
             sums,
             total,
@@ -206,7 +208,7 @@ impl<'a> Grower<'a> {
 
     fn best(&self, leaf: &Leaf, columns: &[u32]) -> Option<Split> {
         let fewest = self.settings.leaf_rows.max(1) as u32;
-        if leaf.total.rows < fewest * 2 {
+        if leaf.total.rows < fewest * 2 || leaf.depth >= self.settings.depth {
             return None;
         }
         let (whole, _) = self.worth(leaf.total, leaf.low, leaf.high);
@@ -313,6 +315,7 @@ impl<'a> Grower<'a> {
         };
         let mut left = Leaf {
             place: left_place,
+            depth: leaf.depth + 1,
             rows: left_range,
             sums: left_sums,
             total: left_total,
@@ -322,6 +325,7 @@ impl<'a> Grower<'a> {
         };
         let mut right = Leaf {
             place: right_place,
+            depth: leaf.depth + 1,
             rows: right_range,
             sums: right_sums,
             total: right_total,

@@ -48,6 +48,20 @@ impl Loss {
         Some(if exact.fract() == 0.0 && at < left.len() { (low + left[at]) / 2.0 } else { low })
     }
 
+    /// The same where each row counts something of its own.
+    pub fn leaf_of(self, left: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
+        let share = self.share()?;
+        let mut left: Vec<(f64, f64)> = left.collect();
+        left.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let wanted = share * left.iter().map(|(_, weight)| weight).sum::<f64>();
+        let mut sum = 0.0;
+        let reaches = |(_, weight): &&(f64, f64)| {
+            sum += weight;
+            sum >= wanted
+        };
+        left.iter().find(reaches).or(left.last()).map(|(value, _)| *value)
+    }
+
     /// The mean loss of predictions.
     pub fn mean(self, target: &[f64], said: &[f64]) -> f64 {
         let each = target.iter().zip(said).map(|(is, said)| {

@@ -5,13 +5,17 @@
 //! A feature that is not known (NaN) has a side of its own at every split, learned from the rows that lack it.
 
 mod bins;
+mod flat;
 mod grow;
 mod loss;
+mod packed;
 
 use serde::{Deserialize, Serialize};
 
+pub use flat::Flat;
 pub use grow::Tree;
 pub use loss::Loss;
+pub use packed::Packed;
 
 use crate::random::Random;
 use crate::{Error, Table};
@@ -39,6 +43,8 @@ pub struct Settings {
     pub trees: usize,
     /// Most leaves of a tree.
     pub leaves: usize,
+    /// Most questions from the root to a leaf.
+    pub depth: usize,
     /// Fewest rows of a leaf.
     pub leaf_rows: usize,
     /// What each tree counts.
@@ -65,6 +71,7 @@ impl Default for Settings {
             loss: Loss::Squared,
             trees: 300,
             leaves: 31,
+            depth: usize::MAX,
             leaf_rows: 10,
             rate: 0.1,
             ridge: 1.0,
@@ -145,10 +152,18 @@ impl Boosted {
         for _ in 0..settings.trees {
             let rows = sample(table.len(), settings.rows, &mut random);
             let columns = sample(table.width(), settings.features, &mut random);
-            let gradients: Vec<(f64, f64)> =
+            let mut gradients: Vec<(f64, f64)> =
                 target.iter().zip(&said).map(|(is, said)| settings.loss.gradient(*is, *said)).collect();
+            for ((gradient, curvature), weight) in gradients.iter_mut().zip(table.weights()) {
+                *gradient *= weight;
+                *curvature *= weight;
+            }
             let leaf = |rows: &[u32]| {
-                settings.loss.leaf(rows.iter().map(|row| target[*row as usize] - said[*row as usize]))
+                let left = rows.iter().map(|row| target[*row as usize] - said[*row as usize]);
+                match table.weights() {
+                    [] => settings.loss.leaf(left),
+                    weights => settings.loss.leaf_of(left.zip(rows.iter().map(|row| weights[*row as usize]))),
+                }
             };
             let Some(tree) = grower.tree(&gradients, rows, &columns, &leaf) else { break };
             for (row, said) in said.iter_mut().enumerate() {

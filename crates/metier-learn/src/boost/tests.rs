@@ -134,3 +134,74 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn rows_that_count_more_are_told_better() {
+    // The same feature, two targets: the one that counts nine times as much is the median.
+    let mut table = Table::new(vec!["x".into()]);
+    (0..40).for_each(|row| table.push(&[0.0], f64::from(row % 2), 0).unwrap());
+    (0..40).for_each(|_| table.push(&[1.0], 5.0, 0).unwrap());
+    let settings =
+        Settings { loss: Loss::Absolute, trees: 40, rate: 0.5, leaf_rows: 2, ..Settings::default() };
+    for (heavy, want) in [(0usize, 0.0), (1, 1.0)] {
+        let weight = |row: usize| if row < 40 && row % 2 == heavy { 9.0 } else { 1.0 };
+        let weighted = table.clone().with_weights((0..80).map(weight).collect()).unwrap();
+        let fitted = Boosted::fit(&weighted, None, &settings).unwrap();
+        assert!((fitted.predict(&[0.0]) - want).abs() < 1e-3, "{}", fitted.predict(&[0.0]));
+    }
+    assert!(table.with_weights(vec![1.0; 3]).is_err());
+}
+
+#[test]
+fn packed_trees_are_the_same_trees_in_a_tenth_of_the_bytes() {
+    let table = friedman(500, 5);
+    let settings = Settings { trees: 30, ..Settings::default() };
+    let fitted = Boosted::fit(&table, None, &settings).unwrap();
+    let (plain, single) = (serde_json::to_string(&fitted).unwrap(), fitted.clone().in_single());
+    for row in 0..table.len() {
+        let (one, two) = (fitted.predict(table.row(row)), single.predict(table.row(row)));
+        assert!((one - two).abs() < 1e-4, "{one} {two}");
+    }
+    let text = serde_json::to_string(&Packed(single)).unwrap();
+    assert!(text.len() * 8 < plain.len(), "{} of {}", text.len(), plain.len());
+    let read: Packed = serde_json::from_str(&text).unwrap();
+    assert_eq!(serde_json::to_string(&read).unwrap(), text);
+    assert_eq!(read.0, fitted.in_single());
+    for broken in
+        [text.replacen("\"count\":30", "\"count\":31", 1), text.replacen("\"trees\":\"", "\"trees\":\"!", 1)]
+    {
+        assert_ne!(broken, text);
+        assert!(serde_json::from_str::<Packed>(&broken).unwrap_err().to_string().contains("trees"));
+    }
+}
+
+#[test]
+fn no_way_is_longer_than_the_depth() {
+    let table = friedman(500, 6);
+    let settings = Settings { trees: 5, leaves: 31, depth: 3, leaf_rows: 1, ..Settings::default() };
+    let fitted = Boosted::fit(&table, None, &settings).unwrap();
+    assert!(fitted.trees.iter().all(|tree| tree.places.len() <= 15 && tree.places.len() > 9));
+}
+
+#[test]
+fn trees_that_are_laid_out_flat_say_the_same() {
+    let table = friedman(300, 7);
+    let fitted = Boosted::fit(&table, None, &Settings { trees: 20, ..Settings::default() }).unwrap();
+    let flat = Flat::new(&fitted).unwrap();
+    // Also a number of rows that is no multiple of those that walk side by side.
+    for count in [0, 1, 7, 8, 9, 300] {
+        let rows: Vec<f32> = (0..count).flat_map(|row| table.row(row)).map(|value| *value as f32).collect();
+        let said = flat.predict(&rows);
+        assert_eq!(said.len(), count);
+        for (row, said) in said.iter().enumerate() {
+            let own: Vec<f64> = table.row(row).iter().map(|value| f64::from(*value as f32)).collect();
+            assert!((said - fitted.predict(&own)).abs() < 1e-4, "{said}");
+        }
+    }
+    let mut circle = fitted.clone();
+    circle.trees[0].places[0].left = 0;
+    assert_eq!(Flat::new(&circle), None);
+    let mut narrow = fitted;
+    narrow.names.truncate(1);
+    assert_eq!(Flat::new(&narrow), None);
+}

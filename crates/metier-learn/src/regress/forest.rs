@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{check, too_many};
 use crate::Error;
 use crate::algebra::Matrix;
+use crate::pack::{Reader, Writer};
 use crate::random::Random;
 
 /// How to grow.
@@ -23,7 +24,7 @@ pub struct Settings {
 }
 
 /// Trees as lists: a question has a feature, a threshold and its first child (the second follows); a leaf has its rows.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default)]
 struct Tree {
     /// Negative for a leaf.
     features: Vec<i32>,
@@ -38,64 +39,194 @@ struct Tree {
 
 /// A forest and the targets of the rows that it was grown from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Packed", into = "Packed")]
 pub struct Forest {
     trees: Vec<Tree>,
     /// Targets, ascending; leaves name rows by their place here.
     targets: Vec<f64>,
+    /// What each row counts.
+    weights: Vec<f64>,
 }
 
-impl Forest {
-    /// Grows trees whose splits make `split` targets alike; the answers are about `y`.
-    pub fn fit(x: &Matrix, y: &[f64], split: &[f64], settings: Settings) -> Result<Self, Error> {
-        check(x, y, 2)?;
-        check(x, split, 2)?;
-        too_many(y.len())?;
-        let mut order: Vec<usize> = (0..y.len()).collect();
-        order.sort_by(|a, b| y[*a].total_cmp(&y[*b]).then(a.cmp(b)));
-        let x = x.select(&order);
-        let split: Vec<f64> = order.iter().map(|row| split[*row]).collect();
-        let mut random = Random::new(settings.seed);
-        let trees =
-            (0..settings.trees).map(|_| grow(&x, &split, settings.leaf_rows.max(1), &mut random)).collect();
-        Ok(Self { trees, targets: order.iter().map(|row| y[*row]).collect() })
-    }
+/// Targets of rows that are alike to one that is asked about, ascending, with how alike each is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Alike(Vec<(f64, f64)>);
 
-    /// How alike each remembered row is to this one, in the order of their targets; adds up to 1.
-    pub fn alike(&self, row: &[f64]) -> Vec<f64> {
-        let mut weights = vec![0.0; self.targets.len()];
-        let share = 1.0 / self.trees.len().max(1) as f64;
-        for tree in &self.trees {
-            let leaf = tree.leaf(row);
-            for one in leaf {
-                if let Some(weight) = weights.get_mut(*one as usize) {
-                    *weight += share / leaf.len() as f64;
-                }
-            }
-        }
-        weights
-    }
-
-    /// Targets, ascending.
-    pub fn targets(&self) -> &[f64] {
-        &self.targets
-    }
-
-    /// The target up to which a share of the weights lies; between two targets where the share falls between them.
-    pub fn quantile(&self, weights: &[f64], share: f64) -> f64 {
-        let total: f64 = weights.iter().sum();
+impl Alike {
+    /// The target up to which a share of the weights lies, where each weight is first multiplied by what `of` says of its target.
+    pub fn quantile(&self, share: f64, of: impl Fn(f64) -> f64) -> f64 {
+        let total: f64 = self.0.iter().map(|(target, weight)| weight * of(*target)).sum();
         let wanted = total * share;
         let mut sum = 0.0;
-        for (weight, target) in weights.iter().zip(&self.targets) {
-            sum += weight;
-            if sum >= wanted && *weight > 0.0 {
+        for (target, weight) in &self.0 {
+            sum += weight * of(*target);
+            if sum >= wanted {
                 return *target;
             }
         }
-        self.targets.last().copied().unwrap_or(0.0)
+        self.0.last().map_or(0.0, |(target, _)| *target)
+    }
+
+    /// All weights together: 1 but for rounding.
+    pub fn total(&self) -> f64 {
+        self.0.iter().map(|(_, weight)| weight).sum()
+    }
+}
+
+impl Forest {
+    /// Grows trees whose splits make `split` targets alike; the answers are about `y`, and each row counts what `weights` says.
+    pub fn fit(
+        x: &Matrix,
+        y: &[f64],
+        split: &[f64],
+        weights: &[f64],
+        settings: Settings,
+    ) -> Result<Self, Error> {
+        check(x, y, 2)?;
+        check(x, split, 2)?;
+        check(x, weights, 2)?;
+        too_many(y.len())?;
+        if let Some(weight) = weights.iter().find(|weight| **weight <= 0.0) {
+            return Err(Error::Table { why: format!("a row that counts {weight}; want above 0") });
+        }
+        let mut order: Vec<usize> = (0..y.len()).collect();
+        order.sort_by(|a, b| y[*a].total_cmp(&y[*b]).then(a.cmp(b)));
+        let sorted = |of: &[f64]| -> Vec<f64> { order.iter().map(|row| of[*row]).collect() };
+        let x = x.select(&order);
+        let (split, weights) = (sorted(split), sorted(weights));
+        let mut random = Random::new(settings.seed);
+        let leaf_rows = settings.leaf_rows.max(1);
+        let trees = (0..settings.trees).map(|_| grow(&x, &split, &weights, leaf_rows, &mut random)).collect();
+        Ok(Self { trees, targets: sorted(y), weights })
+    }
+
+    /// The rows that share leaves with this one.
+    pub fn alike(&self, row: &[f64]) -> Alike {
+        let share = 1.0 / self.trees.len().max(1) as f64;
+        let weight_of = |one: u32| self.weights.get(one as usize).copied().unwrap_or(0.0);
+        let mut rows: Vec<(u32, f64)> = Vec::with_capacity(self.trees.len() * 4);
+        for tree in &self.trees {
+            let leaf = tree.leaf(row);
+            let whole: f64 = leaf.iter().map(|one| weight_of(*one)).sum();
+            if whole > 0.0 {
+                rows.extend(leaf.iter().map(|one| (*one, share * weight_of(*one) / whole)));
+            }
+        }
+        rows.sort_unstable_by_key(|(one, _)| *one);
+        rows.dedup_by(|next, kept| {
+            let is_same = next.0 == kept.0;
+            if is_same {
+                kept.1 += next.1;
+            }
+            is_same
+        });
+        let target = |(one, weight): (u32, f64)| Some((self.targets.get(one as usize).copied()?, weight));
+        Alike(rows.into_iter().filter_map(target).collect())
+    }
+}
+
+/// A forest in few bytes: places in the order question, left side, right side; a leaf's rows ascending, each as its distance from the one before.
+#[derive(Serialize, Deserialize)]
+struct Packed {
+    targets: Vec<f64>,
+    weights: Vec<f64>,
+    count: usize,
+    trees: String,
+}
+
+impl From<Forest> for Packed {
+    fn from(forest: Forest) -> Self {
+        let mut writer = Writer::default();
+        for tree in &forest.trees {
+            let mut open = vec![0usize];
+            while let Some(at) = open.pop() {
+                let Ok(feature) = u64::try_from(tree.features[at]) else {
+                    writer.count(0);
+                    writer.count(u64::from(tree.counts[at]));
+                    let begin = tree.next[at] as usize;
+                    let mut before = 0;
+                    for row in &tree.rows[begin..begin + tree.counts[at] as usize] {
+                        writer.count(u64::from(row - before));
+                        before = *row;
+                    }
+                    continue;
+                };
+                writer.count(feature + 1);
+                writer.number(tree.thresholds[at]);
+                open.extend([tree.next[at] as usize + 1, tree.next[at] as usize]);
+            }
+        }
+        // Weights are few different numbers; all alike is said with one.
+        let mut weights = forest.weights;
+        if weights.windows(2).all(|pair| pair[0] == pair[1]) {
+            weights.truncate(1);
+        }
+        Self { targets: forest.targets, weights, count: forest.trees.len(), trees: writer.text() }
+    }
+}
+
+impl TryFrom<Packed> for Forest {
+    type Error = Error;
+    fn try_from(packed: Packed) -> Result<Self, Error> {
+        let rows = packed.targets.len();
+        let wrong = |field: &str, why: &str| Error::File { field: field.to_string(), why: why.to_string() };
+        let weights = match &packed.weights[..] {
+            [one] => vec![*one; rows],
+            all if all.len() == rows => all.to_vec(),
+            _ => return Err(wrong("weights", "are not one for each target")),
+        };
+        let broken = || wrong("trees", "are no base64 of as many trees as count says");
+        let mut reader = Reader::new(&packed.trees).ok_or_else(broken)?;
+        let mut trees = Vec::new();
+        for _ in 0..packed.count {
+            trees.push(Tree::read(&mut reader, rows).ok_or_else(broken)?);
+        }
+        Ok(Self { trees, targets: packed.targets, weights })
     }
 }
 
 impl Tree {
+    fn add(&mut self) {
+        self.features.push(-1);
+        self.thresholds.push(0.0);
+        self.next.push(0);
+        self.counts.push(0);
+    }
+
+    /// One tree whose leaves name rows below `rows`.
+    fn read(reader: &mut Reader, rows: usize) -> Option<Self> {
+        let mut tree = Self::default();
+        tree.add();
+        let mut open = vec![0usize];
+        while let Some(at) = open.pop() {
+            match reader.count()?.checked_sub(1) {
+                Some(feature) => {
+                    tree.features[at] = i32::try_from(feature).ok()?;
+                    tree.thresholds[at] = reader.number()?;
+                    let children = tree.features.len();
+                    tree.next[at] = u32::try_from(children).ok()?;
+                    tree.add();
+                    tree.add();
+                    open.extend([children + 1, children]);
+                }
+                None => {
+                    let count = reader.count()?;
+                    if count > reader.left() as u64 {
+                        return None;
+                    }
+                    tree.next[at] = u32::try_from(tree.rows.len()).ok()?;
+                    tree.counts[at] = u32::try_from(count).ok()?;
+                    let mut row = 0u64;
+                    for _ in 0..count {
+                        row = row.checked_add(reader.count()?).filter(|row| *row < rows as u64)?;
+                        tree.rows.push(u32::try_from(row).ok()?);
+                    }
+                }
+            }
+        }
+        Some(tree)
+    }
+
     fn leaf(&self, row: &[f64]) -> &[u32] {
         let mut at = 0usize;
         for _ in 0..=self.features.len() {
@@ -113,26 +244,20 @@ impl Tree {
     }
 }
 
-fn grow(x: &Matrix, split: &[f64], leaf_rows: usize, random: &mut Random) -> Tree {
+fn grow(x: &Matrix, split: &[f64], weights: &[f64], leaf_rows: usize, random: &mut Random) -> Tree {
     let mut tree = Tree::default();
-    let add = |tree: &mut Tree| {
-        tree.features.push(-1);
-        tree.thresholds.push(0.0);
-        tree.next.push(0);
-        tree.counts.push(0);
-    };
-    add(&mut tree);
+    tree.add();
     let mut open = vec![(0usize, (0..split.len() as u32).collect::<Vec<u32>>())];
     while let Some((at, rows)) = open.pop() {
-        match part(x, split, &rows, leaf_rows, random) {
+        match part(x, split, weights, &rows, leaf_rows, random) {
             Some((feature, threshold)) => {
                 let is_left = |row: &u32| (x.at(*row as usize, feature) as f32) <= threshold;
                 let (left, right): (Vec<u32>, Vec<u32>) = rows.iter().copied().partition(is_left);
                 let children = tree.features.len();
                 (tree.features[at], tree.thresholds[at], tree.next[at]) =
                     (feature as i32, threshold, children as u32);
-                add(&mut tree);
-                add(&mut tree);
+                tree.add();
+                tree.add();
                 open.push((children + 1, right));
                 open.push((children, left));
             }
@@ -150,6 +275,7 @@ fn grow(x: &Matrix, split: &[f64], leaf_rows: usize, random: &mut Random) -> Tre
 fn part(
     x: &Matrix,
     split: &[f64],
+    weights: &[f64],
     rows: &[u32],
     leaf_rows: usize,
     random: &mut Random,
@@ -157,12 +283,13 @@ fn part(
     if rows.len() < 2 * leaf_rows {
         return None;
     }
-    let (mut sum, mut square) = (0.0, 0.0);
+    let (mut sum, mut square, mut count) = (0.0, 0.0, 0.0);
     for row in rows {
-        sum += split[*row as usize];
-        square += split[*row as usize] * split[*row as usize];
+        let (value, weight) = (split[*row as usize], weights[*row as usize]);
+        sum += weight * value;
+        square += weight * value * value;
+        count += weight;
     }
-    let count = rows.len() as f64;
     if square - sum * sum / count <= 1e-12 * square.abs() {
         return None;
     }
@@ -178,10 +305,11 @@ fn part(
             continue;
         }
         let threshold = (f64::from(low) + (f64::from(high) - f64::from(low)) * drawn) as f32;
-        let (mut left_sum, mut left) = (0.0, 0usize);
+        let (mut left_sum, mut left_count, mut left) = (0.0, 0.0, 0usize);
         for row in rows {
             if x.at(*row as usize, feature) as f32 <= threshold {
-                left_sum += split[*row as usize];
+                left_sum += weights[*row as usize] * split[*row as usize];
+                left_count += weights[*row as usize];
                 left += 1;
             }
         }
@@ -189,7 +317,8 @@ fn part(
         if left < leaf_rows || right < leaf_rows {
             continue;
         }
-        let gain = left_sum * left_sum / left as f64 + (sum - left_sum) * (sum - left_sum) / right as f64;
+        let right_sum = sum - left_sum;
+        let gain = left_sum * left_sum / left_count + right_sum * right_sum / (count - left_count);
         if best.is_none_or(|best| gain > best.0) {
             best = Some((gain, feature, threshold));
         }
