@@ -9,10 +9,10 @@
 //! | logistic `[a, s0, k, c]` | `a/(1 + exp(-k·(s - s0))) + c` |
 //! | polynomial | `bias + Σ weight·p`, p = 1, s_i, s_i·s_j (i ≤ j) |
 //! | xgboost | the sum of its leaves in single precision, tree after tree |
-//! | boosted | the sum of its leaves; the features as they are |
+//! | boosted | the sum of its leaves; the features as they are, and ratios of two (`a/b`, 0 where b is 0) |
 //! | learned | what [`Learned`] says of scaled features |
 
-use metier_learn::boost::Boosted;
+use metier_learn::boost::{Boosted, Flat};
 use metier_learn::xgboost::XGBoost;
 
 use crate::trainers::Learned;
@@ -76,7 +76,7 @@ pub enum Kind {
     /// Trees as XGBoost writes them.
     XGBoost(Box<XGBoost>),
     /// Trees of our own; they ask the features themselves, not the scaled ones.
-    Boosted(Box<Boosted>),
+    Boosted(Box<Trees>),
     /// Whatever one of our trainers learned.
     Learned(Box<Learned>),
 }
@@ -92,6 +92,50 @@ pub enum Spread {
 
 /// How far beyond the largest value of training a feature may go before the answer is said to be out of range.
 pub const MARGIN: f64 = 1.05;
+
+/// Trees, and what they ask about a row of features.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trees {
+    flat: Flat,
+    asked: Vec<Asked>,
+}
+
+/// A feature by its place, or the ratio of two.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Asked {
+    Feature(usize),
+    Ratio(usize, usize),
+}
+
+impl Trees {
+    /// Trees whose names are features or `a/b` of two of them. Else the name that is neither, or nothing where the trees themselves are broken.
+    pub fn new(trees: &Boosted, features: &[String]) -> Result<Self, Option<String>> {
+        let place = |name: &str| features.iter().position(|feature| feature == name);
+        let asked = |name: &String| {
+            let ratio = || {
+                let (one, other) = name.split_once('/')?;
+                Some(Asked::Ratio(place(one)?, place(other)?))
+            };
+            place(name).map(Asked::Feature).or_else(ratio).ok_or_else(|| Some(name.clone()))
+        };
+        let asked = trees.names.iter().map(asked).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { flat: Flat::new(trees).ok_or(None)?, asked })
+    }
+
+    /// Watts of rows of so many features, one behind the other.
+    fn watts(&self, rows: &[f64], width: usize) -> Vec<f64> {
+        let mut all = Vec::with_capacity(rows.len().checked_div(width).unwrap_or(0) * self.asked.len());
+        for row in rows.chunks_exact(width.max(1)) {
+            let at = |place: &usize| row.get(*place).copied().unwrap_or(0.0);
+            all.extend(self.asked.iter().map(|asked| match asked {
+                Asked::Feature(place) => at(place) as f32,
+                Asked::Ratio(_, below) if at(below) == 0.0 => 0.0,
+                Asked::Ratio(above, below) => (at(above) / at(below)) as f32,
+            }));
+        }
+        self.flat.predict(&all)
+    }
+}
 
 /// The watts of one component.
 #[derive(Debug, Clone, PartialEq)]
@@ -150,6 +194,19 @@ impl Formula {
         row.iter().zip(&self.scale).map(one).collect()
     }
 
+    /// Watts of rows of features that stand one behind the other, as [`Self::watts`] says them, only faster. Else the first row without a value.
+    pub fn watts_of(&self, rows: &[f64]) -> Result<Vec<f64>, usize> {
+        let width = self.features.len();
+        let raw: Vec<f64> = match &self.kind {
+            Kind::Boosted(trees) => trees.watts(rows, width),
+            _ => rows.chunks_exact(width.max(1)).map(|row| self.raw(row)).collect(),
+        };
+        match raw.iter().position(|watts| !watts.is_finite()) {
+            Some(row) => Err(row),
+            None => Ok(raw.into_iter().map(|watts| watts.max(0.0)).collect()),
+        }
+    }
+
     /// What the formula says, also where that is below zero.
     pub fn raw(&self, row: &[f64]) -> f64 {
         self.said(&self.kind, row)
@@ -195,7 +252,9 @@ impl Formula {
                     f64::from(trees.predict(&row))
                 }
             }
-            Kind::Boosted(trees) => trees.predict(row),
+            Kind::Boosted(trees) => {
+                trees.watts(row, self.features.len()).first().copied().unwrap_or(f64::NAN)
+            }
             Kind::Learned(learned) => {
                 let row: Vec<f64> = (0..self.features.len()).map(scaled).collect();
                 learned.watts(&row)

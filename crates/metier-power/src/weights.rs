@@ -5,14 +5,14 @@
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
-use metier_learn::boost::Boosted;
+use metier_learn::boost::Packed;
 use metier_learn::xgboost::XGBoost;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::Error;
-use crate::formula::{Curve, Formula, Kind};
-use crate::vocabulary::{Component, Trainer};
+use crate::formula::{Curve, Formula, Kind, Trees};
+use crate::vocabulary::{Component, Trainer, shorten};
 
 /// Most features of a predictor.
 pub const FEATURES: usize = 256;
@@ -45,9 +45,9 @@ pub struct AllWeights {
     /// XGBoost's JSON in base64.
     #[serde(rename = "XGboost_Weights", default, skip_serializing_if = "Option::is_none")]
     pub xgboost: Option<String>,
-    /// Trees of our own; only our estimator reads them.
+    /// Trees of our own over features and ratios of two (`a/b`); only our estimator reads them.
     #[serde(rename = "Metier_Trees", default, skip_serializing_if = "Option::is_none")]
-    pub trees: Option<Boosted>,
+    pub trees: Option<Packed>,
 }
 
 /// A feature of a predictor.
@@ -134,10 +134,16 @@ fn formula(component: Component, weights: &ComponentWeights, trainer: &str) -> R
         let text = String::from_utf8_lossy(&bytes);
         Kind::XGBoost(Box::new(XGBoost::read(&text)?))
     } else if let Some(trees) = &all.trees {
-        if trees.names != features {
-            return wrong("Metier_Trees.names", format!("is {:?}; want {features:?}", trees.names));
+        match Trees::new(&trees.0, &features) {
+            Ok(trees) => Kind::Boosted(Box::new(trees)),
+            Err(Some(name)) => {
+                let why = format!("has {:?}; want features of {features:?}, or a/b of two", shorten(&name));
+                return wrong("Metier_Trees.names", why);
+            }
+            Err(None) => {
+                return wrong("Metier_Trees.trees", "are too large, or ask what names has not".to_string());
+            }
         }
-        Kind::Boosted(Box::new(trees.clone()))
     } else if let Some(curve) = &all.curve {
         let form = match curve.len() {
             4 => Curve::Logistic,
@@ -210,6 +216,18 @@ mod tests {
                 "CurveFit_Weights",
             ),
             (with(json!({ "Numerical_Variables": variables, "XGboost_Weights": "%" })), "XGboost_Weights"),
+            (
+                with(
+                    json!({ "Numerical_Variables": variables, "Metier_Trees": { "names": ["a/b"], "start": 1.0, "count": 0, "trees": "" } }),
+                ),
+                "Metier_Trees.names",
+            ),
+            (
+                with(
+                    json!({ "Numerical_Variables": variables, "Metier_Trees": { "names": ["a"], "start": 1.0, "count": 1, "trees": "" } }),
+                ),
+                "trees",
+            ),
         ] {
             let error =
                 Weights::read(&body).and_then(|weights| weights.formulas("SGDRegressorTrainer").map(drop));

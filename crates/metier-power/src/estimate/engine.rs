@@ -337,28 +337,25 @@ fn about(pipeline: &str, model: &Model, source: Source) -> InUse {
 fn predict(ready: &Ready, request: &Request) -> Result<Powers, String> {
     let width = request.metrics.len();
     let numbers = &request.values.numbers;
-    let mut row = Vec::new();
+    let mut rows = Vec::new();
     let mut powers = Vec::with_capacity(ready.components.len());
     for (component, prepared) in &ready.components {
         let Some(prepared) = prepared else {
             powers.push((*component, vec![0.0; request.values.count]));
             continue;
         };
-        let mut watts = Vec::with_capacity(request.values.count);
+        rows.clear();
         for number in 0..request.values.count {
-            row.clear();
-            row.extend(prepared.places.iter().map(|place| match place {
+            rows.extend(prepared.places.iter().map(|place| match place {
                 Place::Column(column) => numbers.get(number * width + column).copied().unwrap_or(0.0),
                 Place::System(place) => request.system_values.0.get(*place).copied().unwrap_or(0.0),
             }));
-            match prepared.formula.watts(&row) {
-                Some(value) => watts.push(value),
-                None => {
-                    return Err(format!("{} has no value for values[{number}]", ready.about.predictor));
-                }
-            }
         }
-        powers.push((*component, watts));
+        let watts = prepared.formula.watts_of(&rows);
+        powers.push((
+            *component,
+            watts.map_err(|row| format!("{} has no value for values[{row}]", ready.about.predictor))?,
+        ));
     }
     Ok(powers)
 }
