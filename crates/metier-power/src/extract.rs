@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::Error;
 use crate::frame::Frame;
 use crate::response::{Response, Series};
 use crate::vocabulary::{FeatureGroup, Source};
+use crate::{Error, third_party};
 
 /// The job whose series are of virtual machines.
 pub const VM_JOB: &str = "vm";
@@ -101,7 +101,11 @@ pub struct Extracted {
 /// Groups whose features are all there.
 pub fn groups(response: &Response, vm: bool) -> Vec<FeatureGroup> {
     let has = |feature: &&str| response.has(&metric(feature, vm));
-    FeatureGroup::ALL.into_iter().filter(|group| group.features().iter().all(has)).collect()
+    let is_whole = |group: &FeatureGroup| {
+        let features = group.features();
+        !features.is_empty() && features.iter().all(has)
+    };
+    FeatureGroup::ALL.into_iter().filter(is_whole).collect()
 }
 
 /// Sources that node energy was read from.
@@ -117,8 +121,11 @@ pub fn sources(response: &Response) -> Vec<Source> {
     Source::ALL.into_iter().filter(has).collect()
 }
 
-/// The name of the series of a feature.
+/// The name of the series of a feature: Kepler's have a prefix and an ending, others are what they are.
 pub fn metric(feature: &str, vm: bool) -> String {
+    if third_party::has(feature) {
+        return feature.to_string();
+    }
     format!("kepler_{}_{feature}_total", if vm { "process" } else { "container" })
 }
 
@@ -260,7 +267,9 @@ fn features(response: &Response, settings: &Settings) -> Result<Features, Error>
         }
         // Series of one id under several labels are one counter.
         let mut counters: BTreeMap<String, Vec<&Series>> = BTreeMap::new();
-        for series in list.iter().filter(|series| (series.label("job") == VM_JOB) == settings.vm) {
+        let is_wanted =
+            |series: &&Series| third_party::has(feature) || (series.label("job") == VM_JOB) == settings.vm;
+        for series in list.iter().filter(is_wanted) {
             counters.entry(id(series, settings.vm)).or_default().push(series);
         }
         for (id, list) in counters {

@@ -5,7 +5,7 @@
 //! Prometheus' answer ──► frame of features and watts ──► isolated frame ──► trainers ──► pipeline of predictors ──► watts
 //! ```
 //!
-//! [`vocabulary`] holds the closed lists of words (sources, components, groups of features, trainers); [`formula`] says how weights
+//! [`vocabulary`] holds the closed lists of words (sources, components, groups of features, trainers), [`third_party`] the one group that users fill; [`formula`] says how weights
 //! become watts; [`node`] says which machine is like which; [`query`] asks Prometheus; [`response`], [`extract`], [`isolate`] and [`profile`] make the tables ([`frame`]) that
 //! [`trainers`] learn from; [`training`] does all that in order, and writes the pipeline; [`pipeline`] and [`selection`] are what was learned and which of it answers; [`assess`] tries them on tables; [`online`] learns while others work; [`defaults`] is what is shipped; [`settings`] are Kepler's own; [`estimate`]
 //! answers the exporter; [`share`] keeps the sum of parts equal to the whole; [`ledger`] does that for a node over time. The field names and formulas are those of the Kepler Model Server 0.7, so that its clients need no change;
@@ -32,6 +32,7 @@ pub mod response;
 pub mod selection;
 pub mod settings;
 pub mod share;
+pub mod third_party;
 pub mod trainers;
 pub mod training;
 pub mod validate;

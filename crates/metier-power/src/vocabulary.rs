@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
+use crate::{Error, third_party};
 
 /// Whether idle power is part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -159,11 +159,13 @@ pub enum FeatureGroup {
     Basic,
     /// An accelerator.
     AcceleratorOnly,
+    /// Metrics of others, which the user names ([`crate::third_party`]).
+    ThirdParty,
 }
 
 impl FeatureGroup {
-    /// All that have features, in the order in which they are tried.
-    pub const ALL: [Self; 8] = [
+    /// All, in the order in which they are tried. [`Self::ThirdParty`] has features only where the user named some.
+    pub const ALL: [Self; 9] = [
         Self::Full,
         Self::WorkloadOnly,
         Self::CounterOnly,
@@ -172,6 +174,20 @@ impl FeatureGroup {
         Self::CounterIrqCombined,
         Self::Basic,
         Self::AcceleratorOnly,
+        Self::ThirdParty,
+    ];
+
+    /// Kepler's own features of workloads.
+    pub const WORKLOAD: &[&str] = &[
+        "accelerator_intel_qat",
+        "bpf_block_irq",
+        "bpf_cpu_time_ms",
+        "bpf_net_rx_irq",
+        "bpf_net_tx_irq",
+        "bpf_page_cache_hit",
+        "cache_miss",
+        "cpu_cycles",
+        "cpu_instructions",
     ];
 
     /// Its name.
@@ -185,6 +201,7 @@ impl FeatureGroup {
             Self::CounterIrqCombined => "CounterIRQCombined",
             Self::Basic => "Basic",
             Self::AcceleratorOnly => "AcceleratorOnly",
+            Self::ThirdParty => "ThirdParty",
         }
     }
 
@@ -199,6 +216,7 @@ impl FeatureGroup {
             Self::Basic => 7,
             Self::BpfIrq => 8,
             Self::AcceleratorOnly => 9,
+            Self::ThirdParty => 10,
         }
     }
 
@@ -208,7 +226,7 @@ impl FeatureGroup {
     }
 
     /// Its features, in the order of a predictor's columns, which is that of the alphabet.
-    pub const fn features(self) -> &'static [&'static str] {
+    pub fn features(self) -> &'static [&'static str] {
         match self {
             Self::Full => &[
                 "accelerator_intel_qat",
@@ -223,17 +241,7 @@ impl FeatureGroup {
                 "cpu_scaling_frequency_hertz",
                 "node_info",
             ],
-            Self::WorkloadOnly => &[
-                "accelerator_intel_qat",
-                "bpf_block_irq",
-                "bpf_cpu_time_ms",
-                "bpf_net_rx_irq",
-                "bpf_net_tx_irq",
-                "bpf_page_cache_hit",
-                "cache_miss",
-                "cpu_cycles",
-                "cpu_instructions",
-            ],
+            Self::WorkloadOnly => third_party::workload().unwrap_or(Self::WORKLOAD),
             Self::CounterOnly => &["cache_miss", "cpu_cycles", "cpu_instructions"],
             Self::BpfOnly => &["bpf_cpu_time_ms", "bpf_page_cache_hit"],
             Self::BpfIrq => &[
@@ -255,12 +263,15 @@ impl FeatureGroup {
                 &["bpf_cpu_time_ms", "bpf_page_cache_hit", "cache_miss", "cpu_cycles", "cpu_instructions"]
             }
             Self::AcceleratorOnly => &["accelerator_intel_qat"],
+            Self::ThirdParty => third_party::names(),
         }
     }
 
     /// Whether all its features are among these metrics.
     pub fn is_within<T: AsRef<str>>(self, metrics: &[T]) -> bool {
-        self.features().iter().all(|feature| metrics.iter().any(|metric| metric.as_ref() == *feature))
+        let features = self.features();
+        !features.is_empty()
+            && features.iter().all(|feature| metrics.iter().any(|metric| metric.as_ref() == *feature))
     }
 }
 

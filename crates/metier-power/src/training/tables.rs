@@ -122,7 +122,16 @@ impl Tables {
     }
 }
 
+/// A group whose features the user says, who said none.
+fn no_names(group: FeatureGroup) -> Error {
+    let want = "names of metrics in thirdparty-metrics, or another group".to_string();
+    Error::Word { field: "feature group", got: group.name().to_string(), want }
+}
+
 fn not_whole(response: &crate::response::Response, group: FeatureGroup, vm: bool) -> Error {
+    if group.features().is_empty() {
+        return no_names(group);
+    }
     let is_missing = |feature: &&&str| !response.has(&extract::metric(feature, vm));
     let missing: Vec<String> =
         group.features().iter().filter(is_missing).map(|feature| extract::metric(feature, vm)).collect();
@@ -171,6 +180,9 @@ pub fn judges(pipeline: &Pipeline, source: Source) -> Vec<Judge> {
 
 /// Whether a table can be learned from: all columns are there, and every cell is a number.
 pub fn check(frame: &Frame, source: Source, group: FeatureGroup) -> Result<(), Error> {
+    if group.features().is_empty() {
+        return Err(no_names(group));
+    }
     let watts = source.components().iter().map(|component| component.column());
     let names = group.features().iter().map(ToString::to_string).chain(watts);
     for name in names {

@@ -20,7 +20,7 @@ use clap::{Args, Subcommand};
 pub use spelling::spelled;
 
 use super::Room;
-use crate::exit::Code;
+use crate::exit::{Code, usage};
 
 const EXAMPLES: &str = "Examples:
   metier power node                                       who this machine is, and which node type it is like
@@ -33,8 +33,23 @@ const EXAMPLES: &str = "Examples:
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct Power {
+    /// Metrics beside Kepler's, by name: saved by `query`, the feature group ThirdParty of the others [PROM_THIRDPARTY_METRICS]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', global = true)]
+    thirdparty_metrics: Vec<String>,
     #[command(subcommand)]
     what: What,
+}
+
+/// Says which metrics there are beside Kepler's: those that are given, else those of the environment.
+pub fn third_party(given: &[String]) -> anyhow::Result<Vec<String>> {
+    let (whose, names) = match given {
+        [] => ("PROM_THIRDPARTY_METRICS", std::env::var("PROM_THIRDPARTY_METRICS").unwrap_or_default()),
+        given => ("--thirdparty-metrics", given.join(",")),
+    };
+    let names: Vec<String> =
+        names.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_string).collect();
+    metier_power::third_party::set(&names).map_err(|error| usage(format!("{whose}: {error}")))?;
+    Ok(names)
 }
 
 #[derive(Debug, Subcommand)]
@@ -74,8 +89,9 @@ enum What {
 impl Power {
     /// Does what was asked for.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+        let others = third_party(&self.thirdparty_metrics)?;
         match &self.what {
-            What::Query(query) => query.run(room),
+            What::Query(query) => query.run(room, others),
             What::Validate(validate) => validate.run(room),
             What::Extract(extract) => extract.run(room),
             What::Isolate(isolate) => isolate.run(room),

@@ -161,6 +161,8 @@ impl Predictors {
         uploads: Option<PathBuf>,
         online: Option<&Path>,
     ) -> anyhow::Result<Arc<Shelf>> {
+        // Predictors of the user's own metrics are found only where these are known.
+        super::power::third_party(&[])?;
         let is_address = |place: &String| place.contains("://") && !place.starts_with("file://");
         let folder = if self.models.iter().any(is_address) { self.downloads()? } else { PathBuf::default() };
         let places = self.models.iter().map(|place| Place::read(place, &folder));

@@ -62,6 +62,10 @@ impl Of {
         let names: Vec<&str> = whole.iter().map(|group| group.name()).collect();
         match self.feature_group {
             Some(group) if whole.contains(&group) => Ok(group),
+            Some(group) if group.features().is_empty() => Err(usage(format!(
+                "--feature-group {}: --thirdparty-metrics is missing; want names of metrics that --input has",
+                group.name()
+            ))),
             Some(group) => {
                 let missing: Vec<String> = group
                     .features()

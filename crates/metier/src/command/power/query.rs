@@ -44,9 +44,6 @@ pub struct Query {
     /// A part of the names of metrics
     #[arg(long, value_name = "PART", default_value = "kepler_")]
     metric_prefix: String,
-    /// Metrics beside them, by name [PROM_THIRDPARTY_METRICS]
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    thirdparty_metrics: Vec<String>,
     /// Save each metric as `NAME_csv/METRIC.csv` too
     #[arg(long)]
     to_csv: bool,
@@ -79,20 +76,14 @@ fn seconds(flag: &str, given: Option<u64>, variable: &str, default: u64) -> anyh
 }
 
 impl Query {
-    /// Asks.
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+    /// Asks, for these metrics too.
+    pub fn run(&self, room: &Room, others: Vec<String>) -> anyhow::Result<Code> {
         let data = self.paths.data();
         let server = self.server.clone().or_else(|| from_environment("PROM_SERVER"));
         let server = server.unwrap_or_else(|| "http://localhost:9090".to_string());
         let endpoint: Endpoint = server.parse().map_err(|error| usage(format!("--server: {error}")))?;
         let step = Duration::from_secs(seconds("--step", self.step, "PROM_QUERY_STEP", 3)?);
         let interval = seconds("--interval", self.interval, "PROM_QUERY_INTERVAL", 300)?;
-        let others = match self.thirdparty_metrics.is_empty() {
-            true => from_environment("PROM_THIRDPARTY_METRICS")
-                .map(|text| text.split(',').map(|name| name.trim().to_string()).collect())
-                .unwrap_or_default(),
-            false => self.thirdparty_metrics.clone(),
-        };
         let span = self.span(&data, interval)?;
         let stem = self.paths.out.strip_suffix(".json").unwrap_or(&self.paths.out);
         let asked = json!({

@@ -1,0 +1,80 @@
+//! Metrics that are not Kepler's: a feature group of their own, whose names the user says once for the process (`PROM_THIRDPARTY_METRICS`).
+//!
+//! A name is that of a counter in Prometheus as it stands there, without Kepler's prefix. The names are the features of
+//! [`FeatureGroup::ThirdParty`] and are added to those of [`FeatureGroup::WorkloadOnly`], both in the order of the alphabet.
+
+use std::sync::OnceLock;
+
+use crate::Error;
+use crate::vocabulary::{FeatureGroup, shorten};
+
+/// Most names.
+pub const MOST: usize = 64;
+/// The longest name.
+const LONGEST: usize = 200;
+
+static SAID: OnceLock<Said> = OnceLock::new();
+
+/// The names, and the features of workloads with them.
+struct Said {
+    names: Vec<&'static str>,
+    workload: Vec<&'static str>,
+}
+
+/// Says which metrics there are beside Kepler's. Only the first call that names any counts for a process: groups must not change under a predictor.
+pub fn set(names: &[String]) -> Result<(), Error> {
+    let mut sorted: Vec<&str> = names.iter().map(String::as_str).collect();
+    sorted.sort_unstable();
+    sorted.dedup();
+    if sorted.is_empty() {
+        return Ok(());
+    }
+    let wrong = |got: &str, want: &str| {
+        Err(Error::Word { field: "thirdparty-metrics", got: shorten(got), want: want.to_string() })
+    };
+    if sorted.len() > MOST {
+        return wrong(&format!("{} names", sorted.len()), "at most 64");
+    }
+    for name in &sorted {
+        let is_letter = |at: usize, byte: u8| {
+            byte.is_ascii_alphabetic() || byte == b'_' || byte == b':' || (at > 0 && byte.is_ascii_digit())
+        };
+        let is_name = !name.is_empty()
+            && name.len() <= LONGEST
+            && name.bytes().enumerate().all(|(at, byte)| is_letter(at, byte));
+        if !is_name {
+            return wrong(name, "a name of a metric: letters, digits, _ and :");
+        }
+        if FeatureGroup::Full.features().contains(name) || name.ends_with("_power") {
+            return wrong(name, "a metric that is neither a feature of Kepler's nor a column of watts");
+        }
+    }
+    if let Some(said) = SAID.get() {
+        return match said.names == sorted {
+            true => Ok(()),
+            false => wrong(&sorted.join(","), &format!("{}, as was said before", said.names.join(","))),
+        };
+    }
+    let names: Vec<&'static str> =
+        sorted.iter().map(|name| -> &'static str { Box::leak(name.to_string().into_boxed_str()) }).collect();
+    let mut workload = FeatureGroup::WORKLOAD.to_vec();
+    workload.extend(&names);
+    workload.sort_unstable();
+    SAID.get_or_init(|| Said { names, workload });
+    Ok(())
+}
+
+/// The names, in the order of the alphabet; none where nobody said any.
+pub fn names() -> &'static [&'static str] {
+    SAID.get().map_or(&[], |said| said.names.as_slice())
+}
+
+/// Whether a feature is one of them.
+pub fn has(feature: &str) -> bool {
+    names().contains(&feature)
+}
+
+/// The features of workloads with them; `None` where nobody said any.
+pub fn workload() -> Option<&'static [&'static str]> {
+    SAID.get().map(|said| said.workload.as_slice())
+}
