@@ -29,6 +29,8 @@ use crate::wake;
 
 /// How long the rest of the output may take to arrive after the end.
 const REST: Duration = Duration::from_secs(10);
+/// How long an engine may take to clean up a container that has ended.
+const CLEANED_WITHIN: Duration = Duration::from_secs(1);
 /// How often is looked whether the group is empty after the end.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -246,6 +248,11 @@ async fn wait_for_end(engine: &Engine, name: &str, carried: oneshot::Receiver<()
     let answer = waiting.next().await;
     let state = match settled(engine, name).await {
         Ok(found) => found.state.unwrap_or_default(),
+        // Over it is: its code came with the answer. Whether memory was short is told by its group.
+        Err(bollard::errors::Error::JsonDataError { .. }) if code_of(answer.as_ref()).is_some() => {
+            let _ = tokio::time::timeout(REST, carried).await;
+            return Said::Exited { code: code_of(answer.as_ref()).unwrap_or(0), oom: false };
+        }
         Err(error) => return Said::Lost(format!("{} lost it: {}", engine.name, text(&error))),
     };
     if state.running == Some(true) {
@@ -259,13 +266,24 @@ async fn wait_for_end(engine: &Engine, name: &str, carried: oneshot::Receiver<()
     Said::Exited { code: state.exit_code.unwrap_or(0), oom: state.oom_killed == Some(true) }
 }
 
+/// The exit code in an answer to waiting: one other than 0 comes as an error.
+fn code_of(
+    answer: Option<&Result<bollard::models::ContainerWaitResponse, bollard::errors::Error>>,
+) -> Option<i64> {
+    match answer? {
+        Ok(answer) => Some(answer.status_code),
+        Err(bollard::errors::Error::DockerContainerWaitError { code, .. }) => Some(*code),
+        Err(_) => None,
+    }
+}
+
 /// What the engine says of a container that is over. Podman has a word of its own, which the client does not know, for one that has
-/// ended and is not cleaned up yet; a moment later it is.
+/// ended and is not cleaned up yet; a moment later it mostly is.
 async fn settled(
     engine: &Engine,
     name: &str,
 ) -> Result<bollard::models::ContainerInspectResponse, bollard::errors::Error> {
-    let until = tokio::time::Instant::now() + REST;
+    let until = tokio::time::Instant::now() + CLEANED_WITHIN;
     loop {
         match engine.docker.inspect_container(name, None::<InspectContainerOptions>).await {
             Err(bollard::errors::Error::JsonDataError { .. }) if tokio::time::Instant::now() < until => {
