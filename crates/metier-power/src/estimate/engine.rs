@@ -13,7 +13,7 @@ use crate::Error;
 use crate::defaults::{self, Defaults};
 use crate::formula::Formula;
 use crate::node::MachineSpec;
-use crate::pipeline::{Model, Purpose, Registry, Wanted};
+use crate::pipeline::{Lacking, Model, Purpose, Registry};
 use crate::selection::{self, Filter};
 use crate::vocabulary::{Component, OutputType, Source, Trainer, shorten};
 
@@ -70,7 +70,7 @@ pub struct Estimator {
     ready: RwLock<HashMap<String, Arc<Ready>>>,
     error_key: String,
     /// Who looks elsewhere for what clients want.
-    looks: OnceLock<SyncSender<Wanted>>,
+    looks: OnceLock<SyncSender<Lacking>>,
 }
 
 impl Estimator {
@@ -103,7 +103,7 @@ impl Estimator {
     }
 
     /// From now on tells what is asked for, once for each kind of request after each [`Estimator::replace`], to somebody who looks elsewhere for it. Nobody waits for them.
-    pub fn tell(&self, looks: SyncSender<Wanted>) {
+    pub fn tell(&self, looks: SyncSender<Lacking>) {
         let _ = self.looks.set(looks);
     }
 
@@ -185,7 +185,7 @@ impl Estimator {
             let metrics = request.metrics.iter().chain(&request.system_features).cloned().collect();
             let (trainer_name, filter) = (request.trainer_name.clone(), request.filter.clone());
             // Where they have enough to do already, it is told another time.
-            let _ = looks.try_send(Wanted {
+            let _ = looks.try_send(Lacking {
                 purpose: Purpose { output_type, source },
                 metrics,
                 trainer_name,

@@ -21,7 +21,7 @@ const REFUSAL_BYTES: usize = 2000;
 
 /// What a predictor is wanted for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Wanted {
+pub struct Lacking {
     /// Output type and source.
     pub purpose: Purpose,
     /// What the client has.
@@ -68,7 +68,7 @@ impl ModelServer {
     }
 
     /// Asks for a predictor and keeps it in the pipeline of a folder. Gives its name.
-    pub fn bring(&self, wanted: &Wanted, machine: &MachineSpec, folder: &Path) -> Result<String, Error> {
+    pub fn bring(&self, wanted: &Lacking, machine: &MachineSpec, folder: &Path) -> Result<String, Error> {
         let failed = |why: String| Error::Download { address: self.shown(), why };
         let mut body = json!({
             "metrics": wanted.metrics, "output_type": wanted.purpose.output_type.name(), "source": wanted.purpose.source.name(),

@@ -18,7 +18,7 @@ mod registry;
 mod shelf;
 mod single;
 
-pub use ask::{ModelServer, Wanted, bring_initial};
+pub use ask::{Lacking, ModelServer, bring_initial};
 pub use download::{Download, Limits};
 pub use files::{ARCHIVE_BYTES, Files, MEMBERS, replace};
 pub use listed::{ComponentError, Listed, Wanted, list};

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use metier_power::estimate::Estimator;
-use metier_power::pipeline::{ModelServer, Purpose, Shelf, Wanted, bring_initial};
+use metier_power::pipeline::{Lacking, ModelServer, Purpose, Shelf, bring_initial};
 use metier_power::settings::Initial;
 
 use crate::error::Error;
@@ -80,10 +80,10 @@ fn work(
     asking: &Asking,
     shelf: &Shelf,
     estimator: &Estimator,
-    told: &Receiver<Wanted>,
+    told: &Receiver<Lacking>,
     stopping: &AtomicBool,
 ) {
-    let mut known: BTreeMap<Wanted, Standing> = BTreeMap::new();
+    let mut known: BTreeMap<Lacking, Standing> = BTreeMap::new();
     while !stopping.load(Ordering::SeqCst) {
         match told.recv_timeout(LOOK) {
             Ok(wanted) if known.len() < KINDS || known.contains_key(&wanted) => {
@@ -131,7 +131,7 @@ fn work(
 
 impl Asking {
     /// The predictor that came, by name; `None` where there is nowhere to look; else why none did.
-    fn bring(&self, wanted: &Wanted, estimator: &Estimator) -> Result<Option<String>, String> {
+    fn bring(&self, wanted: &Lacking, estimator: &Estimator) -> Result<Option<String>, String> {
         let mut why = Vec::new();
         if let Some(server) = &self.server {
             match server.bring(wanted, estimator.machine(), &self.folder) {
