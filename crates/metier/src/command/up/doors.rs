@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use metier_power::estimate::Estimator;
 use metier_server::kepler::{self, Doors};
