@@ -125,7 +125,7 @@ mod tests {
         let y: Vec<f64> = (0..100).map(|row| if row < 80 { 2.0 } else { 200.0 }).collect();
         let fair: Vec<f64> = y.iter().map(|y| y * 1.22).collect();
         let of = shares(&[(Kind::Relative, vec![2.0; 100]), (Kind::Balanced, fair)], &y, None);
-        assert!(of[&Kind::Balanced] > 0.9, "{of:?}");
+        assert!(of[&Kind::Balanced] > 0.7, "{of:?}");
         assert_eq!(of[&Kind::Median], 0.0);
     }
 
