@@ -27,6 +27,7 @@ const GROUPS: &[&str] = &[
     "CounterIRQCombined",
     "Basic",
     "AcceleratorOnly",
+    "ThirdParty",
 ];
 
 /// What narrows the list.
@@ -324,4 +325,16 @@ pub fn predictors(app: &App, call: &Call) -> Result<Reply, Problem> {
         pipelines: pipelines.collect(),
         fallback: fallback(machine),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_that_predictors_know_can_be_asked_for() {
+        assert_eq!(SOURCES, Source::ALL.map(Source::name));
+        assert_eq!(OUTPUT_TYPES, OutputType::ALL.map(OutputType::name));
+        assert_eq!(GROUPS, FeatureGroup::ALL.map(FeatureGroup::name));
+    }
 }
