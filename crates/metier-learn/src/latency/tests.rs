@@ -86,6 +86,17 @@ fn the_truth_of_a_made_up_device_is_found_and_intervals_hold_on_new_graphs() {
 }
 
 #[test]
+fn a_graph_without_which_nothing_is_left_to_learn_from_is_not_scored() {
+    let mut device = Device::new(4, 0.05);
+    let mut points: Vec<Point> = (0..2).map(|group| device.point(group, Pressure::default())).collect();
+    for part in &mut points[1].parts {
+        part.seconds = None;
+    }
+    let (_, unseen) = learned(&points);
+    assert_eq!(unseen.iter().map(|one| one.point).collect::<Vec<_>>(), [1]);
+}
+
+#[test]
 fn a_file_gives_the_same_answers() {
     let mut device = Device::new(5, 0.05);
     let points: Vec<Point> = (0..14).map(|group| device.point(group, Pressure::default())).collect();
