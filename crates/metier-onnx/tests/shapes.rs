@@ -106,6 +106,14 @@ fn a_slice_counts_as_numpy_does() {
 }
 
 #[test]
+fn a_slice_whose_bounds_only_a_run_tells_is_open_there_and_only_there() {
+    let inputs = [value("x", &[4, 5, 6]), value("a", &[2]), value("b", &[2])];
+    let nodes = [node("Slice", &["x", "a", "b"], &["y"], &[])];
+    let told = analysed(&file(&graph(&nodes, &[], &inputs, &[value("y", &[])]), 13)).unwrap();
+    assert_eq!(told.outputs[0].shape, Some(vec![None, None, Some(6)]));
+}
+
+#[test]
 fn what_does_not_fit_is_named() {
     let nodes = [node("MatMul", &["x", "w"], &["y"], &[])];
     let bytes =

@@ -255,7 +255,15 @@ pub fn slice(given: &Given) -> Made {
         (get("starts"), get("ends"), get("axes").map(Some), None)
     };
     let (axes, is_told) = match axes {
-        None => ((0..starts.as_ref().map_or(0, Vec::len) as i64).collect(), true),
+        // As many as there are bounds, also where only a run tells those.
+        None => {
+            let bounds = given.shape(1).and_then(|bounds| bounds.first().copied().flatten());
+            let count = starts.as_ref().map(|starts| starts.len() as u64).or(bounds);
+            match count.filter(|count| *count <= shape.len() as u64) {
+                Some(count) => ((0..count as i64).collect(), true),
+                None => (Vec::new(), false),
+            }
+        }
         Some(Some(axes)) => (axes, true),
         Some(None) => (Vec::new(), false),
     };
