@@ -34,8 +34,8 @@ const NAME: &str = "app.kubernetes.io/name";
 const CONTAINER: &str = "serve";
 /// All annotations of an object together may have 256 KiB.
 const LONGEST_BEFORE: usize = 200 * 1024;
-/// How long the pods of a Deployment that goes may take.
-const GONE_WITHIN: Duration = Duration::from_secs(60);
+/// How long the pods of a Deployment that goes may take: their own half a minute, and a busy kubelet.
+const GONE_WITHIN: Duration = Duration::from_secs(150);
 
 /// What is to serve a graph.
 #[derive(Debug, Clone, PartialEq, Default)]
