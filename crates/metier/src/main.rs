@@ -14,6 +14,7 @@ mod console;
 mod exit;
 mod log;
 mod output;
+mod resident;
 mod time;
 
 use std::process::ExitCode;

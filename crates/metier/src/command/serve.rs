@@ -267,15 +267,6 @@ impl ModelsRole {
     }
 }
 
-/// Gives back what reading pipelines took for a moment: a sidecar is there for long, and is counted by what it holds.
-fn give_back() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: a call without arguments that matter, which only releases what the allocator has free.
-    unsafe {
-        libc::malloc_trim(0)
-    };
-}
-
 /// The token, from the file or the environment.
 fn token(room: &Room, file: Option<&Path>) -> anyhow::Result<Option<Secret>> {
     let token = match file {
@@ -288,10 +279,10 @@ fn token(room: &Room, file: Option<&Path>) -> anyhow::Result<Option<Secret>> {
 fn run(room: &Room, doors: Doors) -> anyhow::Result<Code> {
     doors.check().map_err(|error| usage(error.to_string()))?;
     let console = room.console;
-    give_back();
     doors.run(|opened| {
         let places = opened.in_words().unwrap_or_default();
         console.note(format!("metier: ready at {places}; Ctrl-C ends it"));
+        crate::resident::give_back();
     })?;
     Ok(Code::OK)
 }

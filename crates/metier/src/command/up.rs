@@ -166,6 +166,7 @@ impl Up {
         };
         let served = metier_server::run(config, store, |address| {
             console.note(format!("metier: ready at http://{address}/ (store {place}); Ctrl-C ends it"));
+            crate::resident::give_back();
         });
         if let Some(power) = power {
             power.end();
