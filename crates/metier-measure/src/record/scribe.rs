@@ -179,7 +179,12 @@ impl Scribe<'_> {
         self.set("memory.minor_faults", quality, |r| &mut r.memory.minor_faults, minor);
         self.set("memory.major_faults", quality, |r| &mut r.memory.major_faults, major);
         let oom_kills = facts.outcome.oom_kills.max(totals.oom_kills);
-        self.set("memory.oom_kills", self.totals, |r| &mut r.memory.oom_kills, oom_kills);
+        // A version 1 parent does not count for its children, and the container's own group may be gone before it is read: then the engine knows of one, and nobody of more.
+        let (oom_kills, quality) = match facts.outcome.oom && oom_kills < Some(1) {
+            true => (Some(1), Quality::Estimated),
+            false => (oom_kills, self.totals),
+        };
+        self.set("memory.oom_kills", quality, |r| &mut r.memory.oom_kills, oom_kills);
     }
 
     pub(super) fn io(&mut self, facts: &Facts) {
