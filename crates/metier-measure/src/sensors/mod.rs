@@ -17,11 +17,10 @@ use crate::boards::Integrator;
 
 pub use node::{Covers, Node};
 
-/// Kinds of sensor that are files of the kernel.
-const FILES: [fn(&Roots, &mut Found); 3] = [rapl::open, ina3221::open, hwmon::open];
-/// Kinds of sensor that are looked for.
-/// The last one asks what came before.
+/// Kinds of sensor that are looked for: files of the kernel, and last a program, which asks what came before.
 const KINDS: [fn(&Roots, &mut Found); 4] = [rapl::open, ina3221::open, hwmon::open, tegrastats::open];
+/// How many of them are files.
+const FILES: usize = 3;
 
 /// What a meter shows at one moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -96,17 +95,17 @@ pub struct Meters {
 impl Meters {
     /// Looks for every kind of sensor.
     pub fn open(roots: &Roots) -> Self {
-        Self::of(&KINDS, roots)
+        Self::of(KINDS.len(), roots)
     }
 
     /// Looks only for sensors that cost nothing between two readings: no program is run for them. For who looks all day long.
     pub fn open_files(roots: &Roots) -> Self {
-        Self::of(&FILES, roots)
+        Self::of(FILES, roots)
     }
 
-    fn of(kinds: &[fn(&Roots, &mut Found)], roots: &Roots) -> Self {
+    fn of(first: usize, roots: &Roots) -> Self {
         let mut found = Found::default();
-        for open in kinds {
+        for open in KINDS.iter().take(first) {
             open(roots, &mut found);
         }
         let now = Instant::now();
