@@ -145,10 +145,11 @@ export interface ConsumerRow {
   colour: string | null;
 }
 
-/** Identifiers of containers and pods are long; people know their beginnings. */
+/** The name that people gave it. Identifiers of containers and pods are long; people know their beginnings. */
 function around(consumer: PowerConsumer): string {
   if (!consumer.owner) return "";
-  const { kind, id } = consumer.owner;
+  const { kind, id, name } = consumer.owner;
+  if (name) return `${kind} ${name}`;
   return `${kind} ${kind === "container" || kind === "pod" ? id.slice(0, 12) : id}`;
 }
 

@@ -88,6 +88,9 @@ test("rows of consumers add up to the node's mean", () => {
   assert.deepEqual(rows.map((row) => row.label), ["worker", "helper", "All other processes", "Not found", "Idling"]);
   assert.equal(rows[0]?.around, "container aaaaaaaaaaaa");
   assert.equal(rows[1]?.now, null, "among the others now");
+  const named = power();
+  named.consumers[0]!.owner = { kind: "container", id: "a".repeat(64), name: "camera" };
+  assert.equal(consumerRows(named)[0]?.around, "container camera");
   assert.ok(Math.abs(rows.reduce((sum, row) => sum + row.mean, 0) - 35) < 1e-9);
   assert.ok(Math.abs(rows.reduce((sum, row) => sum + row.share, 0) - 1) < 1e-9);
 });

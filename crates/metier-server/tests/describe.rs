@@ -49,6 +49,7 @@ fn furnished() -> (tempfile::TempDir, Server, Vec<Run>, SessionId) {
         roots: metier_measure::Roots::default(),
         interval: std::time::Duration::from_millis(20),
         estimator: Arc::new(estimator),
+        engine: None,
     };
     let doctor: metier_server::config::Doctor = Arc::new(move || vec![check.clone()]);
     let config = Config { doctor: Some(doctor), power: Some(power), ..Config::default() };

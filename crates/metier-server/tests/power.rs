@@ -66,7 +66,7 @@ fn server(root: &Path) -> (tempfile::TempDir, Server) {
     let (shelf, _) = Shelf::open(Vec::new(), None).unwrap();
     let estimator = Arc::new(Estimator::new((*shelf.registry()).clone(), machine).unwrap());
     let roots = Roots { proc: root.join("proc"), sys: root.join("sys"), etc: root.join("etc") };
-    let power = Power { roots, interval: Duration::from_millis(50), estimator };
+    let power = Power { roots, interval: Duration::from_millis(50), estimator, engine: None };
     (folder, Server::with(&store, Config { power: Some(power), ..Config::default() }))
 }
 

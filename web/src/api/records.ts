@@ -439,7 +439,7 @@ export type MaybeWatts = (number | null)[];
 
 export interface PowerConsumer {
   name: string;
-  owner?: Maybe<{ kind: string; id: string }>;
+  owner?: Maybe<{ kind: string; id: string; name?: Maybe<string> }>;
   processes: number;
   mean_watts: number;
   watts: MaybeWatts;

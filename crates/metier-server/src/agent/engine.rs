@@ -33,8 +33,14 @@ impl Engine {
         Self { socket: socket.into() }
     }
 
+    /// The socket that `DOCKER_HOST` names, else one where an engine usually listens. An engine elsewhere knows nothing of this node's containers.
+    pub fn found() -> Option<PathBuf> {
+        let host = std::env::var("DOCKER_HOST").unwrap_or_default();
+        host.strip_prefix("unix://").map(PathBuf::from).or_else(Self::usual)
+    }
+
     /// Sockets where an engine usually listens, of those that are there.
-    pub fn usual() -> Option<PathBuf> {
+    fn usual() -> Option<PathBuf> {
         ["/var/run/docker.sock", "/run/docker.sock", "/run/podman/podman.sock"]
             .into_iter()
             .map(PathBuf::from)

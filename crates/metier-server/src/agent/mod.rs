@@ -20,7 +20,7 @@ mod device;
 mod engine;
 mod groups;
 mod load;
-mod names;
+pub(crate) mod names;
 mod network;
 mod page;
 mod parallel;

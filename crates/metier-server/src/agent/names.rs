@@ -187,6 +187,11 @@ impl Names {
 
     /// Has the names of these groups looked up as far as they are not known, and forgets all others.
     pub fn want(&mut self, groups: &Groups) {
+        self.want_of(groups.iter().map(|group| (&group.named.kind, group.named.pod.as_ref())));
+    }
+
+    /// The same for groups that are told by what they are, with the uid of the pod around them.
+    pub fn want_of<'a>(&mut self, groups: impl Iterator<Item = (&'a Kind, Option<&'a String>)>) {
         let Some(wake) = &self.wake else { return };
         let now = Instant::now();
         let mut wanted = Wanted::default();
@@ -196,14 +201,14 @@ impl Names {
             let is_due = |waits: &HashMap<String, (Instant, Duration)>, id: &str| {
                 waits.get(id).is_none_or(|(due, _)| *due <= now)
             };
-            for group in groups.iter() {
-                match &group.named.kind {
+            for (kind, pod) in groups {
+                match kind {
                     Kind::Container(id) => {
                         there.insert(id);
                         if book.container(id).is_none() && is_due(&self.waits, id) {
                             wanted.containers.push(id.clone());
                             // Who knows pods only finds it by its own.
-                            wanted.pods.extend(group.named.pod.clone());
+                            wanted.pods.extend(pod.cloned());
                         }
                     }
                     Kind::Pod(uid) => {

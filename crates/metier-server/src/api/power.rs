@@ -1,5 +1,6 @@
 //! The power of this node over time: measured, estimated, and who takes it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use metier_measure::cgroup::naming::Kind;
@@ -161,17 +162,19 @@ pub struct ConsumerOwner {
     pub kind: &'static str,
     /// Its identifier.
     pub id: String,
+    /// What people call it, where a container engine on this node knows that.
+    pub name: Option<String>,
 }
 
 impl ConsumerOwner {
-    fn of(who: &Who) -> Option<Self> {
+    fn of(who: &Who, names: &HashMap<String, String>) -> Option<Self> {
         let (kind, id) = match who.owner.as_ref()? {
             Kind::Container(id) => ("container", id),
             Kind::Pod(id) => ("pod", id),
             Kind::Run(id) => ("run", id),
             Kind::Unit(id) => ("unit", id),
         };
-        Some(Self { kind, id: id.clone() })
+        Some(Self { kind, id: id.clone(), name: names.get(id).cloned() })
     }
 }
 
@@ -207,7 +210,7 @@ fn told(watch: &Watch, seen: &Seen, last: usize, top: usize) -> NodePower {
     let all = |watts: &[Option<f64>]| watts.iter().map(|watts| watts.map(short)).collect();
     let consumers = view.consumers.iter().map(|one| PowerConsumer {
         name: one.who.name.clone(),
-        owner: ConsumerOwner::of(&one.who),
+        owner: ConsumerOwner::of(&one.who, &seen.names),
         processes: seen.processes.get(&one.who).copied().unwrap_or_default(),
         mean_watts: short(one.mean),
         watts: all(&one.watts),

@@ -11,6 +11,7 @@ mod sampler;
 mod tests;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub struct Power {
     pub interval: Duration,
     /// Who says what the node takes by its use, and of which pipelines.
     pub estimator: Arc<Estimator>,
+    /// The socket of the container engine that knows names of containers.
+    pub engine: Option<PathBuf>,
 }
 
 impl std::fmt::Debug for Power {
@@ -56,6 +59,8 @@ pub struct Seen {
     pub missing: MissingFields,
     /// Processes of each command at the latest look.
     pub processes: HashMap<Arc<Who>, u32>,
+    /// What people call the containers and pods that were seen, by their identifier.
+    pub names: HashMap<String, String>,
 }
 
 /// The predictor that estimates the node.

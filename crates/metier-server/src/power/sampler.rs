@@ -1,10 +1,12 @@
 //! The thread that looks.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use metier_measure::cgroup::naming::Kind;
 use metier_measure::consumers::{Consumers, Look};
 use metier_measure::counters::{Counted, Counters};
 use metier_measure::sensors::{Covers, Meters, Node};
@@ -13,7 +15,9 @@ use metier_power::ledger::{Estimated, Looked};
 use metier_power::vocabulary::{Component, Source};
 use metier_types::{Missing, Timestamp};
 
-use super::{InForce, Power, Watch};
+use super::{InForce, Power, Seen, Watch};
+use crate::agent::names::Names;
+use crate::agent::{Engine, NameSource};
 use crate::error::Error;
 
 /// The first look comes soon: a page that was just opened has something to show.
@@ -22,6 +26,8 @@ const FIRST: Duration = Duration::from_secs(1);
 const READING: Duration = Duration::from_secs(1);
 /// So many times what a look costs is waited for the next one, at least.
 const REST: u32 = 200;
+/// Names of containers that are kept, beyond those that work now.
+const MOST_NAMES: usize = 1000;
 /// The feature that every look has, and those of the processor's counters.
 const FEATURES: [&str; 4] = ["bpf_cpu_time_ms", "cache_miss", "cpu_cycles", "cpu_instructions"];
 
@@ -67,6 +73,7 @@ pub(super) struct Eyes {
     meters: Meters,
     consumers: Consumers,
     counters: Option<Counters>,
+    names: Names,
     last: Option<Node>,
 }
 
@@ -93,7 +100,9 @@ impl Eyes {
             }
         };
         drop(seen);
-        Self { meters, consumers, counters, last }
+        let at = |socket: PathBuf| Box::new(Engine::at(socket)) as Box<dyn NameSource>;
+        let engine = watch.power.engine.clone().map(at);
+        Self { meters, consumers, counters, names: Names::start(engine.into_iter().collect()), last }
     }
 
     fn watch(mut self, watch: &Watch, stopped: &Receiver<()>) {
@@ -131,7 +140,10 @@ impl Eyes {
         let counted = self.counters.as_mut().and_then(Counters::read);
         let estimate = estimate(&watch.power, &look, counted, covers);
         let seconds = look.elapsed.get();
+        let owners = || look.used.iter().filter_map(|used| used.who.owner.as_ref());
+        self.names.want_of(owners().map(|owner| (owner, None)));
         let mut seen = watch.seen();
+        self.name(owners(), &mut seen);
         let missing = &mut seen.missing;
         for field in ["estimated", "low", "processes"] {
             missing.remove(field);
@@ -168,6 +180,24 @@ impl Eyes {
             used: look.used.into_iter().map(|used| (used.who, used.cpu.get())).collect(),
             unseen: look.unseen.get(),
         });
+    }
+
+    /// Keeps what the engine calls those that work. A name outlives its container, as what it used does.
+    fn name<'a>(&self, owners: impl Iterator<Item = &'a Kind>, seen: &mut Seen) {
+        if seen.names.len() > MOST_NAMES {
+            seen.names.clear();
+        }
+        let book = self.names.book();
+        for owner in owners {
+            let (id, name) = match owner {
+                Kind::Container(id) => (id, book.container(id).and_then(|name| name.container.clone())),
+                Kind::Pod(uid) => (uid, book.pod(uid).and_then(|name| name.pod.clone())),
+                Kind::Run(_) | Kind::Unit(_) => continue,
+            };
+            if let Some(name) = name {
+                seen.names.insert(id.clone(), name);
+            }
+        }
     }
 
     /// Power between the last two readings of the meter; after one that failed, over the longer time.

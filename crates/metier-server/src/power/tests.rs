@@ -19,7 +19,7 @@ fn watch(root: &Path) -> Watch {
     let machine = MachineSpec { cores: Some(4.0), ..MachineSpec::default() };
     let estimator = Arc::new(Estimator::new(Registry::default(), machine).unwrap());
     let roots = Roots { proc: root.join("proc"), sys: root.join("sys"), etc: root.join("etc") };
-    Watch::new(Power { roots, interval: INTERVAL, estimator })
+    Watch::new(Power { roots, interval: INTERVAL, estimator, engine: None })
 }
 
 fn busy(root: &Path, ticks: u64, own: u64) {
@@ -84,4 +84,40 @@ fn a_host_that_says_nothing_is_told_with_reasons_and_nothing_is_made_up() {
     let entry = seen.ledger.entries().next().unwrap();
     assert_eq!((entry.measured, entry.estimated, entry.parts.is_none()), (None, None, true));
     assert!(seen.missing["estimated"].reason.contains("/proc/stat"));
+}
+
+#[test]
+fn a_container_has_the_name_that_its_engine_knows_also_after_its_end() {
+    use std::io::{Read as _, Write as _};
+    let folder = tempfile::tempdir().unwrap();
+    let id = "a".repeat(64);
+    busy(folder.path(), 0, 0);
+    put(folder.path(), "proc/7/cgroup", &format!("0::/docker/{id}\n"));
+    let socket = folder.path().join("engine.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let answer = format!("HTTP/1.0 200 OK\r\n\r\n[{{\"Id\":\"{id}\",\"Names\":[\"/camera\"]}}]");
+    let engine = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 4096]).unwrap();
+        stream.write_all(answer.as_bytes()).unwrap();
+    });
+    let mut watch = watch(folder.path());
+    watch.power.engine = Some(socket);
+    let mut eyes = Eyes::open(&watch);
+    busy(folder.path(), 4, 3);
+    eyes.look(&watch);
+    engine.join().unwrap();
+    // The answer is in the book a moment after it was written.
+    for look in 5.. {
+        busy(folder.path(), look, 3 + look);
+        eyes.look(&watch);
+        if !watch.seen().names.is_empty() {
+            break;
+        }
+        assert!(look < 5000, "the name never came");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    fs::remove_dir_all(folder.path().join("proc/7")).unwrap();
+    eyes.look(&watch);
+    assert_eq!(watch.seen().names.get(&id).map(String::as_str), Some("camera"));
 }

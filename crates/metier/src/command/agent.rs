@@ -141,11 +141,7 @@ impl Agent {
                 }
                 Some(PathBuf::from(path))
             }
-            None => {
-                let host = std::env::var("DOCKER_HOST").unwrap_or_default();
-                // One elsewhere knows nothing of this node's containers.
-                host.strip_prefix("unix://").map(PathBuf::from).or_else(Engine::usual)
-            }
+            None => Engine::found(),
         };
         if let Some(socket) = socket {
             sources.push(Box::new(Engine::at(socket)));

@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use clap::Args;
 use metier_measure::Roots;
 use metier_prom::query::{self, Credentials, Endpoint};
+use metier_server::agent::Engine;
 use metier_server::kepler::Doors;
 use metier_server::{Check, Config, Limits, Power, Secret, Soprano};
 use metier_store::Store;
@@ -145,8 +146,12 @@ impl Up {
         let answering = named.power(room, &config, !self.no_power)?;
         if let Some(answering) = answering.as_ref().filter(|_| !self.no_power) {
             let estimator = answering.estimator.clone();
-            config.power =
-                Some(Power { roots: Roots::default(), interval: power_interval(room)?, estimator });
+            config.power = Some(Power {
+                roots: Roots::default(),
+                interval: power_interval(room)?,
+                estimator,
+                engine: Engine::found(),
+            });
         }
         let (store, is_writable) = open(room)?;
         config.doctor = Some(doctor(&store));
