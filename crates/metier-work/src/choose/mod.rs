@@ -5,6 +5,7 @@
 //! of XGBoost ([`Columns`]).
 //!
 //! - A node is left out of the choice when its load is not known or too old, or when nothing is known of its device's speed. It is still listed, and says so.
+//! - A node that says nothing of its device is known by its name, if a passport was measured on the host of that name.
 //! - A device without a passport is judged by its cores and its instruction set alone ([`generic`]); the interval is wider, and it says so.
 //! - Equal times are ordered by name, so the same question has the same answer.
 
@@ -256,11 +257,13 @@ impl Chooser {
         candidate
     }
 
-    /// The passport of its model, of its processor, or one that its cores and instruction set allow.
+    /// Its own passport, that of its model or of its processor, or one that its cores and instruction set allow.
     fn judged(&self, node: &Node) -> Option<Judged> {
         let by_name = |name: &Option<String>| name.as_deref().and_then(|name| self.passport(name));
-        if let Some(passport) =
-            by_name(&node.uuid).or_else(|| by_name(&node.model)).or_else(|| by_name(&node.brand))
+        if let Some(passport) = by_name(&node.uuid)
+            .or_else(|| self.measured_on(node))
+            .or_else(|| by_name(&node.model))
+            .or_else(|| by_name(&node.brand))
         {
             return Some(Judged { passport, is_generic: false });
         }
@@ -268,6 +271,21 @@ impl Chooser {
         let made = || generic::passport(architecture, cores);
         let passport = self.remembered(&format!("{architecture} \u{d7} {cores}"), made)?;
         Some(Judged { passport, is_generic: true })
+    }
+
+    /// The passport that was measured on the host of this name, if there is but one such host and it has as many cores: node_exporter
+    /// tells no more of a device than that.
+    fn measured_on(&self, node: &Node) -> Option<Arc<Passport>> {
+        self.remembered(&format!("node {} \u{d7} {:?}", node.name, node.cores), || {
+            let is_of = |passport: &&Passport| {
+                passport.origin == Origin::Measured && passport.device.name.eq_ignore_ascii_case(&node.name)
+            };
+            let mut found = self.passports.iter().filter(is_of);
+            let first = found.next()?;
+            let is_alone = found.all(|other| other.device.id == first.device.id);
+            let fits = node.cores.is_none_or(|cores| cores == first.device.cpu.threads);
+            (is_alone && fits).then(|| first.clone())
+        })
     }
 
     fn passport(&self, name: &str) -> Option<Arc<Passport>> {

@@ -102,6 +102,38 @@ fn nodes_without_a_load_or_a_device_are_listed_last_with_the_reason() {
 }
 
 #[test]
+fn a_node_that_tells_only_its_name_has_the_passport_that_was_measured_there() {
+    let measured = |id: &str, host: &str| {
+        let mut passport = passport::among(&passport::all(None), "raspberry-pi-5").unwrap().clone();
+        passport.origin = Origin::Measured;
+        passport.device.name = host.to_string();
+        passport.device.id = id.parse().unwrap();
+        passport.id = id.to_string();
+        passport
+    };
+    let (one, other) = (format!("device-{:032x}", 1), format!("device-{:032x}", 2));
+    let bare = |name: &str, cores| {
+        let mut node = node(name, "", 0.1);
+        (node.model, node.uuid, node.class) = (None, None, None);
+        (node.architecture, node.cores) = (Some("aarch64".to_string()), Some(cores));
+        node
+    };
+    let known = |passports: Vec<Passport>, node: Node| {
+        let ours = Predictor::Ours(Box::new(Latency::from_passports()));
+        let ranked = Chooser::with(ours, passports).rank(&snapshot(vec![node]), &question());
+        ranked[0].known_from.clone().unwrap()
+    };
+    let cores = measured(&one, "edge-7").device.cpu.threads;
+    let by_name = known(vec![measured(&one, "edge-7")], bare("edge-7", cores));
+    assert_eq!((by_name.passport, by_name.origin), (one.clone(), "measured"));
+    // Another host, another machine under the same name, or two of that name: nothing is known of it but its cores.
+    assert_eq!(known(vec![measured(&one, "edge-7")], bare("edge-70", cores)).origin, "generic");
+    assert_eq!(known(vec![measured(&one, "edge-7")], bare("edge-7", cores + 2)).origin, "generic");
+    let twins = vec![measured(&one, "edge-7"), measured(&other, "edge-7")];
+    assert_eq!(known(twins, bare("edge-7", cores)).origin, "generic");
+}
+
+#[test]
 fn a_candidate_is_a_prediction_again_and_fewer_threads_take_longer() {
     let chooser = Chooser::without_store(None);
     let mut strange = node("strange", "Acme Anvil 9000", 0.1);
