@@ -167,7 +167,7 @@ impl Latency {
         let done = collect(&wanted, &mut |progress| tell(room, &said, begin, budget, progress))?;
         if !budget.is_zero() {
             room.console.note(format!(
-                "{} points in {}, {} could not be made",
+                "{} points in {}; {} more were disturbed by others or cannot run here",
                 done.points,
                 metier_types::Seconds(begin.elapsed().as_secs_f64()),
                 done.failed

@@ -12,6 +12,7 @@ use metier_onnx::{Analysis, Bindings, Limits};
 use metier_store::Store;
 use metier_types::DeviceId;
 
+use super::calm::Pulse;
 use super::measure::{self, Effort, Timed};
 use super::network;
 use super::record::{KIND, Kept};
@@ -94,6 +95,8 @@ const LOADED_EVERY: usize = 10;
 const CANDIDATES: u64 = 3;
 /// Middle over lower quarter of the repeats from which on a trial was disturbed.
 const DISTURBED: f64 = 1.15;
+/// How long is felt how quick the host is at its best, unless the budget is small.
+const FEEL: Duration = Duration::from_secs(3);
 /// Trials before anything is known.
 const FIRST: usize = 64;
 
@@ -109,6 +112,7 @@ pub fn collect(wanted: &Wanted, tell: &mut dyn FnMut(&Progress)) -> Result<Progr
         .iter()
         .map(|threads| Ok((*threads, Runtime::open(&wanted.engine, *threads as usize)?)))
         .collect::<Result<_, metier_infer::Error>>()?;
+    let mut pulse = Pulse::feel(wanted.threads, FEEL.min(wanted.budget / 20));
     let is_over = || begin.elapsed() >= wanted.budget || (wanted.is_stopped)();
     let mut keep = |kept: Result<Kept, Error>,
                     name: &str,
@@ -161,7 +165,7 @@ pub fn collect(wanted: &Wanted, tell: &mut dyn FnMut(&Progress)) -> Result<Progr
                     let before = before.clone();
                     let once = Effort { looks: 0, ..effort };
                     let _stress = level.map(Stress::start);
-                    let kept = point(runtime, &given.bytes, &graph, &probe, &once);
+                    let kept = point(runtime, &given.bytes, &graph, &probe, &once, &mut pulse);
                     let kept = kept.map(|kept| Kept { again: Some(kept.seconds), ..before });
                     keep(kept, &given.name, &mut progress, &mut known)?;
                     continue;
@@ -171,7 +175,7 @@ pub fn collect(wanted: &Wanted, tell: &mut dyn FnMut(&Progress)) -> Result<Progr
                 }
                 let kept = {
                     let _stress = level.map(Stress::start);
-                    point(runtime, &given.bytes, &graph, &probe, &effort)
+                    point(runtime, &given.bytes, &graph, &probe, &effort, &mut pulse)
                 };
                 keep(kept, &given.name, &mut progress, &mut known)?;
             }
@@ -206,7 +210,7 @@ pub fn collect(wanted: &Wanted, tell: &mut dyn FnMut(&Progress)) -> Result<Progr
             if is_over() || !done.insert(probe.key(runtime)) {
                 continue;
             }
-            let kept = point(runtime, &bytes, &graph, &probe, &TRIAL);
+            let kept = point(runtime, &bytes, &graph, &probe, &TRIAL, &mut pulse);
             keep(kept, &name, &mut progress, &mut known)?;
             made += 1;
             let level = levels.get(made / LOADED_EVERY % levels.len().max(1));
@@ -217,7 +221,7 @@ pub fn collect(wanted: &Wanted, tell: &mut dyn FnMut(&Progress)) -> Result<Progr
             if done.insert(probe.key(runtime)) {
                 let kept = {
                     let _stress = level.start();
-                    point(runtime, &bytes, &graph, &probe, &TRIAL_LOADED)
+                    point(runtime, &bytes, &graph, &probe, &TRIAL_LOADED, &mut pulse)
                 };
                 keep(kept, &name, &mut progress, &mut known)?;
             }
@@ -321,18 +325,25 @@ pub fn point(
     graph: &Analysis,
     probe: &Probe,
     effort: &Effort,
+    pulse: &mut Pulse,
 ) -> Result<Kept, Error> {
     let engine = runtime.engine().name();
     let steps = measure::steps(graph, engine, probe.threads)?;
     let (given, _) = inputs::make(graph, &inputs::Making::default())?;
     let mut loaded = runtime.load(Source::Bytes(bytes))?;
     loaded.give(&given)?;
-    let timed = measure::whole(&mut loaded, effort)?;
+    // Beside stress that we make ourselves nothing is calm.
+    let mut pulse = probe.pressure.is_idle().then_some((pulse, probe.threads));
+    let timed =
+        measure::whole(&mut loaded, effort, pulse.as_mut().map(|(pulse, threads)| (&mut **pulse, *threads)))?;
     if probe.is_trial && probe.pressure.is_idle() && timed.median > DISTURBED * timed.seconds {
         let why = "something else ran meanwhile".to_string();
         return Err(Error::Trial { name: probe.name.to_string(), why });
     }
-    let told = if effort.looks > 0 { loaded.operators(effort.looks)? } else { Vec::new() };
+    let told = match effort.looks {
+        0 => Vec::new(),
+        looks => measure::looks(&mut loaded, looks, pulse)?,
+    };
     Ok(probe.timed(engine, graph, &steps, &told, &timed))
 }
 

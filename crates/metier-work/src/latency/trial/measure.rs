@@ -7,6 +7,7 @@ use metier_infer::{Loaded, OperatorTime};
 use metier_learn::latency::Part;
 use metier_onnx::Analysis;
 
+use super::calm::Pulse;
 use crate::latency::step::{self, Step};
 
 /// How much time a point is worth.
@@ -35,26 +36,97 @@ pub struct Timed {
     pub runs: usize,
 }
 
-/// Runs a graph again and again; the first ones do not count.
-pub fn whole(loaded: &mut Loaded, effort: &Effort) -> Result<Timed, metier_infer::Error> {
+/// Repeats are timed in pieces of this length.
+const PIECE: f64 = 0.004;
+/// How many times the effort is spent where the host is not calm.
+const PATIENCE: f64 = 3.0;
+/// Share of the effort that calm repeats are enough of.
+const ENOUGH: f64 = 0.3;
+/// Fewest calm repeats that stand for all.
+const FEWEST_CALM: usize = 3;
+/// Most times that operators are looked at until the host is calm.
+const LOOKS: usize = 3;
+
+/// Runs a graph again and again; the first ones do not count, and with a pulse only those do while the host was calm, where there are some.
+pub fn whole(
+    loaded: &mut Loaded,
+    effort: &Effort,
+    mut pulse: Option<(&mut Pulse, u32)>,
+) -> Result<Timed, metier_infer::Error> {
     let first = loaded.run_once()?.wall.0;
     for _ in 0..if first > 0.2 { 0 } else { 2 } {
         loaded.run_once()?;
     }
-    let mut walls = Vec::new();
-    let mut cpus = Vec::new();
+    let (mut walls, mut cpus, mut calm) = (Vec::new(), Vec::new(), Vec::new());
     let begin = Instant::now();
-    while walls.len() < effort.fewest
-        || (begin.elapsed().as_secs_f64() < effort.seconds && walls.len() < effort.most)
-    {
-        let spent = loaded.run_once()?;
-        walls.push(spent.wall.0);
-        cpus.push(spent.cpu.0);
+    let mut piece = |walls: &mut Vec<f64>, cpus: &mut Vec<f64>| -> Result<(), metier_infer::Error> {
+        let (begin, most) = (Instant::now(), walls.len() + effort.most.div_ceil(4));
+        while walls.len() < most && begin.elapsed().as_secs_f64() < PIECE {
+            let spent = loaded.run_once()?;
+            walls.push(spent.wall.0);
+            cpus.push(spent.cpu.0);
+        }
+        Ok(())
+    };
+    loop {
+        let before = walls.len();
+        let is_calm = match &mut pulse {
+            Some((pulse, threads)) => {
+                let (done, is_calm) = pulse.around(*threads, || piece(&mut walls, &mut cpus));
+                done?;
+                is_calm
+            }
+            None => {
+                piece(&mut walls, &mut cpus)?;
+                true
+            }
+        };
+        if is_calm {
+            calm.extend_from_slice(&walls[before..]);
+        }
+        let spent = begin.elapsed().as_secs_f64();
+        let wanted = if pulse.is_some() { ENOUGH } else { 1.0 } * effort.seconds;
+        let is_enough =
+            calm.len() >= effort.fewest && (calm.iter().sum::<f64>() >= wanted || calm.len() >= effort.most);
+        let is_late = walls.len() >= effort.fewest && spent >= PATIENCE * effort.seconds;
+        if is_enough || is_late {
+            return Ok(Timed::of_calm(calm, walls, cpus));
+        }
     }
-    Ok(Timed::of(walls, cpus))
+}
+
+/// Looks at each operator; with a pulse up to three times until the host is calm, and the shortest counts.
+pub fn looks(
+    loaded: &mut Loaded,
+    count: usize,
+    pulse: Option<(&mut Pulse, u32)>,
+) -> Result<Vec<OperatorTime>, metier_infer::Error> {
+    let Some((pulse, threads)) = pulse else { return loaded.operators(count) };
+    let mut best: Option<(f64, Vec<OperatorTime>)> = None;
+    for _ in 0..LOOKS {
+        let (told, is_calm) = pulse.around(threads, || loaded.operators(count));
+        let told = told?;
+        let sum = told.iter().map(|one| one.seconds).sum();
+        if best.as_ref().is_none_or(|(least, _)| sum < *least) {
+            best = Some((sum, told));
+        }
+        if is_calm {
+            break;
+        }
+    }
+    Ok(best.map(|(_, told)| told).unwrap_or_default())
 }
 
 impl Timed {
+    /// From repeats while the host was calm; where these are too few, from all, of which the shortest was disturbed least.
+    pub(super) fn of_calm(calm: Vec<f64>, walls: Vec<f64>, cpus: Vec<f64>) -> Self {
+        if calm.len() >= FEWEST_CALM {
+            return Self { runs: walls.len(), ..Self::of(calm, cpus) };
+        }
+        let least = walls.iter().copied().fold(f64::INFINITY, f64::min);
+        Self { seconds: least, ..Self::of(walls, cpus) }
+    }
+
     /// From what each repeat took, by the clock and of the processor.
     pub fn of(mut walls: Vec<f64>, mut cpus: Vec<f64>) -> Self {
         walls.sort_by(f64::total_cmp);

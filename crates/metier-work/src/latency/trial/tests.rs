@@ -1,8 +1,10 @@
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use metier_onnx::build::{Builder, Setting};
 use metier_onnx::{Bindings, DataType};
 
+use super::calm::Pulse;
 use super::collect::analyse;
 use super::record::Kept;
 use super::*;
@@ -36,12 +38,13 @@ fn the_same_number_makes_the_same_network_and_every_network_can_be_read() {
 fn a_runtime_runs_what_is_made_up() {
     let runtime = metier_infer::Runtime::open(&Engine::Rten, 1).unwrap();
     let effort = measure::Effort { seconds: 0.0, fewest: 1, most: 1, looks: 0 };
+    let mut pulse = Pulse::feel(&[1], Duration::ZERO);
     for number in 0..network::STYLES.len() as u64 {
         let (name, bytes) = network::network(number);
         let graph = analyse(&bytes, &Bindings::default()).unwrap();
         let probe =
             Probe { id: &name, name: &name, is_trial: true, threads: 1, pressure: Default::default() };
-        let kept = point(&runtime, &bytes, &graph, &probe, &effort)
+        let kept = point(&runtime, &bytes, &graph, &probe, &effort, &mut pulse)
             .unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(kept.seconds > 0.0 && !kept.parts.is_empty(), "{name}");
     }
@@ -57,8 +60,11 @@ fn a_large_point_is_kept_in_pieces_and_joined_again() {
     let runtime = metier_infer::Runtime::open(&Engine::Rten, 2).unwrap();
     let probe = Probe { id: "g", name: &name, is_trial: false, threads: 2, pressure: Default::default() };
     let effort = measure::Effort { seconds: 0.0, fewest: 1, most: 1, looks: 0 };
-    let kept =
-        Kept { parts: Kept::kept_parts(&many), ..point(&runtime, &bytes, &graph, &probe, &effort).unwrap() };
+    let mut pulse = Pulse::feel(&[1], Duration::ZERO);
+    let kept = Kept {
+        parts: Kept::kept_parts(&many),
+        ..point(&runtime, &bytes, &graph, &probe, &effort, &mut pulse).unwrap()
+    };
     let mut pieces = kept.pieces().unwrap();
     assert!(pieces.len() > 1 && pieces.iter().all(|piece| piece.record.len() < 64 << 10));
     pieces.reverse();
@@ -99,8 +105,18 @@ fn trials_that_another_version_counted_otherwise_are_left_out() {
     let runtime = metier_infer::Runtime::open(&Engine::Rten, 1).unwrap();
     let probe = Probe { id: "g", name: &name, is_trial: true, threads: 1, pressure: Default::default() };
     let effort = measure::Effort { seconds: 0.0, fewest: 1, most: 1, looks: 0 };
-    let mut kept = point(&runtime, &bytes, &graph, &probe, &effort).unwrap();
+    let mut pulse = Pulse::feel(&[1], Duration::ZERO);
+    let mut kept = point(&runtime, &bytes, &graph, &probe, &effort, &mut pulse).unwrap();
     assert!(kept.is_of_this_version());
     kept.parts[0].4.pop();
     assert!(!kept.is_of_this_version());
+}
+
+#[test]
+fn calm_repeats_stand_for_all_where_there_are_enough_and_else_the_shortest_does() {
+    let all = vec![1.0, 1.5, 1.4, 1.1, 1.2, 1.6, 1.05];
+    let calm = measure::Timed::of_calm(vec![1.0, 1.1, 1.2, 1.05], all.clone(), vec![1.0; 7]);
+    assert_eq!((calm.seconds, calm.median, calm.runs), (1.05, 1.1, 7));
+    let few = measure::Timed::of_calm(vec![1.4, 1.5], all, vec![1.0; 7]);
+    assert_eq!((few.seconds, few.median), (1.0, 1.2));
 }
