@@ -170,3 +170,27 @@ forget_cgroups() { # name at the top of each hierarchy
         [ ! -d "$top" ] || find "$top" -depth -type d -exec rmdir {} + 2>/dev/null || true
     done
 }
+
+# --- container engines ------------------------------------------------------------------------
+
+needs_containers() {
+    local group=/sys/fs/cgroup/memory
+    [ -d "$group" ] || group=/sys/fs/cgroup
+    { mkdir "$group/metier-lab-probe" && rmdir "$group/metier-lab-probe"; } 2>/dev/null ||
+        skip "cannot make control groups in $group" "run where /sys/fs/cgroup is mounted writable"
+    unshare --mount --pid --net --ipc --uts --fork true 2>/dev/null ||
+        skip "new namespaces are refused" "run outside a container, or in a privileged one"
+}
+
+# No images can be pulled here: `busybox:local` is made from Debian's static busybox.
+busybox_archive() { # folder to make it in
+    mkdir -p "$1"/{bin,dev,etc,proc,sys,tmp}
+    chmod 1777 "$1/tmp"
+    echo 'root:x:0:0:root:/:/bin/sh' >"$1/etc/passwd"
+    cp /bin/busybox "$1/bin/"
+    busybox --list | while read -r applet; do
+        [ "$applet" = busybox ] || ln -s busybox "$1/bin/$applet"
+    done
+    tar -C "$1" -c .
+    rm -rf "$1"
+}

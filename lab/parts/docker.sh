@@ -1,19 +1,13 @@
 # shellcheck shell=bash disable=SC2034 # lab reads PART_*
 # Docker Engine with folders and a socket of its own, so that it never touches another one's
-# containers; a system engine that already answers is used instead. No images can be pulled here:
-# `busybox:local` is made from Debian's static busybox.
+# containers; a system engine that already answers is used instead.
 PART_IS='Docker Engine with the image busybox:local'
 PART_ROOT=yes
 
 state=$RUN/$PART
 
 part_needs() {
-    local group=/sys/fs/cgroup/memory
-    [ -d "$group" ] || group=/sys/fs/cgroup
-    { mkdir "$group/metier-lab-probe" && rmdir "$group/metier-lab-probe"; } 2>/dev/null ||
-        skip "cannot make control groups in $group" "run where /sys/fs/cgroup is mounted writable"
-    unshare --mount --pid --net --ipc --uts --fork true 2>/dev/null ||
-        skip "new namespaces are refused" "run outside a container, or in a privileged one"
+    needs_containers
     # A socket's path holds 107 bytes, and containerd's are the longest.
     [ ${#state} -le 60 ] || skip "the path $state is too long for sockets" "set METIER_LAB_DIR to a shorter folder"
 }
@@ -77,17 +71,8 @@ SHIM
 }
 
 make_images() {
-    local root=$state/busybox
     ! engine image inspect busybox:local >/dev/null 2>&1 || return 0
-    mkdir -p "$root"/{bin,dev,etc,proc,sys,tmp}
-    chmod 1777 "$root/tmp"
-    echo 'root:x:0:0:root:/:/bin/sh' >"$root/etc/passwd"
-    cp /bin/busybox "$root/bin/"
-    busybox --list | while read -r applet; do
-        [ "$applet" = busybox ] || ln -s busybox "$root/bin/$applet"
-    done
-    tar -C "$root" -c . | engine import -c 'CMD ["/bin/sh"]' - busybox:local >/dev/null
-    rm -rf "$root"
+    busybox_archive "$state/busybox" | engine import -c 'CMD ["/bin/sh"]' - busybox:local >/dev/null
 }
 
 part_down() {

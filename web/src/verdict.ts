@@ -76,6 +76,11 @@ export function wallSeconds(run: Run, now: number): number | null {
   return Number.isFinite(end - start) ? Math.max(0, (end - start) / 1000) : null;
 }
 
+/** To the end of its last process: what the main one leaves behind works on after it. */
+function lifeSeconds(run: Run, wall: number): number {
+  return wall + (run.exit?.settled_seconds ?? 0);
+}
+
 export function sentence(run: Run, threads: number | null, now: number): string {
   const { cpu_seconds: cpu, peak_memory_bytes: memory, processes } = run.summary;
   const wall = wallSeconds(run, now);
@@ -83,7 +88,7 @@ export function sentence(run: Run, threads: number | null, now: number): string 
   if (wall !== null) text += run.state === "running" ? ` after ${seconds(wall)}` : ` after ${seconds(wall)}`;
   const used: string[] = [];
   if (typeof cpu === "number") {
-    const busy = wall !== null && wall > 0 ? cpu / wall : null;
+    const busy = wall !== null && wall > 0 ? cpu / lifeSeconds(run, wall) : null;
     const of = threads === null ? "" : ` of ${threads}`;
     used.push(`${seconds(cpu)} of CPU${busy === null ? "" : ` (${of === "" ? cores(busy) : `${cores(busy).replace(/ cores?$/, "")}${of} cores`} on average)`}`);
   }
@@ -100,16 +105,17 @@ export function limit(run: Run, threads: number | null): string | null {
   const wall = run.summary.wall_seconds;
   const cpu = run.summary.cpu_seconds;
   if (run.state === "running" || typeof wall !== "number" || wall <= 0) return null;
+  const life = lifeSeconds(run, wall);
   if (run.exit?.cause === "oom") return "Memory limited it.";
-  if (wall < 0.05) return "It was too short to say what limited it.";
-  const share = (value: Maybe<number>): number => (typeof value === "number" ? value / wall : 0);
+  if (life < 0.05) return "It was too short to say what limited it.";
+  const share = (value: Maybe<number>): number => (typeof value === "number" ? value / life : 0);
   const throttled = share(run.cpu?.["throttled_seconds"]);
   if (throttled > 0.05) return `A CPU limit held it back for ${ratio(throttled)} of the time.`;
   const memoryWait = share(run.pressure?.memory_seconds);
   if (memoryWait > 0.1) return `It waited for memory during ${ratio(memoryWait)} of the time.`;
   const storageWait = share(run.pressure?.io_seconds);
   if (storageWait > 0.2) return `It waited for storage during ${ratio(storageWait)} of the time.`;
-  const busy = typeof cpu === "number" ? cpu / wall : null;
+  const busy = typeof cpu === "number" ? cpu / life : null;
   if (busy !== null && threads !== null && threads > 1 && busy > 0.85 * threads) return "All cores were busy: the CPU limited it.";
   const coreWait = share(run.pressure?.cpu_seconds);
   if (coreWait > 0.2) return `It waited for a free core during ${ratio(coreWait)} of the time.`;

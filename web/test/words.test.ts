@@ -18,6 +18,9 @@ test("the verdict says how it ended, how long, and what it used", () => {
   const run = like({ exit: { code: 0, cause: "exited" }, summary: { wall_seconds: 2, cpu_seconds: 3, peak_memory_bytes: 1048576, processes: 4 } });
   assert.equal(sentence(run, 8, NOW), "Ended well after 2.00 s; it used 3.00 s of CPU (1.50 of 8 cores on average) and at most 1.00 MiB of memory, in 4 processes.");
   assert.equal(sentence(run, null, NOW), "Ended well after 2.00 s; it used 3.00 s of CPU (1.50 cores on average) and at most 1.00 MiB of memory, in 4 processes.");
+  const daemon = like({ exit: { code: 0, cause: "exited", left_behind: 1, settled_seconds: 2 }, summary: { wall_seconds: 0.002, cpu_seconds: 2 } });
+  assert.ok(sentence(daemon, null, NOW).includes("(1.00 core"), "cores are of all of its life, not of the main process alone");
+  assert.equal(limit(daemon, 8), "One core was busy all the time: a single thread limited it.");
 });
 
 test("what was not measured is not said", () => {

@@ -111,7 +111,7 @@ pub(crate) fn of(
     scribe.pressure(facts);
     scribe.processes(facts);
     scribe.network(facts);
-    scribe.energy(session, wall);
+    scribe.energy(session);
     let ours = run.summary.cpu_seconds.unwrap_or_default() + Seconds(facts.own_cpu.as_secs_f64());
     let whole = since_start(facts.gone_ns);
     run.host = session.host.state(facts.host_before.clone(), facts.host_after.clone(), whole, ours);

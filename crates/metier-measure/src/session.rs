@@ -368,6 +368,7 @@ impl Session {
             is_fleeting,
             has_own_limit,
             last_totals: Totals::default(),
+            saw_end: false,
             last_throttling: None,
         };
         let end = match life.watch(spec, id, recorder) {

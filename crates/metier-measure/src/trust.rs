@@ -51,21 +51,21 @@ pub fn warnings(run: &Run, cores: u32) -> Vec<Warning> {
         };
         warn("held-back", format!("the board's firmware held it back during the run: {why}"));
     }
-    let wall = run.summary.wall_seconds.map_or(0.0, |s| s.get());
+    let life = run.life_seconds().map_or(0.0, |s| s.get());
     if let Some(waited) =
-        run.pressure.cpu_seconds.map(|s| s.get()).filter(|s| wall > 0.0 && *s / wall > PRESSURE)
+        run.pressure.cpu_seconds.map(|s| s.get()).filter(|s| life > 0.0 && *s / life > PRESSURE)
     {
         warn(
             "cpu-pressure",
-            format!("some task of the run waited for a core during {} of it", percent(waited / wall)),
+            format!("some task of the run waited for a core during {} of it", percent(waited / life)),
         );
     }
     if let Some(throttled) =
-        run.cpu.throttled_seconds.map(|s| s.get()).filter(|s| wall > 0.0 && *s / wall > 0.01)
+        run.cpu.throttled_seconds.map(|s| s.get()).filter(|s| life > 0.0 && *s / life > 0.01)
     {
         warn("throttled", format!("a CPU limit held the run back for {:.2} s", throttled));
     }
-    if let Some(own) = run.summary.own_overhead_ratio.map(|r| r.get()).filter(|r| *r > OVERHEAD && wall > 0.5)
+    if let Some(own) = run.summary.own_overhead_ratio.map(|r| r.get()).filter(|r| *r > OVERHEAD && life > 0.5)
     {
         warn(
             "overhead",

@@ -38,10 +38,8 @@ pub fn verdict(run: &Run) -> String {
     if let Some(wall) = summary.wall_seconds {
         parts.push(format!("after {wall}"));
     }
-    if let Some((cpu, wall)) =
-        summary.cpu_seconds.zip(summary.wall_seconds).filter(|(_, wall)| wall.get() > 0.0)
-    {
-        parts.push(format!("using {:.2} cores on average", cpu.get() / wall.get()));
+    if let Some(cores) = run.mean_cores() {
+        parts.push(format!("using {cores:.2} cores on average"));
     }
     if let Some(memory) = summary.peak_memory_bytes {
         parts.push(format!("and {memory} at its peak"));
@@ -60,12 +58,12 @@ pub fn verdict(run: &Run) -> String {
 
 /// What the run spent its time on, where one thing stands out.
 fn limit(run: &Run) -> Option<String> {
-    let wall = run.summary.wall_seconds?.get();
-    if wall < 0.05 {
+    let life = run.life_seconds()?.get();
+    if life < 0.05 {
         return None;
     }
-    let cores = run.summary.cpu_seconds?.get() / wall;
-    let share = |seconds: Option<metier_types::Seconds>| seconds.map_or(0.0, |s| s.get() / wall);
+    let cores = run.mean_cores()?;
+    let share = |seconds: Option<metier_types::Seconds>| seconds.map_or(0.0, |s| s.get() / life);
     let waits = [
         (share(run.cpu.throttled_seconds), "held back by a CPU limit"),
         (share(run.pressure.memory_seconds), "short of memory"),

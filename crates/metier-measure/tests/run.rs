@@ -158,8 +158,11 @@ fn an_orphan_is_waited_for_and_counted() {
     spec.linger = Duration::from_secs(60);
     let run = run(&spec).run;
     assert!(run.summary.cpu_seconds.unwrap().get() >= 0.3, "{:?}", run.summary);
-    let exit = run.exit.unwrap();
+    let exit = run.exit.clone().unwrap();
     assert_eq!((exit.code, exit.cause), (Some(0), Cause::Exited));
+    // What it uses after the main process, it uses in the time after that: no more cores than there are.
+    let cores = run.mean_cores().unwrap();
+    assert!(cores < 1.5, "{cores} cores of one thread; {:?}", run.verdict);
     // The orphan, and on a slow host also the process between it and the main one, which ends by itself.
     assert!((1..=2).contains(&exit.left_behind), "{exit:?}");
 }

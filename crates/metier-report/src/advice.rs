@@ -133,9 +133,8 @@ fn total(runs: &[&Measured]) -> Seconds {
 fn cpu_windows(measured: &Measured) -> Vec<f64> {
     let line = measured.series.iter().find(|series| series.name == "use");
     let found = line.map(|series| windows(series, "cpu", WINDOW)).unwrap_or_default();
-    let summary = &measured.run.summary;
-    match (found.is_empty(), summary.cpu_seconds, summary.wall_seconds) {
-        (true, Some(cpu), Some(wall)) if wall.get() > 0.0 => vec![cpu.get() / wall.get()],
+    match (found.is_empty(), measured.run.mean_cores()) {
+        (true, Some(cores)) => vec![cores],
         _ => found,
     }
 }

@@ -372,3 +372,17 @@ pub struct Run {
 impl Versioned for Run {
     const SCHEMA: &'static str = "metier.run/1";
 }
+
+impl Run {
+    /// From the start to the end of the last process: what a main process leaves behind works on after it.
+    pub fn life_seconds(&self) -> Option<Seconds> {
+        let settled = self.exit.as_ref().and_then(|exit| exit.settled_seconds).unwrap_or_default();
+        Some(self.summary.wall_seconds? + settled)
+    }
+
+    /// Cores that were busy on average, over all of its life.
+    pub fn mean_cores(&self) -> Option<f64> {
+        let (cpu, life) = (self.summary.cpu_seconds?.get(), self.life_seconds()?.get());
+        (life > 0.0).then(|| cpu / life)
+    }
+}

@@ -26,6 +26,10 @@ pub struct Sample {
     pub written: Option<u64>,
 }
 
+/// How often a group is looked at that should be empty, and how long one waits between two looks.
+const LOOKS: u32 = 50;
+const SETTLES: std::time::Duration = std::time::Duration::from_millis(1);
+
 /// What the run used in all.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Totals {
@@ -160,6 +164,25 @@ impl Totals {
         }
     }
 
+    /// Reads a group whose main process has just ended, until it is empty and counts no more; whether that was seen. It takes moments, while an
+    /// engine takes many to clear the group away: then these counters are the last ones.
+    pub(crate) fn settle(&mut self, group: &Group) -> bool {
+        for _ in 0..LOOKS {
+            std::thread::sleep(SETTLES);
+            let is_empty = group.members().is_empty();
+            let now = Self::read(group);
+            // Its hierarchies vanish one after the other.
+            if now.cpu.is_none() || now.peak_memory.is_some() != self.peak_memory.is_some() {
+                return false;
+            }
+            let before = std::mem::replace(self, now);
+            if is_empty && before.cpu == self.cpu {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Reads the exact counters. To be called when every process is gone and the folders are still there.
     pub fn read(group: &Group) -> Self {
         let v1 =
@@ -259,6 +282,33 @@ mod tests {
             around: Place::default(),
             peak: None,
         }
+    }
+
+    #[test]
+    fn a_group_is_read_to_its_last_counters_if_it_is_seen_empty() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = group(folder.path(), &[]);
+        let write = |name: &str, text: &str| fs::write(folder.path().join("v2").join(name), text).unwrap();
+        write("cpu.stat", "usage_usec 3000000\nuser_usec 1000000\nsystem_usec 2000000\n");
+        write("memory.peak", "1048576\n");
+        write("cgroup.procs", "");
+        // Its main process was read a moment too early.
+        let early = Totals { cpu: Some(Seconds(2.5)), ..Totals::read(&group) };
+        let mut last = early.clone();
+        assert!(last.settle(&group));
+        assert_eq!(last.cpu, Some(Seconds(3.0)));
+        // Somebody is still in it.
+        write("cgroup.procs", "7\n");
+        assert!(!early.clone().settle(&group));
+        write("cgroup.procs", "");
+        // Half of it is gone, then all: what was known stays.
+        fs::remove_file(folder.path().join("v2/memory.peak")).unwrap();
+        let mut last = early.clone();
+        assert!(!last.settle(&group));
+        assert_eq!(last, early);
+        fs::remove_dir_all(folder.path().join("v2")).unwrap();
+        assert!(!last.settle(&group));
+        assert_eq!(last, early);
     }
 
     #[test]

@@ -86,7 +86,9 @@ impl Scribe<'_> {
         if let Some(missing) = &facts.about.inexact {
             self.missing("context.start_up", missing.clone());
         }
-        if let Some(missing) = &facts.about.fleeting {
+        if let Some(missing) =
+            facts.about.fleeting.as_ref().filter(|_| facts.totals_quality != Quality::Exact)
+        {
             self.missing("context.end_counters", missing.clone());
         }
     }
@@ -178,12 +180,8 @@ impl Scribe<'_> {
         };
         self.set("memory.minor_faults", quality, |r| &mut r.memory.minor_faults, minor);
         self.set("memory.major_faults", quality, |r| &mut r.memory.major_faults, major);
-        let oom_kills = facts.outcome.oom_kills.max(totals.oom_kills);
-        // A version 1 parent does not count for its children, and the container's own group may be gone before it is read: then the engine knows of one, and nobody of more.
-        let (oom_kills, quality) = match facts.outcome.oom && oom_kills < Some(1) {
-            true => (Some(1), Quality::Estimated),
-            false => (oom_kills, self.totals),
-        };
+        let counted = facts.outcome.oom_kills.max(totals.oom_kills);
+        let (oom_kills, quality) = oom_kills(counted, facts.outcome.oom, self.totals);
         self.set("memory.oom_kills", quality, |r| &mut r.memory.oom_kills, oom_kills);
     }
 
@@ -327,16 +325,18 @@ impl Scribe<'_> {
         }
     }
 
-    pub(super) fn energy(&mut self, session: &mut Session, wall: Seconds) {
+    pub(super) fn energy(&mut self, session: &mut Session) {
         let (meters, counters_only) = session.meters.result();
         self.run.gpus = session.gpus.result();
-        let gpu: Joules = self.run.gpus.iter().filter_map(|gpu| gpu.energy_joules).sum();
+        let of_gpus = self.run.gpus.iter().filter_map(|gpu| gpu.energy_joules);
+        let gpu: Joules = of_gpus.filter(|_| !session.meters.sum_holds_all()).sum();
         let counted: Vec<Joules> = meters.iter().filter(|m| m.counted).map(|m| m.energy_joules).collect();
         if !counted.is_empty() || gpu.get() > 0.0 {
             let total = counted.into_iter().sum::<Joules>() + gpu;
             let quality = if counters_only { Quality::Exact } else { Quality::Sampled };
             self.set("summary.energy_joules", quality, |r| &mut r.summary.energy_joules, Some(total));
-            let power = (wall.get() > 0.0).then(|| Watts(total.get() / wall.get()));
+            let life = self.run.life_seconds().map_or(0.0, Seconds::get);
+            let power = (life > 0.0).then(|| Watts(total.get() / life));
             self.set("energy.mean_power_watts", quality, |r| &mut r.energy.mean_power_watts, power);
         } else if let Some(missing) = session.meters.missing() {
             self.missing("summary.energy_joules", missing);
@@ -345,5 +345,29 @@ impl Scribe<'_> {
         if let Some(missing) = session.gpus.missing() {
             self.missing("gpus", missing);
         }
+    }
+}
+
+/// Kills for want of memory, and how good the figure is. A version 1 parent does not count for its children, and the container's own group may
+/// be gone before it is read: then the engine knows of one, and nobody of more.
+fn oom_kills(counted: Option<u64>, is_told: bool, quality: Quality) -> (Option<u64>, Quality) {
+    match is_told && counted < Some(1) {
+        true => (Some(1), Quality::Estimated),
+        false => (counted, quality),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kill_that_the_engine_tells_is_never_counted_as_none() {
+        let exact = Quality::Exact;
+        assert_eq!(oom_kills(Some(0), true, exact), (Some(1), Quality::Estimated));
+        assert_eq!(oom_kills(None, true, exact), (Some(1), Quality::Estimated));
+        assert_eq!(oom_kills(Some(3), true, exact), (Some(3), exact));
+        assert_eq!(oom_kills(Some(0), false, exact), (Some(0), exact));
+        assert_eq!(oom_kills(None, false, exact), (None, exact));
     }
 }

@@ -57,6 +57,13 @@ struct Account {
     integral: Integrator,
 }
 
+impl Account {
+    /// Whether it is ACPI's power meter, by its name among hwmon chips: of the whole machine, with all that is plugged into it.
+    fn is_of_machine(&self) -> bool {
+        self.source == "hwmon" && self.name.starts_with("power_meter")
+    }
+}
+
 /// Sensors that were found, and why others were not.
 #[derive(Default)]
 pub struct Found {
@@ -77,6 +84,18 @@ impl Found {
             watts: None,
             integral: Integrator::default(),
         });
+    }
+
+    /// The meter of ACPI is of everything that the others are of, too, and slow: what a run used is told by counters where there are some,
+    /// else by it alone.
+    fn count_once(&mut self) {
+        if !self.accounts.iter().any(Account::is_of_machine) {
+            return;
+        }
+        let has_counters = self.has("rapl");
+        for account in &mut self.accounts {
+            account.counted &= account.is_of_machine() != has_counters;
+        }
     }
 
     fn has(&self, source: &str) -> bool {
@@ -108,6 +127,7 @@ impl Meters {
         for open in KINDS.iter().take(first) {
             open(roots, &mut found);
         }
+        found.count_once();
         let now = Instant::now();
         Self { found, begun: now, ticked: now }
     }
@@ -125,6 +145,11 @@ impl Meters {
     /// Names of the meters, for the device's record.
     pub fn names(&self) -> Vec<String> {
         self.found.accounts.iter().map(|account| format!("{}:{}", account.source, account.name)).collect()
+    }
+
+    /// Whether the sum over meters holds everything in the machine, graphics cards with it.
+    pub fn sum_holds_all(&self) -> bool {
+        self.found.accounts.iter().any(|account| account.counted && account.is_of_machine())
     }
 
     /// Why there is no energy figure.

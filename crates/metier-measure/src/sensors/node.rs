@@ -37,8 +37,7 @@ const WHOLE: [fn(&Account) -> bool; 4] = [
     |account| account.source == "rapl" && account.name.starts_with("psys"),
     |account| account.source == "ina3221",
     |account| account.source == "tegrastats",
-    // The name of ACPI's power meter among hwmon chips.
-    |account| account.source == "hwmon" && account.name.starts_with("power_meter"),
+    Account::is_of_machine,
 ];
 
 fn is_package(account: &Account) -> bool {
@@ -53,7 +52,9 @@ fn is_memory(account: &Account) -> bool {
 impl Meters {
     /// The meters that make up the node, and what they are of.
     fn of_node(&self) -> Option<(Covers, Vec<&Account>)> {
-        let counted = || self.found.accounts.iter().filter(|account| account.counted);
+        // Over a longer time the machine's own meter is the best, although counters are better for a run.
+        let counts = |account: &&Account| account.counted || account.is_of_machine();
+        let counted = || self.found.accounts.iter().filter(counts);
         for is_whole in WHOLE {
             let whole: Vec<&Account> = counted().filter(|account| is_whole(account)).collect();
             if !whole.is_empty() {

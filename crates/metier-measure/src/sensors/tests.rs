@@ -213,6 +213,22 @@ fn the_whole_machine_stands_for_the_node_else_the_processor_and_never_a_part() {
         Some((Covers::Platform, vec!["hwmon:power_meter-power1".to_string()])),
         "the processor is inside of it"
     );
+    let counted = |meters: &Meters| {
+        let counted = meters.found.accounts.iter().filter(|account| account.counted);
+        counted.map(|account| account.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!((counted(&meters), meters.sum_holds_all()), (vec!["package-0".to_string()], false));
+
+    // Without counters it is the machine's meter alone, not what is inside of it beside.
+    let (_folder, roots) = tree(&[
+        ("class/hwmon/hwmon1/name", "amdgpu"),
+        ("class/hwmon/hwmon1/power1_average", "9000000"),
+        ("class/hwmon/hwmon2/name", "power_meter"),
+        ("class/hwmon/hwmon2/power1_average", "42000000"),
+    ]);
+    let meters = Meters::open_files(&roots);
+    assert_eq!((counted(&meters), meters.sum_holds_all()), (vec!["power_meter-power1".to_string()], true));
+    assert_eq!(meters.node_meters().unwrap().0, Covers::Platform);
 
     let (_folder, roots) = tree(&package[4..]);
     let meters = Meters::open_files(&roots);

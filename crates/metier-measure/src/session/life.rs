@@ -83,6 +83,8 @@ pub(super) struct Life<'a, 'b> {
     pub is_fleeting: bool,
     pub has_own_limit: bool,
     pub last_totals: Totals,
+    /// Whether that was after its last process.
+    pub saw_end: bool,
     pub last_throttling: Option<(u64, u64)>,
 }
 
@@ -152,7 +154,7 @@ impl Life<'_, '_> {
                     return Ok(End { gone_ns: time_ns, stuck, own_cpu, used });
                 }
                 Report::Lost => return Err(lost("watching the command")),
-                Report::Ending => self.remember(),
+                Report::Ending => self.see_out(),
                 Report::Started { .. } | Report::Failed { .. } | Report::Nothing => {}
             }
         }
@@ -265,7 +267,10 @@ impl Life<'_, '_> {
     pub(super) fn totals(&mut self) -> (Totals, Quality) {
         let now = self.group.map(Totals::read).unwrap_or_default();
         match now.cpu.is_none() && self.last_totals.cpu.is_some() {
-            true => (std::mem::take(&mut self.last_totals), Quality::Sampled),
+            true => {
+                let quality = if self.saw_end { Quality::Exact } else { Quality::Sampled };
+                (std::mem::take(&mut self.last_totals), quality)
+            }
             false => (now, Quality::Exact),
         }
     }
@@ -280,6 +285,14 @@ impl Life<'_, '_> {
         let totals = Totals::read(group);
         if totals.cpu.is_some() || totals.peak_memory.is_some() {
             self.last_totals = totals;
+        }
+    }
+
+    /// The main process has just ended: what a group that will vanish says is read to the last.
+    fn see_out(&mut self) {
+        self.remember();
+        if let Some(group) = self.group.filter(|_| self.is_fleeting) {
+            self.saw_end = self.last_totals.settle(group);
         }
     }
 

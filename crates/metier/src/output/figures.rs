@@ -51,12 +51,6 @@ pub fn in_unit(unit: Unit, value: f64) -> String {
     }
 }
 
-/// CPU time over wall time: how many cores were busy on average.
-pub fn mean_cores(run: &Run) -> Option<f64> {
-    let (cpu, wall) = (run.summary.cpu_seconds?.get(), run.summary.wall_seconds?.get());
-    (wall > 0.0).then(|| cpu / wall)
-}
-
 /// How a run ended, in few words.
 pub fn ending(state: metier_types::RunState, exit: Option<&metier_types::Exit>) -> String {
     use metier_types::{Cause, RunState};
@@ -106,7 +100,7 @@ pub fn sections(run: &Run) -> Vec<Section> {
             .add("cpu", "summary.cpu_seconds", summary.cpu_seconds)
             .add("user", "summary.cpu_user_seconds", summary.cpu_user_seconds)
             .add("system", "summary.cpu_system_seconds", summary.cpu_system_seconds)
-            .add("mean cores", "", mean_cores(run).map(|cores| format!("{cores:.2}")))
+            .add("mean cores", "", run.mean_cores().map(|cores| format!("{cores:.2}")))
             .add("throttled", "cpu.throttled_seconds", run.cpu.throttled_seconds)
             .add("throttled periods", "cpu.throttled_periods", run.cpu.throttled_periods)
             .add("switches, waiting", "cpu.voluntary_switches", run.cpu.voluntary_switches)

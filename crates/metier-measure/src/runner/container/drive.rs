@@ -188,6 +188,7 @@ async fn make(engine: &Engine, plan: &Plan, voice: &Voice) -> Result<oneshot::Re
     };
     let made = engine.docker.create_container(Some(name), body).await;
     let id = made.map_err(|error| refused("make", &error))?.id;
+    has_what_was_asked_for(engine, plan, &id).await?;
     let streams = AttachContainerOptions {
         stream: true,
         stdout: true,
@@ -206,6 +207,31 @@ async fn make(engine: &Engine, plan: &Plan, voice: &Voice) -> Result<oneshot::Re
     let pid = state.pid.and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0);
     voice.say(Said::Started { id, pid });
     Ok(carried)
+}
+
+/// Whether the engine took the runtime and the GPUs: one that does not know them (Podman) leaves them out without a word.
+async fn has_what_was_asked_for(engine: &Engine, plan: &Plan, id: &str) -> Result<(), String> {
+    let (runtime, gpus) = (plan.container.runtime.as_deref(), plan.limits.gpus.is_some());
+    if runtime.is_none() && !gpus {
+        return Ok(());
+    }
+    let found = engine.docker.inspect_container(id, None::<InspectContainerOptions>).await;
+    let host = found.map_err(|error| format!("{} does not know it: {}", engine.name, text(&error)))?;
+    let host = host.host_config.unwrap_or_default();
+    let taken = host.runtime.unwrap_or_default();
+    if let Some(wanted) = runtime.filter(|wanted| *wanted != taken) {
+        return Err(format!(
+            "{} made it with the runtime {taken:?} instead of {wanted:?}; set that as the default of its service",
+            engine.name
+        ));
+    }
+    match gpus && host.device_requests.is_none_or(|asked| asked.is_empty()) {
+        true => Err(format!(
+            "{} left out the GPUs that were asked for; give devices by its own means",
+            engine.name
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Carries the streams until the container closes them.

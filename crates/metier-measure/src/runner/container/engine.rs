@@ -155,9 +155,11 @@ pub fn check() -> Result<String, Missing> {
         }
         (true, Grouping::Folders) => "containers get a control group inside one of ours: exact end counters",
         (true, Grouping::Monitored) => {
-            "it puts a monitor beside each container: end counters are read as a container ends"
+            "it puts a monitor beside each container, so end counters are those of its own control group as it empties"
         }
-        (false, _) => "its control groups are not ours to make: end counters are read as a container ends",
+        (false, _) => {
+            "its control groups are not ours to make, so end counters are those of a container's own as it empties"
+        }
     };
     Ok(format!("{} at {}; {how}", engine.name, socket.display()))
 }

@@ -11,7 +11,8 @@
 //! run's, and they would be ended with it. So it is given none.
 //!
 //! Where neither is to be had, or we do not see the hierarchies from their roots (we are in a container ourselves), the
-//! container's own group is read instead; it may vanish at any moment.
+//! container's own group is read instead. It vanishes some time after the container's end: mostly it is seen empty before, and its
+//! counters are the last ones then; else they are marked as sampled.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,7 +47,7 @@ pub(super) fn make(proc: &Path, name: &str, grouping: Grouping) -> Result<Parent
             Ok(Parent { group, name: slice.unit.clone(), slice: Some(slice) })
         }
         Grouping::Monitored => Err(Missing::because(
-            "Podman would put its monitor beside the container into a group of ours, so the container's own was read, until the instant of its end",
+            "Podman would put its monitor beside the container into a group of ours, so the container's own was read, which vanished before it could be seen empty",
         )),
     }
 }

@@ -94,6 +94,11 @@ pub(crate) fn prepare(
                 return Err(unstarted(&about, detail, stop));
             }
         };
+        if let Some(source) = plan.absent_source().filter(|_| grouping == Grouping::Monitored) {
+            let detail = format!("there is nothing at {source} that could be mounted");
+            driver.bye();
+            return Err(unstarted(&about, detail, None));
+        }
         let gate = match &without_gate {
             None => {
                 let places = gate::places(shop.runtime_dir);

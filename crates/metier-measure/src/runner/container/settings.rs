@@ -24,7 +24,7 @@ pub(super) struct Plan {
     pub labels: HashMap<String, String>,
     environment: Vec<String>,
     mounts: Vec<Mount>,
-    limits: Limits,
+    pub limits: Limits,
     working_directory: Option<String>,
     /// Our group: a path from the root of each hierarchy, or a slice of systemd's.
     pub cgroup_parent: Option<String>,
@@ -60,6 +60,12 @@ impl Plan {
             cgroup_parent: None,
             gate: None,
         })
+    }
+
+    /// A source of a mount that is not on this host. Docker refuses it; Podman would make a folder of root's there.
+    pub fn absent_source(&self) -> Option<&str> {
+        let mut sources = self.mounts.iter().filter_map(|mount| mount.source.as_deref());
+        sources.find(|source| !Path::new(source).exists())
     }
 
     /// For the engine.

@@ -98,7 +98,7 @@ fn beside_cpu(run: &Run) -> String {
             .cpu_system_seconds
             .map(|system| format!("system {}{system}", figures::mark(run, "summary.cpu_system_seconds"))),
     );
-    parts.extend(figures::mean_cores(run).map(|cores| format!("{cores:.2} cores on average")));
+    parts.extend(run.mean_cores().map(|cores| format!("{cores:.2} cores on average")));
     parts.join(", ")
 }
 
