@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::linear::ridge;
 use super::operators::{Asked, Operators};
+use crate::random::mix;
 
 /// One operator of a graph.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,6 +65,13 @@ pub struct Point {
 }
 
 impl Point {
+    /// What tells whether two points are of the same work: graph, threads, and all that its operators have to do.
+    pub(super) fn content(&self) -> (u64, u32, u64) {
+        let work = self.parts.iter().flat_map(|part| part.basis.iter().chain([&part.turns]));
+        let work = work.fold(0, |sum, count| mix(sum ^ count.to_bits()));
+        (self.group, self.threads, work)
+    }
+
     /// Its operators whose time is known, each for one turn.
     ///
     /// Looking at operators takes time itself, and what happens between them is in no look: their times are moved so that they add up to what the
@@ -160,6 +168,8 @@ pub struct Correction {
 
 /// How strongly the correction by families is drawn towards none, in graphs.
 const HELD: f64 = 4.0;
+/// What a made-up network counts beside a real one.
+const TRIAL: f64 = 0.02;
 /// How far whole graphs may move a sum, as a logarithm.
 const FARTHEST: f64 = 0.25;
 
@@ -169,7 +179,7 @@ impl Correction {
         let mut sizes: BTreeMap<u64, f64> = BTreeMap::new();
         points.iter().for_each(|(point, _)| *sizes.entry(point.group).or_default() += 1.0);
         let weight = |point: &Point| {
-            let alike = if point.is_trial { 0.02 } else { 1.0 };
+            let alike = if point.is_trial { TRIAL } else { 1.0 };
             alike / sizes.get(&point.group).copied().unwrap_or(1.0)
         };
         let mut this = Self::default();
@@ -247,35 +257,87 @@ pub fn moving(sum: &Sum) -> f64 {
     MOVING.iter().filter_map(|family| sum.shares.get(*family)).sum()
 }
 
+/// How much longer a graph took beside others than alone.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Loaded {
+    /// What else ran.
+    pub pressure: Pressure,
+    /// Share of its time that moves bytes.
+    pub moving: f64,
+    /// Logarithm of how many times as long it took.
+    pub slower: f64,
+    /// The graph.
+    pub group: u64,
+    /// Whether it was made up for learning.
+    pub is_trial: bool,
+}
+
+/// What the coefficients are drawn to: fair sharing of the processors.
+const FAIR: [f64; 4] = [1.0, 0.0, 0.0, 0.0];
+/// With the strength of how many graphs they are drawn there.
+const FAIR_GRAPHS: f64 = 2.0;
+/// Rounds in which what is far off comes to count less, and from how far on, as a logarithm.
+const ROUNDS: usize = 6;
+const FAR_OFF: f64 = 0.1;
+
+impl Loaded {
+    fn values(&self) -> [f64; 4] {
+        let Pressure { sharing, cpu, memory } = self.pressure;
+        [sharing, cpu, memory, memory * self.moving]
+    }
+}
+
 impl Slowdown {
-    /// Learns from loaded points: pressure, share that moves bytes, and the logarithm of measured over idle.
-    pub fn fit(rows: &[(Pressure, f64, f64)]) -> Self {
-        let loaded: Vec<_> = rows.iter().filter(|(pressure, ..)| !pressure.is_idle()).collect();
+    /// Learns from loaded points, each graph counting alike and what is far off less: a neighbour's neighbour is no law.
+    pub fn fit(rows: &[Loaded]) -> Self {
+        let loaded: Vec<&Loaded> = rows.iter().filter(|row| !row.pressure.is_idle()).collect();
         if loaded.len() < 8 {
             return Self::default();
         }
-        // Towards fair sharing, with the strength of four points; coefficients below 0 are left out one after the other.
-        let prior = [1.0, 0.0, 0.0, 0.0];
+        let mut sizes: BTreeMap<u64, f64> = BTreeMap::new();
+        loaded.iter().for_each(|row| *sizes.entry(row.group).or_default() += 1.0);
+        let alike = |row: &Loaded| {
+            let real = if row.is_trial { TRIAL } else { 1.0 };
+            real / sizes.get(&row.group).copied().unwrap_or(1.0)
+        };
+        let mut this = Self { coefficients: [FAIR[0], FAIR[1], FAIR[2]], moving: FAIR[3], spread: 0.0 };
+        for _ in 0..ROUNDS {
+            let weights: Vec<f64> = loaded
+                .iter()
+                .map(|row| {
+                    let off = (row.slower - this.logarithm(row.pressure, row.moving)).abs();
+                    alike(row) * FAR_OFF / off.max(FAR_OFF)
+                })
+                .collect();
+            this = Self::drawn(&loaded, &weights);
+        }
+        let all: f64 = loaded.iter().map(|row| alike(row)).sum();
+        let left =
+            |row: &Loaded| (row.slower - this.logarithm(row.pressure, row.moving)).powi(2) * alike(row);
+        this.spread = (loaded.iter().map(|row| left(row)).sum::<f64>() / all).sqrt().max(0.02);
+        this
+    }
+
+    /// The coefficients for these weights, drawn to fair sharing; those below 0 are left out one after the other.
+    fn drawn(loaded: &[&Loaded], weights: &[f64]) -> Self {
         let mut is_in = [true; 4];
         let mut found = [0.0; 4];
         for _ in 0..4 {
             let system: Vec<(Vec<f64>, f64, f64)> = loaded
                 .iter()
-                .map(|(pressure, moving, off)| {
-                    let values = [pressure.sharing, pressure.cpu, pressure.memory, pressure.memory * moving];
-                    let base: f64 = values.iter().zip(prior).map(|(value, prior)| value * prior).sum();
-                    let kept = values
-                        .iter()
-                        .zip(is_in)
-                        .map(|(value, is_in)| if is_in { *value } else { 0.0 })
-                        .collect();
-                    (kept, off - base, 1.0)
+                .zip(weights)
+                .map(|(row, weight)| {
+                    let values = row.values();
+                    let base: f64 = values.iter().zip(FAIR).map(|(value, fair)| value * fair).sum();
+                    let kept =
+                        values.iter().zip(is_in).map(|(value, is_in)| if is_in { *value } else { 0.0 });
+                    (kept.collect(), row.slower - base, *weight)
                 })
                 .collect();
-            let moved = ridge(&system, &[0.5; 4]);
+            let moved = ridge(&system, &[0.1 * FAIR_GRAPHS; 4]);
             let mut is_done = true;
             for at in 0..4 {
-                found[at] = if is_in[at] { prior[at] + moved[at] } else { 0.0 };
+                found[at] = if is_in[at] { FAIR[at] + moved[at] } else { 0.0 };
                 if found[at] < 0.0 {
                     (is_in[at], is_done) = (false, false);
                     found[at] = 0.0;
@@ -285,13 +347,7 @@ impl Slowdown {
                 break;
             }
         }
-        let mut this = Self { coefficients: [found[0], found[1], found[2]], moving: found[3], spread: 0.0 };
-        let left: f64 = loaded
-            .iter()
-            .map(|(pressure, moving, off)| (off - this.logarithm(*pressure, *moving)).powi(2))
-            .sum();
-        this.spread = (left / loaded.len() as f64).sqrt().max(0.02);
-        this
+        Self { coefficients: [found[0], found[1], found[2]], moving: found[3], spread: 0.0 }
     }
 
     /// Logarithm of the factor.

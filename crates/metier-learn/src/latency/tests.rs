@@ -1,7 +1,7 @@
 //! Learning on made-up devices whose truth is known.
 
 use super::adapt::{Adaptation, Measured};
-use super::graph::Slowdown;
+use super::graph::{Loaded, Slowdown};
 use super::*;
 use crate::random::Random;
 
@@ -155,6 +155,28 @@ fn load_is_learned_and_more_of_it_never_takes_less() {
     let idle = predictor.tell(parts, 1, Pressure::default(), 0.9).seconds;
     assert!((before / idle).ln() > 0.9 && (before / idle).ln() < 1.3, "{}", (before / idle).ln());
     assert!(Slowdown::fit(&[]).coefficients.iter().all(|value| *value >= 0.0));
+}
+
+#[test]
+fn load_is_fair_sharing_unless_graphs_say_otherwise_and_one_that_is_far_off_does_not_count() {
+    let row = |group: u64, level: f64, slower: f64| Loaded {
+        pressure: Pressure { sharing: level, cpu: 0.0, memory: 0.0 },
+        moving: 0.5,
+        slower,
+        group,
+        is_trial: false,
+    };
+    let levels = [0.2, 0.4, 0.7, 1.1];
+    let told = |rows: &[Loaded]| Slowdown::fit(rows).logarithm(row(0, 1.0, 0.0).pressure, 0.5);
+    let mut rows: Vec<Loaded> =
+        (0..12).flat_map(|group| levels.map(|level| row(group, level, 0.7 * level))).collect();
+    assert!((told(&rows) - 0.7).abs() < 0.03, "{}", told(&rows));
+    // Somebody else worked beside one of them.
+    rows.extend(levels.map(|level| row(12, level, 0.7 * level + 1.5)));
+    assert!((told(&rows) - 0.7).abs() < 0.06, "{}", told(&rows));
+    // One graph alone does not move far from fair sharing.
+    let one: Vec<Loaded> = (0..3).flat_map(|_| levels.map(|level| row(1, level, 0.2 * level))).collect();
+    assert!(told(&one) > 0.35, "{}", told(&one));
 }
 
 #[test]
