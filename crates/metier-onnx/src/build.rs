@@ -16,6 +16,8 @@ pub enum Setting {
     Float(f32),
     /// A text.
     Text(&'static str),
+    /// A graph inside of this one, as [`Builder::repeat`] makes it.
+    Graph(Vec<u8>),
 }
 
 /// A graph that is being made.
@@ -110,6 +112,38 @@ impl Builder {
         names
     }
 
+    /// A loop of so many turns. `body` adds the operators of one turn to a graph of its own, from the number of the turn and the values of the states, and
+    /// gives the next values of the states. Gives the last ones, and behind them all values of the first state, one turn after the other. Every state has these dimensions.
+    pub fn repeat(
+        &mut self,
+        turns: u64,
+        states: &[&str],
+        dims: &[u64],
+        body: impl FnOnce(&mut Self, &str, &[String]) -> Vec<String>,
+    ) -> Vec<String> {
+        let mut inner = Self { names: self.names, seed: self.seed, ..Self::default() };
+        let [turn, goes_on] = [(); 2].map(|()| inner.name());
+        inner.inputs.push(value(&turn, DataType::Int64, Some(&[])));
+        inner.inputs.push(value(&goes_on, DataType::Bool, Some(&[])));
+        let before: Vec<String> = states.iter().map(|_| inner.input(DataType::Float, dims)).collect();
+        let after = body(&mut inner, &turn, &before);
+        let still = inner.node("Identity", &[&goes_on], &[]);
+        inner.outputs.push(value(&still, DataType::Bool, Some(&[])));
+        let told = after.first().map(|first| inner.node("Identity", &[first], &[]));
+        for name in after.iter().chain(&told) {
+            inner.outputs.push(value(name, DataType::Float, Some(dims)));
+        }
+        (self.names, self.seed) = (inner.names, inner.seed);
+        // Weights belong to the graph around it, as exporters have it.
+        self.constants.append(&mut inner.constants);
+        let count = self.constant(DataType::Int64, &[], &turns.to_le_bytes());
+        let begins = self.constant(DataType::Bool, &[], &[1]);
+        let inputs: Vec<&str> =
+            [count.as_str(), begins.as_str()].into_iter().chain(states.iter().copied()).collect();
+        let settings = [("body", Setting::Graph(inner.graph("turn")))];
+        self.node_of("Loop", &inputs, &settings, after.len() + usize::from(told.is_some()))
+    }
+
     /// Names something that the graph gives.
     pub fn output(&mut self, name: &str) {
         self.outputs.push(value(name, DataType::Float, None));
@@ -125,21 +159,25 @@ impl Builder {
         self.nodes.is_empty()
     }
 
-    /// The file.
-    pub fn finish(self) -> Vec<u8> {
+    fn graph(&self, name: &str) -> Vec<u8> {
         let mut graph = Message::default();
         self.nodes.iter().for_each(|node| graph.bytes(1, node));
-        graph.bytes(2, b"trial");
+        graph.bytes(2, name.as_bytes());
         self.constants.iter().for_each(|constant| graph.bytes(5, constant));
         self.inputs.iter().for_each(|input| graph.bytes(11, input));
         self.outputs.iter().for_each(|output| graph.bytes(12, output));
+        graph.into_bytes()
+    }
+
+    /// The file.
+    pub fn finish(self) -> Vec<u8> {
         let mut opset = Message::default();
         opset.bytes(1, b"");
         opset.number(2, OPSET);
         let mut file = Message::default();
         file.number(1, IR_VERSION);
         file.bytes(2, b"metier");
-        file.bytes(7, &graph.into_bytes());
+        file.bytes(7, &self.graph("trial"));
         file.bytes(8, &opset.into_bytes());
         file.into_bytes()
     }
@@ -194,6 +232,10 @@ pub(crate) fn attribute(name: &str, setting: &Setting) -> Vec<u8> {
             numbers.iter().for_each(|number| message.number(8, *number as u64));
             7
         }
+        Setting::Graph(graph) => {
+            message.bytes(6, graph);
+            5
+        }
     };
     message.number(20, kind);
     message.into_bytes()
@@ -238,6 +280,25 @@ mod tests {
         assert_eq!(told.multiply_adds, 8 * 16 * 16 * 27);
         assert_eq!(told.outputs[0].shape, Some(vec![Some(1), Some(8), Some(16), Some(16)]));
         assert_eq!(told.parameters, 8 * 27);
+    }
+
+    #[test]
+    fn a_loop_runs_its_operators_as_often_as_it_turns() {
+        let mut made = Builder::new(1);
+        let x = made.input(DataType::Float, &[5, 2, 8]);
+        let begin = made.input(DataType::Float, &[2, 8]);
+        let all = made.repeat(5, &[&begin], &[2, 8], |turn, number, states| {
+            let weights = turn.weights(&[8, 8], 8);
+            let taken = turn.node("Gather", &[&x, number], &[("axis", Setting::Integer(0))]);
+            let mixed = turn.node("MatMul", &[&states[0], &weights], &[]);
+            vec![turn.node("Add", &[&mixed, &taken], &[])]
+        });
+        made.output(&all[1]);
+        let model = read(&made.finish(), &Limits::default()).unwrap();
+        let told = analyse(&model, &Bindings::default(), &Limits::default()).unwrap();
+        let product = told.operators.iter().find(|one| one.kind == "MatMul").unwrap();
+        assert_eq!((product.turns, product.multiply_adds), (5, Some(2 * 8 * 8)));
+        assert_eq!(told.outputs[0].shape, Some(vec![Some(5), Some(2), Some(8)]));
     }
 
     #[test]

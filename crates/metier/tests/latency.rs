@@ -92,6 +92,22 @@ fn what_is_wrong_is_named() {
 }
 
 #[test]
+fn graphs_that_cannot_be_timed_are_named_and_the_others_are_timed() {
+    let (Some(open), Some(good)) = (graph("ppocr-angle"), graph("light-squeezenet")) else { return };
+    let place = Place::new();
+    let arguments =
+        ["train", "latency", "--budget", "20s", "--only-graphs", "--no-learn", "--graphs", &open, &good];
+    let output = place.run(&arguments);
+    let said = String::from_utf8_lossy(&output.stderr).to_string();
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(
+        said.contains("ppocr-angle was not timed: ") && !said.contains("light-squeezenet was not"),
+        "{said}"
+    );
+    assert!(said.contains(" points in "), "{said}");
+}
+
+#[test]
 fn what_is_learned_is_listed_asked_where_it_is_of_use_and_removed() {
     let (Some(first), Some(second), Some(third), Some(fourth)) =
         (graph("light-squeezenet"), graph("light-shufflenet"), graph("ppocr-angle"), graph("magika"))

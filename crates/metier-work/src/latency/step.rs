@@ -3,6 +3,8 @@
 //! A step is one operator as a runtime runs it, together with those that it does in passing (`fuse`). Its *basis* are
 //! counts that its time is about proportional to, its *features* what the rest may depend on.
 
+use std::collections::BTreeMap;
+
 use metier_onnx::analysis::Value;
 use metier_onnx::{Analysis, DataType, OperatorCost};
 
@@ -11,10 +13,10 @@ use super::family::Family;
 use super::fuse;
 
 /// Names of the counts that a step's time is about proportional to.
-pub const BASIS: [&str; 7] = ["one", "work", "left", "right", "made", "pieces", "beyond-cache"];
+pub const BASIS: [&str; 8] = ["one", "work", "left", "right", "made", "pieces", "beyond-cache", "from-afar"];
 
 /// Names of what the rest may depend on.
-pub const FEATURES: [&str; 26] = [
+pub const FEATURES: [&str; 28] = [
     "kind",
     "work",
     "read",
@@ -40,11 +42,17 @@ pub const FEATURES: [&str; 26] = [
     "broadcast",
     "own",
     "passing",
+    "between",
+    "turns",
     "threads",
 ];
 
 /// Number of features.
 pub const WIDTH: usize = FEATURES.len();
+
+/// Where the counts and features are that are told by what is around a step; the threads come last.
+const AFAR: usize = BASIS.len() - 1;
+const BETWEEN: usize = WIDTH - 3;
 
 /// One operator as it is run.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,12 +91,35 @@ pub fn steps(graph: &Analysis, runtime: &str) -> Result<Vec<Step>, Error> {
         let first = if first.name.is_empty() { first.kind.clone() } else { first.name.clone() };
         return Err(Error::Open { operators: open.len() as u64, first });
     }
-    let steps: Vec<Step> =
+    let mut steps: Vec<Step> =
         fuse::plan(graph, runtime).into_iter().map(|plan| step(&graph.operators, plan)).collect();
+    place_weights(&mut steps);
     if steps.is_empty() {
         return Err(Error::Empty);
     }
     Ok(steps)
+}
+
+/// Says of each step where its weights are when they are wanted again: those of a loop's body in the next turn, others in the next inference. What was read and
+/// written meanwhile has taken their place in a cache, as far as it is large enough.
+fn place_weights(steps: &mut [Step]) {
+    // Bodies that turn equally often are taken for one.
+    let mut bodies: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
+    for step in steps.iter() {
+        let (weights, others) = bodies.entry(step.turns).or_default();
+        *weights += step.weight_bytes;
+        *others = f64::max(*others, step.bytes - step.weight_bytes);
+    }
+    let whole = bodies.values().fold((0.0, 0.0), |all: (f64, f64), one| (all.0 + one.0, all.1.max(one.1)));
+    for step in steps {
+        let own = if step.turns > 1 { bodies.get(&step.turns) } else { None };
+        let (weights, others) = own.unwrap_or(&whole);
+        let between = weights + others;
+        let afar = ((between / OWN_CACHE).log2() / (ALL_CACHES / OWN_CACHE).log2()).clamp(0.0, 1.0);
+        step.basis[AFAR] = step.weight_bytes * afar;
+        step.features[BETWEEN] = (1.0 + between).log2();
+        step.features[BETWEEN + 1] = (step.turns as f64).log2();
+    }
 }
 
 impl Family {
@@ -132,6 +163,8 @@ const TILE_COLUMNS: f64 = 32.0;
 const BLOCK_DEPTH: f64 = 256.0;
 /// Bytes from which on a step does not stay in a core's own cache.
 const OWN_CACHE: f64 = (1u64 << 20) as f64;
+/// Bytes that stay in no cache: what is between is in a larger one in part.
+const ALL_CACHES: f64 = (32u64 << 20) as f64;
 
 fn step(operators: &[OperatorCost], plan: fuse::Planned) -> Step {
     let one = &operators[plan.operator];
@@ -214,6 +247,8 @@ fn step(operators: &[OperatorCost], plan: fuse::Planned) -> Step {
             [1.0, made, read - weights, weights, taken, (made.max(taken)) / run.max(1.0), beyond]
         }
     };
+    let mut counts = [0.0; BASIS.len()];
+    counts[..AFAR].copy_from_slice(&basis);
     let product = product.unwrap_or(Product { times: 0.0, rows: 0.0, depth: 0.0, columns: 0.0 });
     let log = |value: f64| (1.0 + value.max(0.0)).log2();
     let values = [
@@ -253,7 +288,7 @@ fn step(operators: &[OperatorCost], plan: fuse::Planned) -> Step {
         multiply_adds: adds,
         bytes,
         weight_bytes: weights,
-        basis,
+        basis: counts,
         features,
     }
 }
@@ -304,7 +339,7 @@ fn product(
 }
 
 /// Counts of a network that goes through a sequence: what is taken is multiplied for all steps at once, the state step by step.
-fn recurrent(one: &OperatorCost, input: &[f64], made: f64) -> [f64; BASIS.len()] {
+fn recurrent(one: &OperatorCost, input: &[f64], made: f64) -> [f64; AFAR] {
     let state = dims(one.inputs.get(2));
     let size = |dims: &[f64], at: usize| dims.get(at).copied().unwrap_or(1.0);
     let (ways, gates, hidden) = (size(&state, 0), size(&state, 1), size(&state, 2));

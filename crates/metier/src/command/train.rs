@@ -1,11 +1,9 @@
 //! `metier train`: learns predictors on this device.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
@@ -16,14 +14,14 @@ use metier_store::Store;
 use metier_types::{Device, HeldOut, Passport, Predictor, Ratio};
 use metier_work::latency::conditions::{ONNX_RUNTIME, RTEN};
 use metier_work::latency::fit::{self, Fitted, Row};
-use metier_work::latency::trial::{Engine, Given, Load, Progress, Wanted, collect};
+use metier_work::latency::trial::{Engine, Given, Load, Wanted, collect};
 use metier_work::latency::{memory, runs};
 
 use super::Room;
 use super::inspect::Binding;
 use crate::config::data_folder;
 use crate::exit::{Code, usage};
-use crate::output::{self, Cell as Field, Format, Paint, Table};
+use crate::output::{self, Budget, Cell as Field, Format, Paint, Table};
 use crate::time;
 
 const EXAMPLES: &str = "Examples:
@@ -162,21 +160,31 @@ impl Latency {
             only_graphs: self.only_graphs,
             is_stopped: &is_stopped,
         };
-        let begin = Instant::now();
-        let said = Cell::new(None::<Instant>);
-        let done = collect(&wanted, &mut |progress| tell(room, &said, begin, budget, progress))?;
+        let bar = Budget::new(budget, room.console.quiet);
+        let done = collect(&wanted, &mut |progress| {
+            bar.tell(&format!("{} points, last {}", progress.points, progress.last));
+        });
+        let took = bar.end();
+        let done = done?;
         if !budget.is_zero() {
-            room.console.note(format!(
-                "{} points in {}; {} more were disturbed by others or cannot run here",
-                done.points,
-                metier_types::Seconds(begin.elapsed().as_secs_f64()),
-                done.failed
-            ));
+            let disturbed = match done.failed {
+                0 => String::new(),
+                failed => {
+                    format!("; {failed} made-up networks more were disturbed by others or cannot run here")
+                }
+            };
+            room.console.note(format!("{} points in {took}{disturbed}", done.points));
         }
+        for (name, why) in &done.refused {
+            room.console.warn(format!("{name} was not timed: {why}"));
+        }
+        // Learned is from what is there, but not all that was asked for is.
+        let code = if done.refused.is_empty() { Code::OK } else { Code::PARTIAL };
         if self.no_learn {
-            return Ok(Code::OK);
+            return Ok(code);
         }
-        self.learn(room, &store, &device, passport, engine.name())
+        self.learn(room, &store, &device, passport, engine.name())?;
+        Ok(code)
     }
 
     fn learn(
@@ -213,7 +221,7 @@ impl Latency {
                 let has = |name: &String| model.graph.inputs.iter().any(|input| input.name == *name);
                 own.shapes.retain(|name, _| has(name));
                 own.values.retain(|name, _| has(name));
-                Ok(Given { name: stem(path)?, bytes: Arc::new(bytes), bindings: own })
+                Ok(Given { name: stem(path)?, path: path.clone(), bytes: Arc::new(bytes), bindings: own })
             })
             .collect::<anyhow::Result<Vec<_>>>()?;
         if let Some(path) = &self.points {
@@ -242,7 +250,7 @@ impl Latency {
                     }
                 };
                 let bindings = Bindings { shapes: one.shapes, values: one.values, ..Bindings::default() };
-                Ok(Given { name: stem(&file)?, bytes, bindings })
+                Ok(Given { name: stem(&file)?, path: file, bytes, bindings })
             })
             .collect()
     }
@@ -313,22 +321,6 @@ fn take_runs(room: &Room, store: &Store, device: &Device, again: bool) -> anyhow
 fn stem(path: &Path) -> anyhow::Result<String> {
     let name = path.file_stem().and_then(|name| name.to_str());
     name.map(String::from).with_context(|| format!("{} has no name that can be written", path.display()))
-}
-
-/// How far trials have come: on a terminal a line that is written over, elsewhere one now and then.
-fn tell(room: &Room, said: &Cell<Option<Instant>>, begin: Instant, budget: Duration, progress: &Progress) {
-    if room.console.quiet || said.get().is_some_and(|at| at.elapsed() < Duration::from_secs(5)) {
-        return;
-    }
-    said.set(Some(Instant::now()));
-    let left = budget.saturating_sub(begin.elapsed());
-    let _ = writeln!(
-        std::io::stderr().lock(),
-        "metier: {} points, at most {} left, last {}",
-        progress.points,
-        metier_types::Seconds(left.as_secs_f64().round()),
-        progress.last
-    );
 }
 
 fn show(room: &Room, fitted: &Fitted) -> anyhow::Result<()> {

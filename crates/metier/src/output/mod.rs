@@ -1,5 +1,6 @@
 //! Forms of output, shared by all commands: `table` for people, `json`, `yaml` and `csv` for programs.
 
+mod budget;
 pub mod figures;
 mod file;
 mod paint;
@@ -15,6 +16,7 @@ use clap::ValueEnum;
 use metier_types::{Series, Values};
 use serde::Serialize;
 
+pub use budget::Budget;
 pub use file::Destination;
 pub use paint::{Paint, When};
 pub use steps::Steps;

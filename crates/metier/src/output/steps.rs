@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// How often a line is said where there is no terminal.
-const NOW_AND_THEN: Duration = Duration::from_secs(5);
+pub(super) const NOW_AND_THEN: Duration = Duration::from_secs(5);
 
 /// Work of so many steps.
 pub struct Steps {

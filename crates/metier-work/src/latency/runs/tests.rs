@@ -10,9 +10,9 @@ use crate::latency::step::Step;
 use crate::latency::trial::collect::analyse;
 use crate::latency::trial::network;
 
-/// What an operator takes on the device of these tests.
+/// What an operator takes on the device of these tests, all turns.
 pub fn law(step: &Step) -> f64 {
-    2e-6 + 1e-10 * step.multiply_adds + 5e-10 * step.bytes
+    step.turns as f64 * (2e-6 + 1e-10 * step.multiply_adds + 5e-10 * step.bytes)
 }
 
 /// A store with a device, and graphs as files.

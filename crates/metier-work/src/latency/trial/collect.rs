@@ -1,7 +1,8 @@
 //! Makes trials on this device, until a budget is used up: graphs that the user gave first, then made-up networks where the
 //! predictor is least sure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,8 @@ use crate::latency::{Counts, Error};
 pub struct Given {
     /// Its name: points of one name are held out together.
     pub name: String,
+    /// Its file; weights may be beside it.
+    pub path: PathBuf,
     /// Its content.
     pub bytes: Arc<Vec<u8>>,
     /// Sizes for what it leaves open.
@@ -80,6 +83,8 @@ pub struct Progress {
     pub share: f64,
     /// What was tried last.
     pub last: String,
+    /// Graphs of the user that could not be timed, each with the first reason.
+    pub refused: BTreeMap<String, String>,
 }
 
 /// What a point of a graph is worth.
@@ -103,7 +108,8 @@ const FIRST: usize = 64;
 /// Makes trials; gives how many.
 pub fn collect(wanted: &Wanted, tell: &mut dyn FnMut(&Progress)) -> Result<Progress, Error> {
     let begin = Instant::now();
-    let mut progress = Progress { points: 0, failed: 0, share: 0.0, last: String::new() };
+    let mut progress =
+        Progress { points: 0, failed: 0, share: 0.0, last: String::new(), refused: BTreeMap::new() };
     let mut known = Kept::join(&wanted.store.trials(wanted.device, KIND)?);
     known.retain(|kept| kept.runtime == wanted.engine.name() && kept.is_of_this_version());
     let mut done: BTreeSet<String> = known.iter().map(Kept::key).collect();
@@ -116,6 +122,7 @@ pub fn collect(wanted: &Wanted, tell: &mut dyn FnMut(&Progress)) -> Result<Progr
     let is_over = || begin.elapsed() >= wanted.budget || (wanted.is_stopped)();
     let mut keep = |kept: Result<Kept, Error>,
                     name: &str,
+                    is_given: bool,
                     progress: &mut Progress,
                     known: &mut Vec<Kept>|
      -> Result<(), Error> {
@@ -128,6 +135,9 @@ pub fn collect(wanted: &Wanted, tell: &mut dyn FnMut(&Progress)) -> Result<Progr
                 known.push(kept);
                 progress.points += 1;
             }
+            Err(error) if is_given => {
+                progress.refused.entry(name.to_string()).or_insert_with(|| error.to_string());
+            }
             Err(error) => {
                 tracing::debug!(name, %error, "a trial that cannot be made");
                 progress.failed += 1;
@@ -139,9 +149,15 @@ pub fn collect(wanted: &Wanted, tell: &mut dyn FnMut(&Progress)) -> Result<Progr
         Ok(())
     };
     for given in wanted.graphs {
+        let source = Source::File(&given.path);
+        let graph = match analyse(&given.bytes, &given.bindings) {
+            Ok(graph) => graph,
+            Err(error) => {
+                keep(Err(error), &given.name, true, &mut progress, &mut known)?;
+                continue;
+            }
+        };
         for (threads, runtime) in &runtimes {
-            let graph = analyse(&given.bytes, &given.bindings)
-                .map_err(|error| Error::Trial { name: given.name.clone(), why: error.to_string() })?;
             let id = graph_id(&given.name, &graph);
             let mut levels = vec![None];
             if wanted.load == Load::All {
@@ -165,9 +181,9 @@ pub fn collect(wanted: &Wanted, tell: &mut dyn FnMut(&Progress)) -> Result<Progr
                     let before = before.clone();
                     let once = Effort { looks: 0, ..effort };
                     let _stress = level.map(Stress::start);
-                    let kept = point(runtime, &given.bytes, &graph, &probe, &once, &mut pulse);
+                    let kept = point(runtime, source, &graph, &probe, &once, &mut pulse);
                     let kept = kept.map(|kept| Kept { again: Some(kept.seconds), ..before });
-                    keep(kept, &given.name, &mut progress, &mut known)?;
+                    keep(kept, &given.name, true, &mut progress, &mut known)?;
                     continue;
                 }
                 if !done.insert(key) {
@@ -175,9 +191,9 @@ pub fn collect(wanted: &Wanted, tell: &mut dyn FnMut(&Progress)) -> Result<Progr
                 }
                 let kept = {
                     let _stress = level.map(Stress::start);
-                    point(runtime, &given.bytes, &graph, &probe, &effort, &mut pulse)
+                    point(runtime, source, &graph, &probe, &effort, &mut pulse)
                 };
-                keep(kept, &given.name, &mut progress, &mut known)?;
+                keep(kept, &given.name, true, &mut progress, &mut known)?;
             }
         }
     }
@@ -210,8 +226,8 @@ pub fn collect(wanted: &Wanted, tell: &mut dyn FnMut(&Progress)) -> Result<Progr
             if is_over() || !done.insert(probe.key(runtime)) {
                 continue;
             }
-            let kept = point(runtime, &bytes, &graph, &probe, &TRIAL, &mut pulse);
-            keep(kept, &name, &mut progress, &mut known)?;
+            let kept = point(runtime, Source::Bytes(&bytes), &graph, &probe, &TRIAL, &mut pulse);
+            keep(kept, &name, false, &mut progress, &mut known)?;
             made += 1;
             let level = levels.get(made / LOADED_EVERY % levels.len().max(1));
             let Some(level) = level.filter(|_| made.is_multiple_of(LOADED_EVERY) && !is_over()) else {
@@ -221,9 +237,9 @@ pub fn collect(wanted: &Wanted, tell: &mut dyn FnMut(&Progress)) -> Result<Progr
             if done.insert(probe.key(runtime)) {
                 let kept = {
                     let _stress = level.start();
-                    point(runtime, &bytes, &graph, &probe, &TRIAL_LOADED, &mut pulse)
+                    point(runtime, Source::Bytes(&bytes), &graph, &probe, &TRIAL_LOADED, &mut pulse)
                 };
-                keep(kept, &name, &mut progress, &mut known)?;
+                keep(kept, &name, false, &mut progress, &mut known)?;
             }
         }
         if number > 1_000_000 {
@@ -321,7 +337,7 @@ impl Probe<'_> {
 /// Measures one point.
 pub fn point(
     runtime: &Runtime,
-    bytes: &[u8],
+    source: Source<'_>,
     graph: &Analysis,
     probe: &Probe,
     effort: &Effort,
@@ -330,7 +346,7 @@ pub fn point(
     let engine = runtime.engine().name();
     let steps = measure::steps(graph, engine, probe.threads)?;
     let (given, _) = inputs::make(graph, &inputs::Making::default())?;
-    let mut loaded = runtime.load(Source::Bytes(bytes))?;
+    let mut loaded = runtime.load(source)?;
     loaded.give(&given)?;
     // Beside stress that we make ourselves nothing is calm.
     let mut pulse = probe.pressure.is_idle().then_some((pulse, probe.threads));

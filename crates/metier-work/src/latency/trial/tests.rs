@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use metier_infer::Source;
 use metier_onnx::build::{Builder, Setting};
 use metier_onnx::{Bindings, DataType};
 
@@ -44,7 +45,7 @@ fn a_runtime_runs_what_is_made_up() {
         let graph = analyse(&bytes, &Bindings::default()).unwrap();
         let probe =
             Probe { id: &name, name: &name, is_trial: true, threads: 1, pressure: Default::default() };
-        let kept = point(&runtime, &bytes, &graph, &probe, &effort, &mut pulse)
+        let kept = point(&runtime, Source::Bytes(&bytes), &graph, &probe, &effort, &mut pulse)
             .unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(kept.seconds > 0.0 && !kept.parts.is_empty(), "{name}");
     }
@@ -63,7 +64,7 @@ fn a_large_point_is_kept_in_pieces_and_joined_again() {
     let mut pulse = Pulse::feel(&[1], Duration::ZERO);
     let kept = Kept {
         parts: Kept::kept_parts(&many),
-        ..point(&runtime, &bytes, &graph, &probe, &effort, &mut pulse).unwrap()
+        ..point(&runtime, Source::Bytes(&bytes), &graph, &probe, &effort, &mut pulse).unwrap()
     };
     let mut pieces = kept.pieces().unwrap();
     assert!(pieces.len() > 1 && pieces.iter().all(|piece| piece.record.len() < 64 << 10));
@@ -106,7 +107,7 @@ fn trials_that_another_version_counted_otherwise_are_left_out() {
     let probe = Probe { id: "g", name: &name, is_trial: true, threads: 1, pressure: Default::default() };
     let effort = measure::Effort { seconds: 0.0, fewest: 1, most: 1, looks: 0 };
     let mut pulse = Pulse::feel(&[1], Duration::ZERO);
-    let mut kept = point(&runtime, &bytes, &graph, &probe, &effort, &mut pulse).unwrap();
+    let mut kept = point(&runtime, Source::Bytes(&bytes), &graph, &probe, &effort, &mut pulse).unwrap();
     assert!(kept.is_of_this_version());
     kept.parts[0].4.pop();
     assert!(!kept.is_of_this_version());

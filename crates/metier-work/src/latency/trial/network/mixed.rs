@@ -1,0 +1,143 @@
+//! A style of operators that move and mix values.
+
+use metier_onnx::build::Setting::{Integer, Integers};
+
+use super::{MOST_ELEMENTS, Making};
+
+impl Making {
+    /// Operators that move and mix values, without weights to speak of.
+    pub(super) fn soup(&mut self) {
+        let rank = self.chance.one_of(&[2, 3, 4, 4]);
+        let total = self.chance.size(2_000, 3_000_000);
+        let mut shape: Vec<u64> = (0..rank).map(|_| self.chance.size(2, 96)).collect();
+        shape[0] = if self.chance.is(70) { 1 } else { shape[0].min(8) };
+        let others: u64 = shape[..rank - 1].iter().product();
+        shape[rank - 1] = (total / others).clamp(2, 8_000);
+        self.start(&shape);
+        for _ in 0..self.chance.below(8) + 4 {
+            self.mix();
+        }
+    }
+
+    pub(super) fn mix(&mut self) {
+        let rank = self.shape.len();
+        let last = rank - 1;
+        let value = self.value.clone();
+        match self.chance.below(15) {
+            0 => {
+                let kind = self.chance.one_of(&["Add", "Mul", "Sub", "Div"]);
+                let other = self.graph.same(&[], 1.1);
+                self.with(kind, &other, &[]);
+            }
+            1 => {
+                let kind = self.chance.one_of(&["Add", "Mul", "Sub"]);
+                let dims = [self.shape[last]];
+                let other = self.graph.weights(&dims, 1);
+                self.with(kind, &other, &[]);
+            }
+            2 => {
+                let kind = self.chance.one_of(&["Add", "Mul", "Sub", "Max"]);
+                let axis = self.chance.below(rank as u64) as usize;
+                let mut dims = vec![1; rank];
+                dims[axis] = self.shape[axis];
+                let other = self.graph.weights(&dims, 1);
+                self.with(kind, &other, &[]);
+            }
+            3 => {
+                let kind = self.chance.one_of(&["Add", "Mul", "Sub"]);
+                let other = self.graph.node("Abs", &[&value], &[]);
+                self.with(kind, &other, &[]);
+            }
+            4 => {
+                let kind = self.chance.one_of(&["Exp", "Sigmoid", "Tanh", "Erf", "Softplus"]);
+                // Kept small, so that nothing overflows.
+                self.then("Tanh", &[]);
+                self.then(kind, &[]);
+            }
+            5 => {
+                let kind =
+                    self.chance.one_of(&["Relu", "Neg", "Abs", "LeakyRelu", "HardSigmoid", "HardSwish"]);
+                self.then(kind, &[]);
+            }
+            6 => {
+                let mut perm: Vec<i64> = (0..rank as i64).collect();
+                for at in (1..rank).rev() {
+                    perm.swap(at, self.chance.below(at as u64 + 1) as usize);
+                }
+                self.shape = perm.iter().map(|axis| self.shape[*axis as usize]).collect();
+                self.then("Transpose", &[("perm", Integers(perm))]);
+                self.then("Relu", &[]);
+            }
+            7 => {
+                let axis = self.chance.below(rank as u64) as usize;
+                if self.elements() < MOST_ELEMENTS / 2 {
+                    let other = self.graph.node("Neg", &[&value], &[]);
+                    self.value =
+                        self.graph.node("Concat", &[&value, &other], &[("axis", Integer(axis as i64))]);
+                    self.shape[axis] *= 2;
+                }
+            }
+            8 => {
+                let axis = self.chance.below(rank as u64) as usize;
+                let size = self.shape[axis];
+                if size >= 4 {
+                    let start = self.graph.integers(&[(size / 4) as i64]);
+                    let end = self.graph.integers(&[(3 * size / 4) as i64]);
+                    let axes = self.graph.integers(&[axis as i64]);
+                    self.value = self.graph.node("Slice", &[&value, &start, &end, &axes], &[]);
+                    self.shape[axis] = 3 * size / 4 - size / 4;
+                }
+            }
+            9 => {
+                let axis = self.chance.below(rank as u64) as usize;
+                let size = self.shape[axis];
+                if size >= 4 && size.is_multiple_of(2) {
+                    let sizes = self.graph.integers(&[(size / 2) as i64; 2]);
+                    let two =
+                        self.graph.node_of("Split", &[&value, &sizes], &[("axis", Integer(axis as i64))], 2);
+                    self.value = self.graph.node("Add", &[&two[0], &two[1]], &[]);
+                    self.shape[axis] = size / 2;
+                }
+            }
+            10 => {
+                let axis =
+                    if self.chance.is(60) { last as i64 } else { self.chance.below(rank as u64) as i64 };
+                let mean = self.graph.node(
+                    "ReduceMean",
+                    &[&value],
+                    &[("axes", Integers(vec![axis])), ("keepdims", Integer(1))],
+                );
+                self.with("Sub", &mean, &[]);
+            }
+            11 => {
+                let axis = if self.chance.is(50) { -1 } else { self.chance.below(rank as u64) as i64 };
+                self.then("Softmax", &[("axis", Integer(axis))]);
+            }
+            12 => {
+                if rank == 4 && self.elements() < MOST_ELEMENTS / 2 {
+                    let pads = self.graph.integers(&[0, 0, 1, 1, 0, 0, 1, 1]);
+                    self.with("Pad", &pads, &[]);
+                    self.shape[2] += 2;
+                    self.shape[3] += 2;
+                }
+            }
+            13 => {
+                let axis = self.chance.below(rank as u64) as usize;
+                let size = self.shape[axis];
+                let wanted: Vec<i64> =
+                    (0..(size / 2).clamp(1, 200)).map(|_| self.chance.below(size) as i64).collect();
+                let places = self.graph.integers(&wanted);
+                self.with("Gather", &places, &[("axis", Integer(axis as i64))]);
+                self.shape[axis] = wanted.len() as u64;
+            }
+            _ => {
+                let flat = [self.shape[0] as i64, -1];
+                let whole: Vec<i64> = self.shape.iter().map(|size| *size as i64).collect();
+                let (flat, whole) = (self.graph.integers(&flat), self.graph.integers(&whole));
+                self.with("Reshape", &flat, &[]);
+                self.then("Relu", &[]);
+                self.with("Reshape", &whole, &[]);
+            }
+        }
+    }
+}
