@@ -13,6 +13,8 @@ pub mod exporter;
 pub mod log;
 pub mod power;
 pub mod snapshot;
+#[cfg(test)]
+mod recorded;
 pub mod sysfs;
 pub mod tegrastats;
 
