@@ -162,5 +162,16 @@ fn lines_without_stamps_that_come_at_once_go_by_the_interval() {
         recording.add_received(line.as_bytes(), Seconds(number as f64 * 1e-5));
     }
     let summary = recording.finish();
-    assert_eq!((summary.clock, summary.energy.unwrap().covered), (Clock::Interval, Seconds(75.0)));
+    assert_eq!((summary.clock, summary.energy.unwrap().covered), (Clock::Interval, Seconds(7.0)));
+}
+
+#[test]
+fn lines_with_and_without_stamps_in_one_log_are_two_clocks() {
+    let stamped = |second: u32| format!("10-01-2025 20:00:0{second} CPU [5%@1] VDD_IN 1000mW/900mW");
+    let plain = "CPU [5%@1] VDD_IN 1000mW/900mW".to_string();
+    let mut text: Vec<String> = (0..4).map(stamped).collect();
+    text.extend(std::iter::repeat_n(plain, 4));
+    text.extend((5..9).map(stamped));
+    let energy = read(&text.join("\n")).0.energy.unwrap();
+    assert_eq!((energy.joules, energy.covered, energy.stretches), (Joules(9.0), Seconds(9.0), 3));
 }
