@@ -247,6 +247,7 @@ fn context(session: &Session, spec: &Spec, method: Method, about: &About) -> Con
         image: about.image.clone(),
         pod: about.pod.clone(),
         graph: spec.graph.clone(),
+        is_company: spec.is_company,
         dataset: spec.dataset.clone(),
         phases: Vec::new(),
         limits: about.limits.clone(),

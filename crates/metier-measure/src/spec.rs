@@ -104,6 +104,8 @@ pub struct Spec {
     pub limits: Limits,
     /// Other runs that are there at the same time.
     pub company: Vec<Company>,
+    /// Whether it is there only for another run.
+    pub is_company: bool,
     /// The dataset that it works on, already here.
     pub dataset: Option<DatasetUse>,
     /// Where that is on this host; one of the mounts has it as its source.
@@ -159,6 +161,7 @@ impl Spec {
             company: Vec::new(),
             dataset: None,
             dataset_path: None,
+            is_company: false,
             graph: None,
             ready: None,
             artefacts: Vec::new(),

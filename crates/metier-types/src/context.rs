@@ -224,6 +224,9 @@ pub struct Context {
     /// The pod, where it was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<PodRef>,
+    /// Whether it was there only for another run: needed by it, or put beside it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_company: bool,
     /// The graph, where it was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<GraphUse>,

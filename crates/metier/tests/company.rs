@@ -111,6 +111,7 @@ fn a_companion_that_does_not_come_up_is_why_the_run_never_started() {
             "needs: [{command: [sleep, '60'], ready: {file: never, within: 300ms}}]",
             vec!["300ms", "never", "was not there"],
         ),
+        ("needs: [{command: ['false']}]", vec!["\"false\"", "ended at once"]),
         ("with: [{command: [no-such-program-here]}]", vec!["to be measured with", "not found"]),
     ] {
         write(&place, "job.yaml", &format!("name: main\ncommand: [touch, ran]\n{company}\n"));
@@ -121,6 +122,22 @@ fn a_companion_that_does_not_come_up_is_why_the_run_never_started() {
         assert_eq!(last["exit"]["cause"], "unstarted");
         let detail = last["exit"]["detail"].as_str().unwrap();
         assert!(parts.iter().all(|part| detail.contains(part)), "{detail}");
+    }
+}
+
+#[test]
+fn company_that_leaves_while_the_run_goes_on_is_told() {
+    let place = Place::new();
+    for part in ["needs", "with"] {
+        let company = format!("{part}: [{{command: [sh, -c, 'sleep 0.3; exit 3']}}]");
+        write(&place, "job.yaml", &format!("name: main\ncommand: [sleep, '1']\n{company}\n"));
+        let output = place.run(&["run", "job.yaml"]);
+        assert_eq!(output.status.code(), Some(0), "{part}: {}", stderr(&output));
+        let run = place.json(&["show", "last", "-o", "json"]);
+        assert_eq!(run["workload"]["id"], "main", "the run itself is the last, not who was beside it");
+        let warning = run["warnings"].as_array().unwrap().iter().find(|one| one["code"] == "company");
+        let text = warning.map(|one| one["text"].as_str().unwrap()).unwrap_or_default();
+        assert!(text.contains("\"sh\"") && text.contains("exit status: 3"), "{part}: {run}");
     }
 }
 

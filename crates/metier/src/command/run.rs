@@ -293,6 +293,7 @@ impl Run {
                 (spec.id, spec.repetitions) = (self.run_id, checked.repeats);
                 spec.batch = self.batch.unwrap_or_else(BatchId::new);
                 let finished = metier_work::unstarted(session, &spec, &obstacle.detail, recorder)?;
+                spec.is_company = self.company.is_some();
                 tell_unstarted(room, &finished.run);
                 let code = if take_waiting_signals() || obstacle.is_stop {
                     Code::of(130)
@@ -337,6 +338,7 @@ impl Run {
             let mut spec = Spec { repetition, repetitions, warmup, batch: id, ..checked.spec.clone() };
             if let Some(CompanyRole::Neighbour) = self.company {
                 // It goes on for as long as it is wanted: nobody knows of how many this is one.
+            spec.is_company = self.company.is_some();
                 spec.repetitions = repetition;
             }
             spec.id = self.run_id.filter(|_| !warmup && repetition == 1);
