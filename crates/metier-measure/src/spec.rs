@@ -13,7 +13,7 @@ use crate::Error;
 use crate::app::Ways;
 pub use awaited::Awaited;
 pub(crate) use awaited::Eye;
-pub use target::{Command, ContainerSpec, PodSpec, Pull, Target};
+pub use target::{Command, Confines, ContainerSpec, PodSpec, Pull, Target};
 
 /// Shortest and longest time between samples.
 pub const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
