@@ -11,6 +11,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::fault::{Fault, Faults, Origins};
+use super::form::{Listening, OneOrMore, Short, Stacks, Word};
 use super::node::{Node, Value};
 use super::read::{Fields, Reader};
 
@@ -30,36 +31,47 @@ pub struct RunFile {
     pub schema: Schema<RunFile>,
     /// Name of the workload; runs of one name belong together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub name: Option<String>,
     /// Program and arguments, to run on this machine. No shell reads it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "OneOrMore")]
     pub command: Vec<String>,
     /// Image, to run as a container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub image: Option<String>,
     /// Image, to run as a Job of a cluster, and where.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Short<Pod>>")]
     pub pod: Option<Pod>,
     /// Arguments, after those of `command`, or to the image's entrypoint. `{dataset}` stands for where the dataset is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<Word>")]
     pub arguments: Vec<String>,
     /// Variables beside those that it gets anyway.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, Word>")]
     pub environment: BTreeMap<String, String>,
     /// Folder to run in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub working_directory: Option<String>,
     /// Files and folders of this machine that a container sees.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<Short<Mount>>")]
     pub mounts: Vec<Mount>,
     /// What it works on: fetched, verified and read-only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Short<Dataset>>")]
     pub dataset: Option<Dataset>,
     /// File or folder whose digest is recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub input: Option<String>,
     /// Files to keep with the run afterwards: paths with `*` and `?`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "OneOrMore")]
     pub artefacts: Vec<String>,
     /// Other tools that measure from inside, such as nsys or TAU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -87,6 +99,7 @@ pub struct RunFile {
     pub stop_on_failure: bool,
     /// Longest time it may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub timeout: Option<String>,
     /// Time between INT, TERM and KILL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -94,24 +107,30 @@ pub struct RunFile {
     /// How long processes that it leaves behind may go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub linger: Option<String>,
+    #[schemars(with = "Option<Word>")]
     /// Time between samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<String>,
+    #[schemars(with = "Option<Word>")]
     /// How to listen to what the application says of itself.
     #[serde(default, skip_serializing_if = "Listen::is_empty")]
     pub listen: Listen,
+    #[schemars(with = "Option<Word>")]
     /// Samples of its stacks per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stacks: Option<u32>,
+    #[schemars(with = "Listening")]
     /// How a container is made.
     #[serde(default, skip_serializing_if = "Container::is_empty")]
     pub container: Container,
+    #[schemars(with = "Option<Stacks>")]
     /// Words to find it by.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
 }
 
 impl Versioned for RunFile {
+    #[schemars(with = "OneOrMore")]
     const SCHEMA: &'static str = "metier.run-file/1";
 }
 
@@ -124,21 +143,27 @@ pub struct Pod {
     /// The node to run on, by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
+    #[schemars(with = "Word")]
     /// Labels that the node must have.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub selector: BTreeMap<String, String>,
+    #[schemars(with = "Option<Word>")]
     /// Namespace; the context's own, else `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
+    #[schemars(with = "BTreeMap<String, Word>")]
     /// Context of the kubeconfig.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
+    #[schemars(with = "Option<Word>")]
     /// Path of the kubeconfig.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubeconfig: Option<String>,
+    #[schemars(with = "Option<Word>")]
 }
 
 /// A file or folder of this machine that a container sees.
+    #[schemars(with = "Option<Word>")]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Mount {
@@ -147,8 +172,10 @@ pub struct Mount {
     /// Path there.
     pub target: String,
     /// Whether it may only be read.
+    #[schemars(with = "Word")]
     #[serde(default, skip_serializing_if = "no")]
     pub read_only: bool,
+    #[schemars(with = "Word")]
 }
 
 /// What a run works on.
@@ -160,21 +187,27 @@ pub struct Dataset {
     /// Its digest, `sha256:` and 64 digits; what is fetched must have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
+    #[schemars(with = "Word")]
     /// Where a container sees it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
+    #[schemars(with = "Option<Word>")]
     /// `cold` drops it from the page cache before the clock starts, `warm` reads it in; else it is left alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_cache: Option<String>,
+    #[schemars(with = "Option<Word>")]
     /// Address of the S3-compatible store; AWS_ENDPOINT_URL, else Amazon's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
+    #[schemars(with = "Option<Word>")]
     /// Region of the store; AWS_REGION, else us-east-1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
+    #[schemars(with = "Option<Word>")]
 }
 
 /// Another tool that measures from inside: what it needs to be there, and the files that it leaves.
+    #[schemars(with = "Option<Word>")]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Probe {
@@ -184,18 +217,23 @@ pub struct Probe {
     /// Words before the command, such as `nsys profile -o /tmp/trace`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wrap: Vec<String>,
+    #[schemars(with = "Option<Word>")]
     /// Files that it needs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<Mount>,
+    #[schemars(with = "Vec<Word>")]
     /// Variables that it needs.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
+    #[schemars(with = "Vec<Short<Mount>>")]
     /// Files that it leaves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artefacts: Vec<String>,
+    #[schemars(with = "BTreeMap<String, Word>")]
 }
 
 /// What a run may use at most.
+    #[schemars(with = "OneOrMore")]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
@@ -205,12 +243,15 @@ pub struct Limits {
     /// Memory: `300Mi`, `1.5Gi`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<String>,
+    #[schemars(with = "Option<Word>")]
     /// GPUs: a number, or `all`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<String>,
+    #[schemars(with = "Option<Word>")]
 }
 
 impl Limits {
+    #[schemars(with = "Option<Word>")]
     fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -229,6 +270,7 @@ pub struct Listen {
     /// To pywaggle's log folder.
     #[serde(default, skip_serializing_if = "no")]
     pub pywaggle: bool,
+    #[schemars(with = "Option<Word>")]
     /// To lines on a file descriptor.
     #[serde(default, skip_serializing_if = "no")]
     pub lines: bool,
@@ -238,6 +280,7 @@ pub struct Listen {
 }
 
 impl Listen {
+    #[schemars(with = "OneOrMore")]
     fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -247,30 +290,37 @@ impl Listen {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Container {
-    /// Address of the engine: a socket's path, `unix://…` or `tcp://…`; DOCKER_HOST, else the usual sockets.
+    /// Where the engine listens: a socket's path or `unix://…`; DOCKER_HOST, else the usual sockets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
     /// What to run instead of the image's entrypoint.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entrypoint: Vec<String>,
+    #[schemars(with = "Option<Word>")]
     /// Network to join: `host`, `none`, or a name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
+    #[schemars(with = "OneOrMore")]
     /// Runtime, such as `nvidia`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
+    #[schemars(with = "Option<Word>")]
     /// User inside, `name` or `uid:gid`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
+    #[schemars(with = "Option<Word>")]
     /// Devices of this machine that it sees.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
+    #[schemars(with = "Option<Word>")]
     /// Capabilities beyond the usual ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capabilities: Vec<String>,
+    #[schemars(with = "OneOrMore")]
     /// Whether it may do everything that this machine may.
     #[serde(default, skip_serializing_if = "no")]
     pub privileged: bool,
+    #[schemars(with = "OneOrMore")]
     /// Whether it reads our standard input.
     #[serde(default, skip_serializing_if = "no")]
     pub stdin: bool,
@@ -280,12 +330,15 @@ pub struct Container {
     /// Labels beside ours.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    #[schemars(with = "Option<Word>")]
     /// When the image is fetched: `missing` (when it is not here yet), `always` or `never`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pull: Option<String>,
+    #[schemars(with = "BTreeMap<String, Word>")]
 }
 
 impl Container {
+    #[schemars(with = "Option<Word>")]
     fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -301,18 +354,23 @@ pub struct Ready {
     /// This address answers with a status below 400.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<String>,
+    #[schemars(with = "Option<Word>")]
     /// This file is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+    #[schemars(with = "Option<Word>")]
     /// It printed a line with this text in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
+    #[schemars(with = "Option<Word>")]
     /// How long that may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,
+    #[schemars(with = "Option<Word>")]
 }
 
 /// Another run: the path of its file, or all of it.
+    #[schemars(with = "Option<Word>")]
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Other {
@@ -326,6 +384,12 @@ impl<'de> Deserialize<'de> for RunFile {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // By way of text: one reader for all forms.
         let value = serde_json::Value::deserialize(deserializer)?;
+impl Default for Other {
+    fn default() -> Self {
+        Self::File(String::new())
+    }
+}
+
         let told = |faults: Faults| D::Error::custom(faults.to_string().replace('\n', "; "));
         let (file, origins) = super::parse(&value.to_string()).map_err(told)?;
         if let Some(faults) = origins.all(Vec::new()) {
@@ -403,7 +467,7 @@ impl RunFile {
             stacks: read_stacks(fields),
             container: fields
                 .inner("container", "a map of engine, network, runtime, user, …", |container| Container {
-                    engine: container.text("engine", "the path of a socket, or unix://… or tcp://…"),
+                    engine: container.text("engine", "the path of a socket, or unix://…"),
                     entrypoint: container.texts("entrypoint", words),
                     network: container.text("network", "host, none, or the name of a network"),
                     runtime: container.text("runtime", "the name of a runtime, such as nvidia"),
@@ -560,7 +624,7 @@ fn read_listen(fields: &mut Fields<'_>) -> Listen {
         let mut listen = Listen::default();
         let words = match node.value {
             Value::Text(_) => vec![(path, node)],
-            _ => fields.reader.list(node, &path, want, |_, item, path| Some((path.to_string(), item))),
+            _ => fields.reader.items(node, &path, want),
         };
         for (path, word) in words {
             match &word.value {

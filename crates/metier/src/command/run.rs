@@ -173,7 +173,8 @@ impl Run {
         self.datasets.lay_over(&mut file, &mut origins)?;
         self.measuring.lay_over(&mut file, &mut origins)?;
         self.keeping.lay_over(&mut file, &mut origins);
-        let mut checked = file.check(&origins).map_err(|faults| source::Faulty { name, faults })?;
+        let checked = if self.check { file.check_dry(&origins) } else { file.check(&origins) };
+        let mut checked = checked.map_err(|faults| source::Faulty { name, faults })?;
         if !has_target && let Target::Command(command) = &mut checked.spec.target {
             // To the last byte: what is not UTF-8 would be changed by the way through text.
             let wrapped = command.arguments.len() + 1 - self.command.len();

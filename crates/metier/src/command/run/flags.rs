@@ -115,7 +115,7 @@ pub struct Surroundings {
     #[arg(long, value_name = "SIGN")]
     ready: Option<String>,
     /// How long getting ready may take [default 60s]
-    #[arg(long, value_name = "TIME", requires = "ready")]
+    #[arg(long, value_name = "TIME")]
     ready_within: Option<String>,
 }
 
@@ -299,6 +299,10 @@ impl Images {
                 let source = std::path::absolute(&found.source).map(|path| path.display().to_string());
                 Ok(Mount { source: source.unwrap_or(found.source), ..found })
             })
+                // A pod's is a path of its node: where one stands here says nothing of that.
+                if file.pod.is_some() {
+                    return Ok(found);
+                }
             .collect::<anyhow::Result<Vec<_>>>()?;
         add(&mut file.mounts, origins, "mounts", "--mount", mounts);
         self.cluster(file, origins)
@@ -375,7 +379,11 @@ impl Surroundings {
                 origins.flag(field, "--ready");
             }
         }
-        if let (Some(within), Some(ready)) = (&self.ready_within, file.ready.as_mut()) {
+        if let Some(within) = &self.ready_within {
+            let Some(ready) = file.ready.as_mut() else {
+                let want = "--ready SIGN or a run file with ready too";
+                return Err(usage(format!("--ready-within is only for what gets ready; want {want}")));
+            };
             ready.within = Some(within.clone());
             origins.flag("ready.within", "--ready-within");
         }
@@ -495,6 +503,10 @@ impl Measuring {
             let Listen { socket, socket_path, pywaggle, lines, .. } = &mut file.listen;
             match word.as_str() {
                 "socket" => *socket = true,
+        if !self.listen.is_empty() {
+            file.listen = Listen { scrape: std::mem::take(&mut file.listen.scrape), ..Listen::default() };
+            origins.flag("listen", "--listen");
+        }
                 path if path.starts_with("socket=/") => {
                     (*socket, *socket_path) = (true, path.strip_prefix("socket=").map(str::to_string));
                 }
