@@ -99,7 +99,7 @@ pub fn make(spec: &Spec, pod: &PodSpec, run: RunId, owner: &Owner, gate: &Gate) 
         all.extend(ours.clone());
     }
     let owner = serde_json::to_string(owner).unwrap_or_default();
-    let deadline = spec.timeout.map(|limit| (limit + spec.grace * 2 + DEADLINE_MARGIN).as_secs().max(1));
+    let deadline = spec.time_limit().map(|limit| (limit + spec.grace * 2 + DEADLINE_MARGIN).as_secs().max(1));
     let mut volumes = Vec::new();
     let mut mounts = Vec::new();
     for (number, mount) in spec.mounts.iter().enumerate() {
@@ -237,7 +237,7 @@ fn command(
     let mut all = vec![format!("{GATE}/{PROGRAM}")];
     match gate {
         Gate::Carried(luggage) => {
-            let limit = spec.timeout.map_or(0, |limit| limit.as_millis().max(1)).to_string();
+            let limit = spec.time_limit().map_or(0, |limit| limit.as_millis().max(1)).to_string();
             let linger = spec.linger.as_millis().to_string();
             let hold = if luggage.holds() { HOLD } else { Duration::ZERO }.as_millis().to_string();
             let ears = if luggage.ears.is_empty() { String::new() } else { format!("@{INSIDE}") };

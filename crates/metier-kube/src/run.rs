@@ -298,7 +298,7 @@ impl Asked<'_> {
                 Done { finished, measured: true }
             }
             Start::Alone(found) => {
-                let limits = outside::Limits { timeout: self.spec.timeout, grace: self.spec.grace };
+                let limits = outside::Limits { timeout: self.spec.time_limit(), grace: self.spec.grace };
                 let (foreign, watching) = outside::measure(
                     *found,
                     (teller == Teller::Launcher).then_some(limits),

@@ -143,6 +143,7 @@ pub(crate) fn unstarted(session: &Session, spec: &Spec, id: RunId, about: &About
         code: None,
         signal: None,
         cause: Cause::Unstarted,
+        planned: false,
         ended_by: None,
         detail: Some(detail.to_string()),
         left_behind: 0,
@@ -238,6 +239,7 @@ fn context(session: &Session, spec: &Spec, method: Method, about: &About) -> Con
         method: Some(method),
         sampling: None,
         timeout_seconds: spec.timeout.map(|limit| Seconds(limit.as_secs_f64())),
+        duration_seconds: spec.duration.map(|time| Seconds(time.as_secs_f64())),
         grace_seconds: Some(Seconds(spec.grace.as_secs_f64())),
         repetition: spec.repetition,
         repetitions: spec.repetitions,
@@ -266,7 +268,10 @@ fn exit(facts: &Facts, spec: &Spec) -> Exit {
         names.join(", then ")
     };
     let (cause, ended_by) = match facts.stopped {
-        Stopped::Timeout => (Cause::Timeout, Some(format!("metier, at the time limit, with {}", ladder()))),
+        Stopped::Timeout => {
+            let why = if spec.ends_as_planned() { "as planned" } else { "at the time limit" };
+            (Cause::Timeout, Some(format!("metier, {why}, with {}", ladder())))
+        }
         Stopped::Signal(by) => {
             (Cause::Interrupted, Some(format!("metier, asked by {}, with {}", signal_name(by), ladder())))
         }
@@ -285,6 +290,7 @@ fn exit(facts: &Facts, spec: &Spec) -> Exit {
         signal,
         cause,
         ended_by,
+        planned: facts.stopped == Stopped::Timeout && spec.ends_as_planned(),
         detail: facts.outcome.detail.clone().or_else(|| limit().filter(|_| cause == Cause::Oom)),
         left_behind: facts.left_behind,
         settled_seconds: (facts.left_behind > 0).then_some(settled),

@@ -124,6 +124,8 @@ pub struct Spec {
     pub interval: Duration,
     /// Longest time that it may take.
     pub timeout: Option<Duration>,
+    /// How long it is to run: then it is ended, and was complete.
+    pub duration: Option<Duration>,
     /// Time between the rungs of the signal ladder.
     pub grace: Duration,
     /// How long processes that the main process left behind may go on before the ladder starts.
@@ -159,9 +161,9 @@ impl Spec {
             mounts: Vec::new(),
             limits: Limits::default(),
             company: Vec::new(),
+            is_company: false,
             dataset: None,
             dataset_path: None,
-            is_company: false,
             graph: None,
             ready: None,
             artefacts: Vec::new(),
@@ -169,6 +171,7 @@ impl Spec {
             stacks: None,
             interval: Duration::from_millis(100),
             timeout: None,
+            duration: None,
             grace: Duration::from_secs(5),
             linger: Duration::from_secs(10),
             batch: BatchId::new(),
@@ -177,6 +180,16 @@ impl Spec {
             warmup: false,
             accounting: Accounting::Best,
         }
+    }
+
+    /// When it is ended at the latest: at its time limit, or after the time that it is to run for.
+    pub fn time_limit(&self) -> Option<Duration> {
+        self.timeout.into_iter().chain(self.duration).min()
+    }
+
+    /// Whether that is what was meant, and no limit that it ran into.
+    pub fn ends_as_planned(&self) -> bool {
+        self.duration.is_some() && self.time_limit() == self.duration
     }
 
     /// Refuses what makes no sense, naming the field.
@@ -205,6 +218,9 @@ impl Spec {
         }
         if self.timeout.is_some_and(|timeout| timeout.is_zero()) {
             return wrong("timeout", "0".into(), "a time above 0, or no limit at all");
+        }
+        if self.duration.is_some_and(|time| time.is_zero()) {
+            return wrong("for", "0".into(), "a time above 0");
         }
         if self.grace > Duration::from_secs(3600) {
             return wrong("grace", format!("{:?}", self.grace), "at most 1h");

@@ -203,6 +203,9 @@ pub struct Context {
     pub sampling: Option<Sampling>,
     /// Time limit, where one was set.
     pub timeout_seconds: Option<Seconds>,
+    /// How long it was to run, where it was to be ended then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_seconds: Option<Seconds>,
     /// Time between the rungs of the signal ladder.
     pub grace_seconds: Option<Seconds>,
     /// Which repetition of its batch this is, from 1; warm-up runs have their own count.

@@ -50,6 +50,9 @@ pub struct Exit {
     pub signal: Option<i32>,
     /// Why it ended.
     pub cause: Cause,
+    /// Whether it ended as it was meant to, though by us: it was to run for a given time, and did. Such a run is complete.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub planned: bool,
     /// Who ended it, in words, where it did not end by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<String>,
@@ -66,6 +69,13 @@ pub struct Exit {
     /// Fields of later versions.
     #[serde(flatten)]
     pub extra: Extra,
+}
+
+impl Exit {
+    /// Whether the run did all that it was to do: it ended by itself with code 0, or after the time that it was to run for.
+    pub fn is_complete(&self) -> bool {
+        self.planned || (self.cause == Cause::Exited && self.code == Some(0))
+    }
 }
 
 /// The figures most people look at.

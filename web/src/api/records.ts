@@ -15,6 +15,7 @@ export interface Exit {
   code?: Maybe<number>;
   signal?: Maybe<number>;
   cause: Cause;
+  planned?: boolean;
   ended_by?: Maybe<string>;
   detail?: Maybe<string>;
   left_behind?: number;

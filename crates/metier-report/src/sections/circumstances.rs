@@ -48,6 +48,7 @@ pub fn blocks(shown: &Measured) -> Vec<Block> {
         context.limits.iter().map(|(name, value)| format!("{name} = {value}")).collect();
     add("limits", Some(limits.join(", ")), Tone::Code);
     add("time limit", context.timeout_seconds.map(|limit| limit.to_string()), plain);
+    add("to run for", context.duration_seconds.map(|time| time.to_string()), plain);
     let others = run.host.others_ratio.map(|share| format!("others used {share} of the cores"));
     let steal = run.host.steal_ratio.map(|share| format!("{share} were stolen"));
     add("host", Some([others, steal].into_iter().flatten().collect::<Vec<_>>().join(", ")), plain);

@@ -237,6 +237,9 @@ impl Check {
         spec.timeout = self.read(at("timeout"), file.timeout.as_ref(), DURATION, |text| {
             duration(text).filter(|time| !time.is_zero())
         });
+        spec.duration = self.read(at("duration"), file.duration.as_ref(), DURATION, |text| {
+            duration(text).filter(|time| !time.is_zero())
+        });
         let up_to_hour = |text: &str| duration(text).filter(|time| *time <= Duration::from_secs(3600));
         let want = "a time such as 5s, at most 1h";
         let grace = self.read(at("grace"), file.grace.as_ref(), want, up_to_hour);

@@ -101,36 +101,40 @@ pub struct RunFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Word>")]
     pub timeout: Option<String>,
+    /// How long it is to run; then it is ended, and was complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
+    pub duration: Option<String>,
     /// Time between INT, TERM and KILL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub grace: Option<String>,
     /// How long processes that it leaves behind may go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub linger: Option<String>,
     #[schemars(with = "Option<Word>")]
+    pub linger: Option<String>,
     /// Time between samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interval: Option<String>,
     #[schemars(with = "Option<Word>")]
+    pub interval: Option<String>,
     /// How to listen to what the application says of itself.
     #[serde(default, skip_serializing_if = "Listen::is_empty")]
+    #[schemars(with = "Listening")]
     pub listen: Listen,
-    #[schemars(with = "Option<Word>")]
     /// Samples of its stacks per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Stacks>")]
     pub stacks: Option<u32>,
-    #[schemars(with = "Listening")]
     /// How a container is made.
     #[serde(default, skip_serializing_if = "Container::is_empty")]
     pub container: Container,
-    #[schemars(with = "Option<Stacks>")]
     /// Words to find it by.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "OneOrMore")]
     pub tags: Vec<String>,
 }
 
 impl Versioned for RunFile {
-    #[schemars(with = "OneOrMore")]
     const SCHEMA: &'static str = "metier.run-file/1";
 }
 
@@ -139,43 +143,43 @@ impl Versioned for RunFile {
 #[serde(deny_unknown_fields)]
 pub struct Pod {
     /// The image.
+    #[schemars(with = "Word")]
     pub image: String,
     /// The node to run on, by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub node: Option<String>,
-    #[schemars(with = "Word")]
     /// Labels that the node must have.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, Word>")]
     pub selector: BTreeMap<String, String>,
-    #[schemars(with = "Option<Word>")]
     /// Namespace; the context's own, else `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub namespace: Option<String>,
-    #[schemars(with = "BTreeMap<String, Word>")]
     /// Context of the kubeconfig.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub context: Option<String>,
     #[schemars(with = "Option<Word>")]
+    pub context: Option<String>,
     /// Path of the kubeconfig.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kubeconfig: Option<String>,
     #[schemars(with = "Option<Word>")]
+    pub kubeconfig: Option<String>,
 }
 
 /// A file or folder of this machine that a container sees.
-    #[schemars(with = "Option<Word>")]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Mount {
     /// Path here.
+    #[schemars(with = "Word")]
     pub source: String,
     /// Path there.
+    #[schemars(with = "Word")]
     pub target: String,
     /// Whether it may only be read.
-    #[schemars(with = "Word")]
     #[serde(default, skip_serializing_if = "no")]
     pub read_only: bool,
-    #[schemars(with = "Word")]
 }
 
 /// What a run works on.
@@ -183,75 +187,75 @@ pub struct Mount {
 #[serde(deny_unknown_fields)]
 pub struct Dataset {
     /// A path, `https://…`, or `s3://bucket/key`, with `/` at its end for a folder.
+    #[schemars(with = "Word")]
     pub source: String,
     /// Its digest, `sha256:` and 64 digits; what is fetched must have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub digest: Option<String>,
-    #[schemars(with = "Word")]
     /// Where a container sees it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub target: Option<String>,
     #[schemars(with = "Option<Word>")]
+    pub target: Option<String>,
     /// `cold` drops it from the page cache before the clock starts, `warm` reads it in; else it is left alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub page_cache: Option<String>,
     #[schemars(with = "Option<Word>")]
+    pub page_cache: Option<String>,
     /// Address of the S3-compatible store; AWS_ENDPOINT_URL, else Amazon's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub endpoint: Option<String>,
     #[schemars(with = "Option<Word>")]
+    pub endpoint: Option<String>,
     /// Region of the store; AWS_REGION, else us-east-1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub region: Option<String>,
     #[schemars(with = "Option<Word>")]
+    pub region: Option<String>,
 }
 
 /// Another tool that measures from inside: what it needs to be there, and the files that it leaves.
-    #[schemars(with = "Option<Word>")]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Probe {
     /// What it is called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub name: Option<String>,
     /// Words before the command, such as `nsys profile -o /tmp/trace`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<Word>")]
     pub wrap: Vec<String>,
-    #[schemars(with = "Option<Word>")]
     /// Files that it needs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<Short<Mount>>")]
     pub mounts: Vec<Mount>,
-    #[schemars(with = "Vec<Word>")]
     /// Variables that it needs.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, Word>")]
     pub environment: BTreeMap<String, String>,
-    #[schemars(with = "Vec<Short<Mount>>")]
     /// Files that it leaves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "OneOrMore")]
     pub artefacts: Vec<String>,
-    #[schemars(with = "BTreeMap<String, Word>")]
 }
 
 /// What a run may use at most.
-    #[schemars(with = "OneOrMore")]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
     /// Cores: `2`, `0.5`, `500m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub cpu: Option<String>,
     /// Memory: `300Mi`, `1.5Gi`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory: Option<String>,
     #[schemars(with = "Option<Word>")]
+    pub memory: Option<String>,
     /// GPUs: a number, or `all`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpu: Option<String>,
     #[schemars(with = "Option<Word>")]
+    pub gpu: Option<String>,
 }
 
 impl Limits {
-    #[schemars(with = "Option<Word>")]
     fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -266,21 +270,21 @@ pub struct Listen {
     pub socket: bool,
     /// At this path of this host instead of one of our own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub socket_path: Option<String>,
     /// To pywaggle's log folder.
     #[serde(default, skip_serializing_if = "no")]
     pub pywaggle: bool,
-    #[schemars(with = "Option<Word>")]
     /// To lines on a file descriptor.
     #[serde(default, skip_serializing_if = "no")]
     pub lines: bool,
     /// To its own metrics pages.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "OneOrMore")]
     pub scrape: Vec<String>,
 }
 
 impl Listen {
-    #[schemars(with = "OneOrMore")]
     fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -292,53 +296,53 @@ impl Listen {
 pub struct Container {
     /// Where the engine listens: a socket's path or `unix://…`; DOCKER_HOST, else the usual sockets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub engine: Option<String>,
     /// What to run instead of the image's entrypoint.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "OneOrMore")]
     pub entrypoint: Vec<String>,
-    #[schemars(with = "Option<Word>")]
     /// Network to join: `host`, `none`, or a name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub network: Option<String>,
-    #[schemars(with = "OneOrMore")]
     /// Runtime, such as `nvidia`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub runtime: Option<String>,
     #[schemars(with = "Option<Word>")]
+    pub runtime: Option<String>,
     /// User inside, `name` or `uid:gid`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub user: Option<String>,
     #[schemars(with = "Option<Word>")]
+    pub user: Option<String>,
     /// Devices of this machine that it sees.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "OneOrMore")]
     pub devices: Vec<String>,
-    #[schemars(with = "Option<Word>")]
     /// Capabilities beyond the usual ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub capabilities: Vec<String>,
     #[schemars(with = "OneOrMore")]
+    pub capabilities: Vec<String>,
     /// Whether it may do everything that this machine may.
     #[serde(default, skip_serializing_if = "no")]
     pub privileged: bool,
-    #[schemars(with = "OneOrMore")]
     /// Whether it reads our standard input.
     #[serde(default, skip_serializing_if = "no")]
     pub stdin: bool,
     /// Size of its `/dev/shm`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub shared_memory: Option<String>,
     /// Labels beside ours.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, Word>")]
     pub labels: BTreeMap<String, String>,
-    #[schemars(with = "Option<Word>")]
     /// When the image is fetched: `missing` (when it is not here yet), `always` or `never`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub pull: Option<String>,
-    #[schemars(with = "BTreeMap<String, Word>")]
 }
 
 impl Container {
-    #[schemars(with = "Option<Word>")]
     fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -350,27 +354,27 @@ impl Container {
 pub struct Ready {
     /// Something listens on this port: `8080` or `host:8080`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub port: Option<String>,
     /// This address answers with a status below 400.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub http: Option<String>,
     #[schemars(with = "Option<Word>")]
+    pub http: Option<String>,
     /// This file is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub file: Option<String>,
     #[schemars(with = "Option<Word>")]
+    pub file: Option<String>,
     /// It printed a line with this text in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output: Option<String>,
     #[schemars(with = "Option<Word>")]
+    pub output: Option<String>,
     /// How long that may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub within: Option<String>,
     #[schemars(with = "Option<Word>")]
+    pub within: Option<String>,
 }
 
 /// Another run: the path of its file, or all of it.
-    #[schemars(with = "Option<Word>")]
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Other {
@@ -380,16 +384,16 @@ pub enum Other {
     Run(Box<RunFile>),
 }
 
-impl<'de> Deserialize<'de> for RunFile {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // By way of text: one reader for all forms.
-        let value = serde_json::Value::deserialize(deserializer)?;
 impl Default for Other {
     fn default() -> Self {
         Self::File(String::new())
     }
 }
 
+impl<'de> Deserialize<'de> for RunFile {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // By way of text: one reader for all forms.
+        let value = serde_json::Value::deserialize(deserializer)?;
         let told = |faults: Faults| D::Error::custom(faults.to_string().replace('\n', "; "));
         let (file, origins) = super::parse(&value.to_string()).map_err(told)?;
         if let Some(faults) = origins.all(Vec::new()) {
@@ -460,6 +464,7 @@ impl RunFile {
             repeats: fields.number("repeats", "a whole number"),
             stop_on_failure: fields.flag("stop_on_failure").unwrap_or_default(),
             timeout: fields.text("timeout", super::quantity::DURATION),
+            duration: fields.text("duration", super::quantity::DURATION),
             grace: fields.text("grace", super::quantity::DURATION),
             linger: fields.text("linger", super::quantity::DURATION),
             interval: fields.text("interval", super::quantity::DURATION),

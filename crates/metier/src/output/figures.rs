@@ -62,6 +62,7 @@ pub fn ending(state: metier_types::RunState, exit: Option<&metier_types::Exit>) 
             (Cause::Exited, Some(0), _) => "ok".to_string(),
             (Cause::Exited, Some(code), _) => format!("exit {code}"),
             (Cause::Signalled, _, Some(signal)) => format!("signal {signal}"),
+            (Cause::Timeout, ..) if exit.planned => "ok, as planned".to_string(),
             (Cause::Timeout, ..) => "timeout".to_string(),
             (Cause::Oom, ..) => "out of memory".to_string(),
             (Cause::Interrupted, ..) => "interrupted".to_string(),
