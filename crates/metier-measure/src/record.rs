@@ -19,7 +19,7 @@ use crate::recorder::{Recorder, remembered_digest};
 use crate::runner::{About, Root};
 use crate::session::{Facts, Session, Stopped};
 use crate::spec::{ContainerSpec, PodSpec, Target};
-use crate::{Spec, digest, trust, verdict};
+use crate::{Spec, boards, digest, trust, verdict};
 use scribe::Scribe;
 
 /// The record of a run that has just begun.
@@ -241,15 +241,16 @@ fn context(session: &Session, spec: &Spec, method: Method, about: &About) -> Con
         timeout_seconds: spec.timeout.map(|limit| Seconds(limit.as_secs_f64())),
         duration_seconds: spec.duration.map(|time| Seconds(time.as_secs_f64())),
         grace_seconds: Some(Seconds(spec.grace.as_secs_f64())),
+        power_mode: boards::power_mode(&session.options.roots),
         repetition: spec.repetition,
         repetitions: spec.repetitions,
         warmup: spec.warmup,
         neighbours: spec.company.iter().filter(is_neighbour).map(|company| company.run).collect(),
         company: spec.company.clone(),
+        is_company: spec.is_company,
         image: about.image.clone(),
         pod: about.pod.clone(),
         graph: spec.graph.clone(),
-        is_company: spec.is_company,
         dataset: spec.dataset.clone(),
         phases: Vec::new(),
         limits: about.limits.clone(),
@@ -289,8 +290,8 @@ fn exit(facts: &Facts, spec: &Spec) -> Exit {
         code: (signal.is_none() && cause != Cause::Lost).then_some(facts.status >> 8 & 0xff),
         signal,
         cause,
-        ended_by,
         planned: facts.stopped == Stopped::Timeout && spec.ends_as_planned(),
+        ended_by,
         detail: facts.outcome.detail.clone().or_else(|| limit().filter(|_| cause == Cause::Oom)),
         left_behind: facts.left_behind,
         settled_seconds: (facts.left_behind > 0).then_some(settled),
