@@ -3,12 +3,14 @@
 //! A Job of ours says which process measures it (its host, boot, process id and start time). One of this host
 //! whose process is gone is removed at the next start; those of other hosts are theirs to judge.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, PropagationPolicy};
 use metier_measure::Roots;
+use metier_measure::cgroup::Place;
 use metier_store::Owner;
 use metier_types::RunId;
 
@@ -110,4 +112,28 @@ pub(crate) async fn delete(cluster: &Cluster, name: &str) -> Result<(), Error> {
     }
     carried::remove(cluster, name).await;
     Ok(())
+}
+
+/// Removes the folder of a pod that is over from version 2 of control groups, on a host that has both versions: a kubelet that works
+/// with version 1 forgets it there. What is not empty stays: the kernel removes no group with a process in it.
+pub fn clear_group(roots: &Roots, uid: &str) {
+    let top = Place::top(&roots.proc, &roots.sys);
+    let Some(point) = top.v2_mount.filter(|_| !top.v1.is_empty()) else { return };
+    let names = [format!("pod{uid}"), format!("pod{}", uid.replace('-', "_"))];
+    let folders = |path: &Path| -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+    };
+    let name_of = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let is_named = |path: &Path, part: &str| name_of(path).is_some_and(|name| name.contains(part));
+    let mut level = folders(&point);
+    level.retain(|path| is_named(path, "kubepods"));
+    // In kubepods, or in the class of the pod there.
+    for _ in 0..2 {
+        level = level.iter().flat_map(|path| folders(path)).collect();
+        for pod in level.iter().filter(|path| names.iter().any(|name| is_named(path, name))) {
+            folders(pod).iter().for_each(|container| drop(std::fs::remove_dir(container)));
+            let _ = std::fs::remove_dir(pod);
+        }
+    }
 }

@@ -87,7 +87,7 @@ fn what_cannot_start_says_why_in_the_record() {
     });
     assert!(labels.contains("metier.test/device=orin"), "{labels}");
     let program = detail(&|spec| pod_of(spec).entrypoint = Some(vec!["no-such-program".into()]));
-    assert!(program.contains("not found"), "{program}");
+    assert!(program.contains("not found") && program.contains("no-such-program"), "{program}");
     let room = detail(&|spec| {
         spec.limits.cpu = Some(5000.0);
         pod_of(spec).start_within = Some(Duration::from_secs(5));
