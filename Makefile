@@ -33,9 +33,8 @@ install: release
 	install -D -m 755 target/release/metier $(DESTDIR)$(PREFIX)/bin/metier
 
 bench: release
-	bench/measure/run
-	bench/cost/run
-	bench/store/run
+	@missed=; for run in bench/*/run; do echo "== $$run"; $$run || missed="$$missed $$run"; done; \
+	[ -z "$$missed" ] || { echo "missed:$$missed"; exit 1; }
 
 clean:
 	cargo clean

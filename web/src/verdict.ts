@@ -26,7 +26,7 @@ export function ending(state: RunState, exit: Maybe<Exit>): { word: string; tone
     case "signalled":
       return { word: typeof exit.signal === "number" ? (SIGNALS[exit.signal] ?? `signal ${exit.signal}`) : "signal", tone: "bad" };
     case "timeout":
-      return { word: "timeout", tone: "bad" };
+      return exit.planned ? { word: "ok, as planned", tone: "good" } : { word: "timeout", tone: "bad" };
     case "oom":
       return { word: "out of memory", tone: "bad" };
     case "interrupted":
@@ -51,6 +51,7 @@ function howItEnded(run: Run): string {
     case "signalled":
       return `Ended by ${typeof exit.signal === "number" ? signalName(exit.signal) : "a signal"}${by === "" ? "" : `, sent${by}`}`;
     case "timeout": {
+      if (exit.planned) return "Ran for as long as it was to";
       const limit = run.context.timeout_seconds;
       return `Stopped at its time limit${typeof limit === "number" ? ` of ${seconds(limit)}` : ""}`;
     }

@@ -207,6 +207,7 @@ mod tests {
             code: None,
             signal: None,
             cause,
+            planned: false,
             ended_by: None,
             detail: None,
             left_behind: 0,

@@ -13,7 +13,7 @@ use k8s_openapi::api::batch::v1::Job;
 use metier_measure::Spec;
 use metier_measure::app::listening::INSIDE;
 use metier_measure::runner::joined::{PROGRAM, SOCKET};
-use metier_measure::spec::{GpuCount, PodSpec, Pull};
+use metier_measure::spec::{Confines, GpuCount, PodSpec, Pull};
 use metier_store::Owner;
 use metier_types::RunId;
 use serde_json::{Value, json};
@@ -92,14 +92,32 @@ pub fn name(run: RunId) -> String {
 /// The Job for a run. Errors name the field that a pod cannot have.
 pub fn make(spec: &Spec, pod: &PodSpec, run: RunId, owner: &Owner, gate: &Gate) -> Result<Job, Error> {
     let labels = json!({MANAGED_BY.0: MANAGED_BY.1, RUN: run.to_string()});
+    let confines = &pod.confines;
+    // Ours last: nobody's label takes the place of those that the pod is found by.
+    let mut pod_labels = json!(confines.labels);
+    if let (Some(all), Some(ours)) = (pod_labels.as_object_mut(), labels.as_object()) {
+        all.extend(ours.clone());
+    }
     let owner = serde_json::to_string(owner).unwrap_or_default();
-    let deadline = spec.timeout.map(|limit| (limit + spec.grace * 2 + DEADLINE_MARGIN).as_secs().max(1));
+    let deadline = spec.time_limit().map(|limit| (limit + spec.grace * 2 + DEADLINE_MARGIN).as_secs().max(1));
     let mut volumes = Vec::new();
     let mut mounts = Vec::new();
     for (number, mount) in spec.mounts.iter().enumerate() {
         let name = format!("mount-{number}");
         volumes.push(json!({"name": name, "hostPath": {"path": mount.source}}));
         mounts.push(json!({"name": name, "mountPath": mount.target, "readOnly": mount.read_only}));
+    }
+    for (number, device) in confines.devices.iter().enumerate() {
+        let name = format!("device-{number}");
+        volumes.push(json!({"name": name, "hostPath": {"path": device}}));
+        mounts.push(json!({"name": name, "mountPath": device}));
+    }
+    if let Some(size) = confines.shared_memory {
+        let name = "shared-memory";
+        volumes.push(
+            json!({"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": size.get().to_string()}}),
+        );
+        mounts.push(json!({"name": name, "mountPath": "/dev/shm"}));
     }
     if let Gate::Here(folder) = gate {
         volumes.push(json!({"name": "metier", "hostPath": {"path": folder, "type": "Directory"}}));
@@ -129,6 +147,7 @@ pub fn make(spec: &Spec, pod: &PodSpec, run: RunId, owner: &Owner, gate: &Gate) 
         "env": environment(&spec.environment),
         "volumeMounts": mounts,
         "resources": {"limits": limits(spec)?},
+        "securityContext": security(confines),
         "terminationMessagePath": luggage.map(|_| report::FILE),
     });
     let pod_spec = json!({
@@ -138,6 +157,10 @@ pub fn make(spec: &Spec, pod: &PodSpec, run: RunId, owner: &Owner, gate: &Gate) 
         "terminationGracePeriodSeconds": (spec.grace.as_secs_f64() * 2.0).ceil() as i64 + 1,
         "affinity": pod.node.as_deref().map(affinity),
         "nodeSelector": pod.node_labels,
+        "runtimeClassName": confines.runtime,
+        "hostNetwork": confines.host_network.then_some(true),
+        // With its node's network it would ask the node's resolver and find no service of the cluster.
+        "dnsPolicy": confines.host_network.then_some("ClusterFirstWithHostNet"),
         "initContainers": before.into_iter().collect::<Vec<_>>(),
         // What listens is there before the run.
         "containers": beside.into_iter().chain([main]).collect::<Vec<_>>(),
@@ -151,7 +174,7 @@ pub fn make(spec: &Spec, pod: &PodSpec, run: RunId, owner: &Owner, gate: &Gate) 
             "parallelism": 1,
             "activeDeadlineSeconds": deadline,
             "ttlSecondsAfterFinished": STAYS.as_secs(),
-            "template": {"metadata": {"labels": labels, "annotations": {OWNER: owner}}, "spec": pod_spec},
+            "template": {"metadata": {"labels": pod_labels, "annotations": {OWNER: owner}}, "spec": pod_spec},
         },
     });
     serde_json::from_value(job)
@@ -214,7 +237,7 @@ fn command(
     let mut all = vec![format!("{GATE}/{PROGRAM}")];
     match gate {
         Gate::Carried(luggage) => {
-            let limit = spec.timeout.map_or(0, |limit| limit.as_millis().max(1)).to_string();
+            let limit = spec.time_limit().map_or(0, |limit| limit.as_millis().max(1)).to_string();
             let linger = spec.linger.as_millis().to_string();
             let hold = if luggage.holds() { HOLD } else { Duration::ZERO }.as_millis().to_string();
             let ears = if luggage.ears.is_empty() { String::new() } else { format!("@{INSIDE}") };
@@ -238,6 +261,22 @@ fn environment(variables: &[(String, String)]) -> Vec<Value> {
     variables.iter().map(|(name, value)| json!({"name": name, "value": literal(value)})).collect()
 }
 
+/// Who the run's container is and what it may do; nothing where nothing was said.
+fn security(confines: &Confines) -> Option<Value> {
+    let mut context = serde_json::Map::new();
+    if let Some((user, group)) = confines.user {
+        context.insert("runAsUser".into(), json!(user));
+        group.iter().for_each(|group| drop(context.insert("runAsGroup".into(), json!(group))));
+    }
+    if !confines.capabilities.is_empty() {
+        context.insert("capabilities".into(), json!({"add": confines.capabilities}));
+    }
+    if confines.privileged {
+        context.insert("privileged".into(), json!(true));
+    }
+    (!context.is_empty()).then(|| context.into())
+}
+
 fn limits(spec: &Spec) -> Result<BTreeMap<&'static str, String>, Error> {
     let mut limits = BTreeMap::new();
     if let Some(cores) = spec.limits.cpu {
@@ -252,7 +291,7 @@ fn limits(spec: &Spec) -> Result<BTreeMap<&'static str, String>, Error> {
         }
         Some(GpuCount::All) => {
             return Err(Error::Spec {
-                field: "gpus",
+                field: "limit-gpu",
                 got: "all".into(),
                 want: "a number: a cluster hands out GPUs one by one",
             });
@@ -398,5 +437,44 @@ mod tests {
         assert_eq!(pod["nodeSelector"]["device"], "nx");
         assert_eq!(pod.get("nodeName"), None, "the scheduler is not passed by");
         assert!(pod["affinity"].to_string().contains("\"n1\""));
+    }
+
+    #[test]
+    fn what_a_container_has_a_pod_has_in_the_words_of_a_cluster() {
+        let change = |_: &mut Spec, pod: &mut PodSpec| {
+            pod.confines = Confines {
+                host_network: true,
+                runtime: Some("nvidia".into()),
+                user: Some((1000, Some(44))),
+                devices: vec!["/dev/video0".into()],
+                capabilities: vec!["SYS_NICE".into()],
+                privileged: true,
+                shared_memory: Some(Bytes(1 << 26)),
+                labels: [("team".to_string(), "vision".to_string()), (RUN.to_string(), "mine".to_string())]
+                    .into(),
+            };
+        };
+        let job = made(change, Gate::None);
+        let template = &job["spec"]["template"];
+        let (pod, main) = (&template["spec"], &template["spec"]["containers"][0]);
+        assert_eq!((&pod["hostNetwork"], &pod["runtimeClassName"]), (&json!(true), &json!("nvidia")));
+        let context = json!({"runAsUser": 1000, "runAsGroup": 44, "capabilities": {"add": ["SYS_NICE"]}, "privileged": true});
+        assert_eq!(main["securityContext"], context);
+        let volumes = pod["volumes"].as_array().unwrap();
+        assert!(volumes.iter().any(|volume| volume["hostPath"]["path"] == "/dev/video0"));
+        assert!(
+            volumes
+                .iter()
+                .any(|volume| volume["emptyDir"] == json!({"medium": "Memory", "sizeLimit": "67108864"}))
+        );
+        let mounts = main["volumeMounts"].as_array().unwrap();
+        assert!(mounts.iter().any(|mount| mount["mountPath"] == "/dev/shm"));
+        let labels = &template["metadata"]["labels"];
+        assert_eq!(labels["team"], "vision");
+        assert_ne!(labels[RUN], "mine", "the pod is found by ours");
+        assert_eq!(
+            made(|_, _| {}, Gate::None)["spec"]["template"]["spec"]["containers"][0].get("securityContext"),
+            None
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! What the pods of a node are called: for those who see only identifiers there.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -112,6 +113,11 @@ fn named(pod: &Pod) -> Option<NamedPod> {
     let lists = status.map(|status| {
         [&status.container_statuses, &status.init_container_statuses, &status.ephemeral_container_statuses]
     });
+    let spec = pod.spec.as_ref();
+    let own =
+        spec.into_iter().flat_map(|spec| spec.containers.iter().chain(spec.init_containers.iter().flatten()));
+    let asked: BTreeMap<&str, &str> =
+        own.filter_map(|one| Some((one.name.as_str(), one.image.as_deref()?))).collect();
     let containers = lists
         .into_iter()
         .flatten()
@@ -119,7 +125,11 @@ fn named(pod: &Pod) -> Option<NamedPod> {
         .filter_map(|container| {
             // docker://ID, containerd://ID
             let id = container.container_id.as_deref()?.rsplit('/').next()?.to_string();
-            Some(NamedContainer { id, name: container.name.clone(), image: container.image.clone() })
+            // What was asked for, where the runtime knows only the digest of what it got.
+            let asked = || asked.get(container.name.as_str()).map(|image| image.to_string());
+            let is_digest = container.image.starts_with("sha256:");
+            let image = is_digest.then(asked).flatten().unwrap_or_else(|| container.image.clone());
+            Some(NamedContainer { id, name: container.name.clone(), image })
         })
         .collect();
     Some(NamedPod {
@@ -142,9 +152,10 @@ mod tests {
     fn a_pods_names_are_taken_from_its_status() {
         let pod: Pod = serde_json::from_value(json!({
             "metadata": {"name": "p", "namespace": "n", "uid": "u", "labels": {"metier.run": "r"}},
+            "spec": {"containers": [{"name": "main", "image": "app:1"}]},
             "status": {
                 "containerStatuses": [
-                    {"name": "main", "image": "app:1", "imageID": "", "ready": true, "restartCount": 0, "containerID": "containerd://abc"},
+                    {"name": "main", "image": "sha256:0123", "imageID": "", "ready": true, "restartCount": 0, "containerID": "containerd://abc"},
                     {"name": "waiting", "image": "app:1", "imageID": "", "ready": false, "restartCount": 0},
                 ],
                 "initContainerStatuses": [
@@ -159,6 +170,8 @@ mod tests {
         let ids: Vec<(&str, &str)> =
             found.containers.iter().map(|c| (c.id.as_str(), c.name.as_str())).collect();
         assert_eq!(ids, [("abc", "main"), ("def", "init")]);
+        let images: Vec<&str> = found.containers.iter().map(|c| c.image.as_str()).collect();
+        assert_eq!(images, ["app:1", "i:1"], "by its name, and not by what it hashes to");
         let mirrored: Pod = serde_json::from_value(json!({
             "metadata": {"name": "p", "namespace": "n", "uid": "u", "annotations": {"kubernetes.io/config.mirror": "0123"}},
         }))

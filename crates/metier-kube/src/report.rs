@@ -230,16 +230,19 @@ impl End {
         }
         self.fill_memory(run);
         run.overhead.launcher_cpu_seconds = Some(Seconds::from_nanos(self.own_ns));
+        let (limit, duration) = (run.context.timeout_seconds, run.context.duration_seconds);
+        let is_planned = duration.is_some_and(|time| limit.is_none_or(|limit| limit.get() >= time.get()));
         if let Some(exit) = &mut run.exit {
             if self.is_late && exit.cause != Cause::Interrupted {
                 let rungs = ["SIGINT", "SIGTERM", "SIGKILL"];
                 let walked = rungs.get(..usize::from(self.rung)).unwrap_or(&rungs).join(", then ");
-                exit.cause = Cause::Timeout;
-                exit.ended_by = Some(format!("metier, at the time limit, with {walked}"));
+                let why = if is_planned { "as planned" } else { "at the time limit" };
+                (exit.cause, exit.planned) = (Cause::Timeout, is_planned);
+                exit.ended_by = Some(format!("metier, {why}, with {walked}"));
             } else if !self.is_late && exit.cause == Cause::Timeout {
                 // It had ended in time; what took longer was to fetch what it left, or to hear of its end.
                 exit.cause = if exit.signal.is_some() { Cause::Signalled } else { Cause::Exited };
-                exit.ended_by = None;
+                (exit.ended_by, exit.planned) = (None, false);
             }
             exit.left_behind = self.left;
             let settled = Seconds::from_nanos(self.gone_ns - self.wall_ns);

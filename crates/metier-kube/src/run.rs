@@ -97,6 +97,15 @@ pub(crate) enum Start {
     Stopped(Stop),
 }
 
+/// That somebody stopped it before it had started, and what it was waiting for then.
+fn stopped_while(seen: &Seen) -> String {
+    let waited = seen.pod.as_ref().map(state::of).and_then(|state| match state {
+        state::State::Waiting { why, .. } => Some(format!(": {why}")),
+        _ => None,
+    });
+    format!("it was stopped before it had started{}", waited.unwrap_or_default())
+}
+
 impl Asked<'_> {
     fn run(
         mut self,
@@ -290,6 +299,8 @@ impl Asked<'_> {
         let finished = match start {
             Start::Joined(mut joined) => {
                 joined.about = about;
+                joined.program =
+                    self.pod.entrypoint.iter().flatten().chain(&self.pod.arguments).next().cloned();
                 let mut all: Vec<&mut dyn Observer> = vec![&mut end];
                 for observer in observers.iter_mut() {
                     all.push(&mut **observer);
@@ -298,7 +309,7 @@ impl Asked<'_> {
                 Done { finished, measured: true }
             }
             Start::Alone(found) => {
-                let limits = outside::Limits { timeout: self.spec.timeout, grace: self.spec.grace };
+                let limits = outside::Limits { timeout: self.spec.time_limit(), grace: self.spec.grace };
                 let (foreign, watching) = outside::measure(
                     *found,
                     (teller == Teller::Launcher).then_some(limits),
@@ -327,14 +338,18 @@ impl Asked<'_> {
             }
             Start::Never(why) => Done { finished: self.never(&why, Some(about), recorder)?, measured: false },
             Start::Stopped(stop) => {
-                let mut finished =
-                    self.never("it was stopped before it had started", Some(about), recorder)?;
+                let why = stopped_while(&seen.borrow());
+                let mut finished = self.never(&why, Some(about), recorder)?;
                 finished.stop = Some(stop);
                 Done { finished, measured: false }
             }
         };
+        let uid = seen.borrow().pod.as_ref().and_then(|pod| pod.metadata.uid.clone());
         drop(seen);
         made.remove();
+        if let Some(uid) = uid {
+            leftovers::clear_group(&self.session.options().roots, &uid);
+        }
         following.abort();
         sending.iter().for_each(|sending| sending.abort());
         Ok(finished)

@@ -87,7 +87,7 @@ fn what_cannot_start_says_why_in_the_record() {
     });
     assert!(labels.contains("metier.test/device=orin"), "{labels}");
     let program = detail(&|spec| pod_of(spec).entrypoint = Some(vec!["no-such-program".into()]));
-    assert!(program.contains("not found"), "{program}");
+    assert!(program.contains("not found") && program.contains("no-such-program"), "{program}");
     let room = detail(&|spec| {
         spec.limits.cpu = Some(5000.0);
         pod_of(spec).start_within = Some(Duration::from_secs(5));
@@ -171,6 +171,72 @@ fn a_wish_to_stop_ends_the_pod_and_the_record_says_so() {
     common::nothing_is_left(&spec, folder.path());
     assert_eq!(finished.run.exit.unwrap().cause, Cause::Interrupted);
     assert!(finished.stop.is_some());
+}
+
+#[test]
+fn a_pod_that_no_node_takes_says_so_when_somebody_stops_it() {
+    let Some(kubeconfig) = cluster() else { return };
+    let mut spec = shell(&kubeconfig, "true");
+    spec.limits.cpu = Some(5000.0);
+    let folder = tempfile::Builder::new().prefix("metier-kube-").tempdir().unwrap();
+    let mut session = common::session(folder.path());
+    let stopper = session.stopper();
+    let label = format!("metier.run={}", spec.id.unwrap());
+    let other = spec.clone();
+    let stopping = std::thread::spawn(move || {
+        until("the scheduler looked at it", || {
+            let path = "jsonpath={.items[0].status.conditions[0].message}";
+            let said = kubectl(&other, &["get", "pods", "-l", &label, "-o", path]);
+            said.contains("Insufficient").then_some(())
+        });
+        stopper.stop(15);
+    });
+    let finished = metier_kube::run(&mut session, &spec, &mut Memory::default()).unwrap();
+    stopping.join().unwrap();
+    let exit = finished.run.exit.unwrap();
+    assert_eq!(exit.cause, Cause::Unstarted);
+    let detail = exit.detail.unwrap();
+    assert!(
+        detail.contains("stopped before it had started") && detail.contains("Insufficient cpu"),
+        "{detail}"
+    );
+}
+
+#[test]
+fn a_pod_is_who_and_where_a_container_would_be() {
+    let Some(kubeconfig) = cluster() else { return };
+    let mut spec = shell(
+        &kubeconfig,
+        "id -u; id -g; df -k /dev/shm | tail -1; ls -l /dev/null; grep CapEff /proc/self/status",
+    );
+    pod_of(&mut spec).confines = metier_measure::spec::Confines {
+        host_network: true,
+        user: Some((1000, Some(44))),
+        devices: vec!["/dev/null".into()],
+        capabilities: vec!["SYS_NICE".into()],
+        shared_memory: Some(Bytes(8 << 20)),
+        labels: [("team".to_string(), "vision".to_string())].into(),
+        ..Default::default()
+    };
+    let (finished, memory) = run(&spec);
+    let exit = finished.run.exit.as_ref().unwrap();
+    assert_eq!(
+        (exit.cause, exit.code),
+        (Cause::Exited, Some(0)),
+        "{exit:?} {}",
+        memory.text(metier_kube::LOG)
+    );
+    let log = memory.text(metier_kube::LOG);
+    let lines: Vec<&str> = log.lines().collect();
+    assert_eq!(lines[..2], ["1000", "44"], "{log}");
+    // Old kubelets do not size it, but end a pod that goes beyond; the runtime's own would have 64 MiB.
+    assert!(lines[2].starts_with("tmpfs") && !lines[2].contains(" 65536 "), "{log}");
+    assert_eq!(
+        finished.run.quality.get("summary.cpu_seconds"),
+        Some(&Quality::Exact),
+        "{:?}",
+        finished.run.missing
+    );
 }
 
 /// The other half of the next test: a measuring program that will be killed.

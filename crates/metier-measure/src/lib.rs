@@ -65,6 +65,13 @@ pub struct Roots {
     pub etc: PathBuf,
 }
 
+impl Roots {
+    /// Usually `/var`: beside `/etc`, wherever that is.
+    pub fn var(&self) -> PathBuf {
+        self.etc.with_file_name("var")
+    }
+}
+
 impl Default for Roots {
     fn default() -> Self {
         Self { proc: "/proc".into(), sys: "/sys".into(), etc: "/etc".into() }

@@ -19,7 +19,7 @@ use crate::recorder::{Recorder, remembered_digest};
 use crate::runner::{About, Root};
 use crate::session::{Facts, Session, Stopped};
 use crate::spec::{ContainerSpec, PodSpec, Target};
-use crate::{Spec, digest, trust, verdict};
+use crate::{Spec, boards, digest, trust, verdict};
 use scribe::Scribe;
 
 /// The record of a run that has just begun.
@@ -143,6 +143,7 @@ pub(crate) fn unstarted(session: &Session, spec: &Spec, id: RunId, about: &About
         code: None,
         signal: None,
         cause: Cause::Unstarted,
+        planned: false,
         ended_by: None,
         detail: Some(detail.to_string()),
         left_behind: 0,
@@ -238,12 +239,15 @@ fn context(session: &Session, spec: &Spec, method: Method, about: &About) -> Con
         method: Some(method),
         sampling: None,
         timeout_seconds: spec.timeout.map(|limit| Seconds(limit.as_secs_f64())),
+        duration_seconds: spec.duration.map(|time| Seconds(time.as_secs_f64())),
         grace_seconds: Some(Seconds(spec.grace.as_secs_f64())),
+        power_mode: boards::power_mode(&session.options.roots),
         repetition: spec.repetition,
         repetitions: spec.repetitions,
         warmup: spec.warmup,
         neighbours: spec.company.iter().filter(is_neighbour).map(|company| company.run).collect(),
         company: spec.company.clone(),
+        is_company: spec.is_company,
         image: about.image.clone(),
         pod: about.pod.clone(),
         graph: spec.graph.clone(),
@@ -265,7 +269,10 @@ fn exit(facts: &Facts, spec: &Spec) -> Exit {
         names.join(", then ")
     };
     let (cause, ended_by) = match facts.stopped {
-        Stopped::Timeout => (Cause::Timeout, Some(format!("metier, at the time limit, with {}", ladder()))),
+        Stopped::Timeout => {
+            let why = if spec.ends_as_planned() { "as planned" } else { "at the time limit" };
+            (Cause::Timeout, Some(format!("metier, {why}, with {}", ladder())))
+        }
         Stopped::Signal(by) => {
             (Cause::Interrupted, Some(format!("metier, asked by {}, with {}", signal_name(by), ladder())))
         }
@@ -283,6 +290,7 @@ fn exit(facts: &Facts, spec: &Spec) -> Exit {
         code: (signal.is_none() && cause != Cause::Lost).then_some(facts.status >> 8 & 0xff),
         signal,
         cause,
+        planned: facts.stopped == Stopped::Timeout && spec.ends_as_planned(),
         ended_by,
         detail: facts.outcome.detail.clone().or_else(|| limit().filter(|_| cause == Cause::Oom)),
         left_behind: facts.left_behind,

@@ -284,6 +284,8 @@ impl Session {
         let unkept = recorder.finish(&mut run, &tree).err();
         let stop = match facts.stopped {
             Stopped::Signal(signal) => Some(Stop { signal }),
+            // The INT was our own ladder's, and nobody's wish that the batch ends.
+            Stopped::Timeout | Stopped::Lingering => None,
             // A command that the terminal's INT ended: the user wants the whole batch to end.
             _ if record::ended_by_signal(facts.status) == Some(libc::SIGINT) => {
                 Some(Stop { signal: libc::SIGINT })

@@ -13,7 +13,7 @@ use crate::Error;
 use crate::app::Ways;
 pub use awaited::Awaited;
 pub(crate) use awaited::Eye;
-pub use target::{Command, ContainerSpec, PodSpec, Pull, Target};
+pub use target::{Command, Confines, ContainerSpec, PodSpec, Pull, Target};
 
 /// Shortest and longest time between samples.
 pub const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
@@ -104,6 +104,8 @@ pub struct Spec {
     pub limits: Limits,
     /// Other runs that are there at the same time.
     pub company: Vec<Company>,
+    /// Whether it is there only for another run.
+    pub is_company: bool,
     /// The dataset that it works on, already here.
     pub dataset: Option<DatasetUse>,
     /// Where that is on this host; one of the mounts has it as its source.
@@ -122,6 +124,8 @@ pub struct Spec {
     pub interval: Duration,
     /// Longest time that it may take.
     pub timeout: Option<Duration>,
+    /// How long it is to run: then it is ended, and was complete.
+    pub duration: Option<Duration>,
     /// Time between the rungs of the signal ladder.
     pub grace: Duration,
     /// How long processes that the main process left behind may go on before the ladder starts.
@@ -157,6 +161,7 @@ impl Spec {
             mounts: Vec::new(),
             limits: Limits::default(),
             company: Vec::new(),
+            is_company: false,
             dataset: None,
             dataset_path: None,
             graph: None,
@@ -166,6 +171,7 @@ impl Spec {
             stacks: None,
             interval: Duration::from_millis(100),
             timeout: None,
+            duration: None,
             grace: Duration::from_secs(5),
             linger: Duration::from_secs(10),
             batch: BatchId::new(),
@@ -174,6 +180,16 @@ impl Spec {
             warmup: false,
             accounting: Accounting::Best,
         }
+    }
+
+    /// When it is ended at the latest: at its time limit, or after the time that it is to run for.
+    pub fn time_limit(&self) -> Option<Duration> {
+        self.timeout.into_iter().chain(self.duration).min()
+    }
+
+    /// Whether that is what was meant, and no limit that it ran into.
+    pub fn ends_as_planned(&self) -> bool {
+        self.duration.is_some() && self.time_limit() == self.duration
     }
 
     /// Refuses what makes no sense, naming the field.
@@ -202,6 +218,9 @@ impl Spec {
         }
         if self.timeout.is_some_and(|timeout| timeout.is_zero()) {
             return wrong("timeout", "0".into(), "a time above 0, or no limit at all");
+        }
+        if self.duration.is_some_and(|time| time.is_zero()) {
+            return wrong("for", "0".into(), "a time above 0");
         }
         if self.grace > Duration::from_secs(3600) {
             return wrong("grace", format!("{:?}", self.grace), "at most 1h");

@@ -19,6 +19,7 @@ pub fn verdict(run: &Run) -> String {
         Cause::Signalled => {
             format!("was ended by signal {}", exit.signal.map_or("?".into(), |n| n.to_string()))
         }
+        Cause::Timeout if exit.planned => "ran for as long as it was to and was ended".to_string(),
         Cause::Timeout => "was stopped at its time limit".to_string(),
         Cause::Oom => match &exit.detail {
             Some(detail) => format!("was killed by the kernel for want of memory ({detail})"),

@@ -67,8 +67,8 @@ fn a_run_on_a_jetson_has_its_gpu_and_its_energy_with_the_error_of_that() {
     assert!(energy > 5.0 * wall * 0.9 && energy < 15.0 * wall * 1.1, "{energy} J in {wall} s at 5 to 15 W");
     let rail = run.energy.meters.iter().find(|meter| meter.name == "VDD_IN").unwrap();
     assert_eq!(rail.energy_joules.get(), energy, "the other rail is a part of it");
-    assert!(rail.extra["error_joules"].as_f64().unwrap() >= 0.0);
-    assert!(rail.extra["error_bound_joules"].as_f64().unwrap() > 0.0, "{rail:?}");
+    assert!(rail.error_joules.unwrap().get() >= 0.0);
+    assert!(rail.error_bound_joules.unwrap().get() > 0.0, "{rail:?}");
     let [gpu] = &run.gpus[..] else { panic!("{:?}", run.gpus) };
     assert_eq!(gpu.name, "Jetson 17000000.ga10b");
     assert_eq!(gpu.mean_utilisation_ratio.unwrap().get(), 0.5);

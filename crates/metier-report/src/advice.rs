@@ -10,7 +10,7 @@
 //! One run says nothing of the spread, and a short one nothing of the windows: then there is no advice, or it is called
 //! provisional. A run that was held back by a limit used less than it wanted, and is no ground for advice on that.
 
-use metier_types::{Bytes, Extra, Run, Seconds};
+use metier_types::{Bytes, Exit, Extra, Run, Seconds};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -122,7 +122,7 @@ pub fn advise(runs: &[Measured]) -> Advice {
 }
 
 fn counts(run: &Run) -> bool {
-    !run.context.warmup && run.exit.as_ref().is_some_and(|exit| exit.code == Some(0))
+    !run.context.warmup && run.exit.as_ref().is_some_and(Exit::is_complete)
 }
 
 fn total(runs: &[&Measured]) -> Seconds {

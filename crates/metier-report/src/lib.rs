@@ -24,7 +24,7 @@ mod sections;
 mod words;
 
 use metier_signal::{CompareOptions, batch_spread, compare};
-use metier_types::{Extra, ProcessTree, Run, Schema, Series, Timestamp};
+use metier_types::{Exit, Extra, ProcessTree, Run, Schema, Series, Timestamp};
 
 pub use advice::{Advice, Firmness};
 pub use error::Error;
@@ -62,7 +62,7 @@ impl Subject {
     pub fn shown(&self) -> Option<&Measured> {
         let is_good = |measured: &&Measured| {
             let exit = measured.run.exit.as_ref();
-            !measured.run.context.warmup && exit.is_some_and(|exit| exit.code == Some(0))
+            !measured.run.context.warmup && exit.is_some_and(Exit::is_complete)
         };
         let wall = |measured: &&Measured| measured.run.summary.wall_seconds.map_or(0.0, |wall| wall.get());
         let mut candidates: Vec<&Measured> = self.runs.iter().filter(is_good).collect();

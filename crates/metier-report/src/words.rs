@@ -78,6 +78,7 @@ pub fn ending(state: RunState, exit: Option<&Exit>) -> String {
                 (Cause::Exited, Some(0), _) => "ended well".to_string(),
                 (Cause::Exited, Some(code), _) => format!("exit code {code}"),
                 (Cause::Signalled, _, Some(signal)) => format!("ended by signal {signal}"),
+                (Cause::Timeout, ..) if exit.planned => "ended as planned".to_string(),
                 (Cause::Timeout, ..) => "its time was up".to_string(),
                 (Cause::Oom, ..) => "killed for want of memory".to_string(),
                 (Cause::Interrupted, ..) => "interrupted".to_string(),

@@ -20,12 +20,23 @@ pub const DOORS: [&str; 4] = ["metrics", "page", "soprano", "models"];
 pub type Doctor = Arc<dyn Fn() -> Vec<Check> + Send + Sync>;
 
 /// A job of the Jenkins-shaped door, with its defaults.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Job {
     /// Its name.
     pub name: String,
     /// Id or name of the device that its sessions are for.
     pub device: Option<String>,
+    /// What its runs have beside what is sent: fields of a run file, as it is written out.
+    pub defaults: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Job {
+    /// What a job has that has no run file of its own: an application that never ends must not keep the device for ever, and
+    /// what it says of itself is listened to.
+    pub fn usual() -> serde_json::Map<String, serde_json::Value> {
+        let fields = serde_json::json!({ "timeout": "10m", "listen": { "socket": true, "pywaggle": true } });
+        fields.as_object().cloned().unwrap_or_default()
+    }
 }
 
 impl std::str::FromStr for Job {
@@ -40,7 +51,7 @@ impl std::str::FromStr for Job {
         if !is_device || !crate::parameter::Form::Job.fits(name) {
             return Err(Error::BadJob { got: crate::problem::shorten(text) });
         }
-        Ok(Self { name: name.to_string(), device: device.map(str::to_string) })
+        Ok(Self { name: name.to_string(), device: device.map(str::to_string), defaults: Self::usual() })
     }
 }
 

@@ -31,7 +31,7 @@ pub enum Door {
 /// Whose ways of asking hold at a path.
 pub fn door(path: &str) -> Door {
     let first = path.split('/').nth(1).unwrap_or_default();
-    if matches!(first, "job" | "queue") { Door::Jenkins } else { Door::Own }
+    if matches!(first, "job" | "queue" | "crumbIssuer") { Door::Jenkins } else { Door::Own }
 }
 
 /// Who may have what is at a path. It goes by the path alone, so that no route can be added that forgets it.
@@ -65,13 +65,20 @@ pub fn admit(config: &Config, path: &str, headers: &HeaderMap) -> Result<bool, P
         Access::Door(door) => format!(
             "this needs the server's token; send it as `Authorization: Bearer TOKEN`, or start the server with `--open {door}`"
         ),
+        _ if door(path) == Door::Jenkins => {
+            "this needs the server's token; send it as the password of basic authentication, with any user"
+                .to_string()
+        }
         _ => "this needs the server's token; send it as `Authorization: Bearer TOKEN`".to_string(),
     };
     let got = headers.contains_key(header::AUTHORIZATION).then(|| "another value".to_string());
     let error = FieldError {
         field: "Authorization".into(),
         got,
-        want: "Bearer and the server's token".into(),
+        want: match door(path) {
+            Door::Own => "Bearer and the server's token".into(),
+            Door::Jenkins => "Basic, with any user and the server's token as password".into(),
+        },
         line: None,
     };
     let problem = Problem::new(StatusCode::UNAUTHORIZED, detail).because(vec![error]);

@@ -189,6 +189,11 @@ fn where_the_server_has_a_token_everyone_needs_it() {
     let headers = format!("{JSON}{}", bearer());
     assert_eq!(server.post("/api/v1/sessions", &headers, "{\"command\":[\"true\"]}").status, 202);
     assert_eq!(server.request("GET", "/job/x/api/json", BASIC).json()["name"], "x");
+    let refused = server.get("/job/x/api/json").problem(401);
+    assert!(refused["detail"].as_str().unwrap().contains("basic authentication"), "{refused}");
+    // Clients ask for a crumb first, and go on without one only where there is none.
+    server.request("GET", "/crumbIssuer/api/json", BASIC).problem(404);
+    server.get("/crumbIssuer/api/json").problem(401);
     server.request("GET", "/api/v1/sessions", BASIC).problem(401);
 }
 
@@ -336,4 +341,43 @@ fn the_jenkins_door_takes_its_three_fields_and_no_others() {
     let session = begin(&store);
     assert_eq!(session.device.as_deref(), Some("board-7"), "the job's own");
     assert_eq!(session.file["arguments"], json!(["$(touch", "x);", "rm"]));
+}
+
+#[test]
+fn a_job_has_what_its_run_file_says_and_else_a_time_limit() {
+    let (_folder, store) = store();
+    let mut board = "board=nobody-knows-it".parse::<Job>().unwrap();
+    let own = json!({ "duration": "20s", "tags": ["waggle"], "container": { "network": "host", "runtime": "nvidia" },
+        "environment": { "MODE": "fast" } });
+    board.defaults = own.as_object().unwrap().clone();
+    let jobs = vec![board, "plain".parse::<Job>().unwrap()];
+    let server = Server::with(&store, Config { jobs, ..config() });
+    let ask = |job: &str, body: &str| {
+        server.post(&format!("/job/{job}/buildWithParameters"), &format!("{FORM}{BASIC}"), body)
+    };
+    assert_eq!(
+        ask("plain", "app_name=+lab%2Fapp%3A1%0A&app_args=+&app_docker_args=--shm-size+64m").status,
+        201
+    );
+    let session = begin(&store);
+    assert_eq!(
+        (session.file["image"].as_str(), session.file["timeout"].as_str()),
+        (Some("lab/app:1"), Some("10m"))
+    );
+    assert_eq!(session.file["listen"], json!({ "socket": true, "pywaggle": true }));
+    assert_eq!(session.file["container"]["shared_memory"], "64Mi");
+    assert_eq!(session.asker.extra["parameters"]["app_name"], " lab/app:1\n", "as it was sent");
+    assert_eq!(ask("board", "app_name=a&app_docker_args=--network+none+-e+A%3D1+-v+%2Fa%3A%2Fb").status, 201);
+    let item = server.get("/queue/item/2/api/json").json();
+    let why = item["why"].as_str().unwrap();
+    assert!(why.contains("nobody-knows-it") && why.contains("nobody here knows"), "{why}");
+    let id = store.session_by_number(2).unwrap().unwrap();
+    assert_eq!((id.file["duration"].as_str(), id.file.get("timeout")), (Some("20s"), None));
+    assert_eq!(id.file["container"], json!({ "network": "none", "runtime": "nvidia" }));
+    assert_eq!(id.file["environment"], json!({ "A": "1", "MODE": "fast" }));
+    assert_eq!(id.file["tags"], json!(["waggle", "job:board"]));
+    let problem = ask("plain", "app_name=two+words").problem(400);
+    assert_eq!(problem["errors"][0]["field"], "app_name", "{problem}");
+    let problem = ask("plain", "app_name=a&app_docker_args=-w+relative").problem(400);
+    assert_eq!(problem["errors"][0]["field"], "app_docker_args", "{problem}");
 }

@@ -23,6 +23,7 @@ pub fn reason_to_leave_out(run: &Run, keep_failed: bool) -> Option<LeftOutBecaus
     }
     let Some(exit) = &run.exit else { return Some(Interrupted) };
     match exit.cause {
+        _ if exit.planned => None,
         Cause::Timeout => Some(Timeout),
         Cause::Interrupted | Cause::Lost | Cause::Unstarted => Some(Interrupted),
         Cause::Exited if exit.code == Some(0) || keep_failed => None,

@@ -1,7 +1,7 @@
 //! What else differs between two groups of runs, said before anyone trusts the numbers.
 //!
 //! Codes: `host-differs`, `kernel-differs`, `input-differs`, `environment-differs`, `limits-differ`,
-//! `method-differs`, `dataset-differs`, `page-cache-differs`, `company-differs`, `governor-differs`, `version-differs`, `load-differs`, `steal-differs`, `others-differ`;
+//! `method-differs`, `dataset-differs`, `page-cache-differs`, `company-differs`, `governor-differs`, `power-mode-differs`, `version-differs`, `load-differs`, `steal-differs`, `others-differ`;
 //! `executable-differs`, `image-differs` and `command-differs`, which are information: usually they are what is compared;
 //! `left-out` and `too-few-repeats`.
 
@@ -66,7 +66,7 @@ pub struct Trait {
 }
 
 /// What is looked at.
-pub const TRAITS: [Trait; 14] = [
+pub const TRAITS: [Trait; 15] = [
     Trait {
         code: "host-differs",
         what: "the device",
@@ -111,6 +111,12 @@ pub const TRAITS: [Trait; 14] = [
         what: "the frequency governor",
         advice: "set the same governor for both",
         of: |run| run.host.governor.clone(),
+    },
+    Trait {
+        code: "power-mode-differs",
+        what: "the board's power mode",
+        advice: "set the same mode for both, with `nvpmodel -m`",
+        of: |run| run.context.power_mode.clone(),
     },
     Trait {
         code: "version-differs",

@@ -141,6 +141,7 @@ fn circumstances_that_differ_are_named() {
             run.context.limits.insert("cpu".into(), "1".into());
             run.context.method = Some(Method::Wait4);
             run.host.governor = Some("powersave".into());
+            run.context.power_mode = Some("2 MODE_15W_6CORE".into());
             run.host.before.load1 = Some(3.0);
             run.host.steal_ratio = Some(Ratio(0.05));
             run
@@ -165,6 +166,7 @@ fn circumstances_that_differ_are_named() {
         "limits-differ",
         "method-differs",
         "governor-differs",
+        "power-mode-differs",
         "load-differs",
         "steal-differs",
     ] {

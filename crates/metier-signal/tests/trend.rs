@@ -33,6 +33,18 @@ fn wall(runs: &[Run]) -> Trends {
 }
 
 #[test]
+fn a_boards_power_mode_that_was_set_is_a_suspect() {
+    let mut runs = history();
+    let modes = ["0 MAXN", "2 MODE_15W_6CORE"];
+    runs.iter_mut().enumerate().for_each(|(at, run)| run.context.power_mode = Some(modes[at / 10].into()));
+    runs.reverse();
+    let trends = wall(&runs);
+    let suspects = &trends.trends[0].changes[0].suspects;
+    let mode = suspects.iter().find(|it| it.code == "power-mode-differs").unwrap();
+    assert_eq!((mode.before.as_str(), mode.after.as_str(), mode.is_clean), (modes[0], modes[1], true));
+}
+
+#[test]
 fn a_change_names_its_first_run_its_size_and_what_changed_with_it() {
     let mut runs = history();
     runs.reverse();

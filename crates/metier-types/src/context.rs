@@ -203,8 +203,14 @@ pub struct Context {
     pub sampling: Option<Sampling>,
     /// Time limit, where one was set.
     pub timeout_seconds: Option<Seconds>,
+    /// How long it was to run, where it was to be ended then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_seconds: Option<Seconds>,
     /// Time between the rungs of the signal ladder.
     pub grace_seconds: Option<Seconds>,
+    /// The board's power mode, where it has such: `2 MODE_15W_6CORE`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_mode: Option<String>,
     /// Which repetition of its batch this is, from 1; warm-up runs have their own count.
     pub repetition: u32,
     /// How many repetitions the batch has.
@@ -218,6 +224,9 @@ pub struct Context {
     /// Runs that were there at the same time, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub company: Vec<Company>,
+    /// Whether it was there only for another run: needed by it, or put beside it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_company: bool,
     /// The image, where it was a container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageUse>,

@@ -50,6 +50,9 @@ pub struct Exit {
     pub signal: Option<i32>,
     /// Why it ended.
     pub cause: Cause,
+    /// Whether it ended as it was meant to, though by us: it was to run for a given time, and did. Such a run is complete.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub planned: bool,
     /// Who ended it, in words, where it did not end by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<String>,
@@ -66,6 +69,13 @@ pub struct Exit {
     /// Fields of later versions.
     #[serde(flatten)]
     pub extra: Extra,
+}
+
+impl Exit {
+    /// Whether the run did all that it was to do: it ended by itself with code 0, or after the time that it was to run for.
+    pub fn is_complete(&self) -> bool {
+        self.planned || (self.cause == Cause::Exited && self.code == Some(0))
+    }
 }
 
 /// The figures most people look at.
@@ -189,9 +199,32 @@ pub struct Meter {
     pub energy_joules: Joules,
     /// Whether the sum over meters takes it; a part of another meter is left out.
     pub counted: bool,
+    /// How far that may be off, where power was integrated: what happened between two looks is not known. A counter has no such error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_joules: Option<Joules>,
+    /// At most so much, while power stayed between neighbouring looks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_bound_joules: Option<Joules>,
+    /// Mean time between looks, where power was integrated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval_seconds: Option<Seconds>,
     /// Fields of later versions.
     #[serde(flatten)]
     pub extra: Extra,
+}
+
+impl Meter {
+    /// What it counted for people, with its error.
+    pub fn told(&self) -> String {
+        with_error(self.energy_joules, self.error_joules)
+    }
+}
+
+fn with_error(energy: Joules, error: Option<Joules>) -> String {
+    match error {
+        Some(error) => format!("{energy} ± {error}"),
+        None => energy.to_string(),
+    }
 }
 
 /// Energy of the whole device during the run.
@@ -378,6 +411,21 @@ impl Run {
     pub fn life_seconds(&self) -> Option<Seconds> {
         let settled = self.exit.as_ref().and_then(|exit| exit.settled_seconds).unwrap_or_default();
         Some(self.summary.wall_seconds? + settled)
+    }
+
+    /// How far the energy of the whole may be off: the errors of the meters that it is the sum of. `None` where all of them count by
+    /// themselves.
+    pub fn energy_error(&self) -> Option<Joules> {
+        let counted = self.energy.meters.iter().filter(|meter| meter.counted);
+        let errors: Vec<f64> =
+            counted.filter_map(|meter| meter.error_joules).map(|error| error.get()).collect();
+        (!errors.is_empty()).then(|| Joules(errors.iter().sum()))
+    }
+
+    /// The energy for people, with its error: `12.3 J ± 0.40 J`.
+    pub fn energy_told(&self) -> Option<String> {
+        let energy = self.summary.energy_joules?;
+        Some(with_error(energy, self.energy_error()))
     }
 
     /// Cores that were busy on average, over all of its life.

@@ -39,7 +39,8 @@ fn run_of_a_later_version() -> Value {
         },
         "missing": { "summary.energy_joules": "no energy meter on this host" },
         "quality": { "summary.cpu_seconds": "exact" },
-        "energy": { "meters": [{ "name": "package-0", "source": "rapl", "energy_joules": 1.5, "counted": true, "later": 7 }],
+        "energy": { "meters": [{ "name": "package-0", "source": "rapl", "energy_joules": 1.5, "counted": true, "later": 7 },
+                { "name": "VDD_IN", "source": "ina3221", "energy_joules": 12.3, "counted": true, "error_joules": 0.4, "interval_seconds": 0.2 }],
             "mean_power_watts": 2.0, "later": 8 },
         "host": { "before": { "load1": 0.5, "later": 9 }, "after": { "later": 10 }, "later": 11 },
         "warnings": [{ "code": "steal", "text": "busy", "later": 12 }],
@@ -139,4 +140,28 @@ fn published_schemas_are_those_of_the_code() {
         let kept = std::fs::read_to_string(&file).unwrap_or_default();
         assert_eq!(kept, now, "{} is stale; METIER_BLESS=1 writes it anew", file.display());
     }
+}
+
+#[test]
+fn an_energy_is_told_with_the_error_of_the_meters_that_make_it() {
+    let mut run: Run = serde_json::from_value(run_of_a_later_version()).unwrap();
+    run.summary.energy_joules = Some(metier_types::Joules(13.8));
+    assert_eq!(run.energy_error(), Some(metier_types::Joules(0.4)));
+    let told = run.energy_told().unwrap();
+    assert_eq!(told, format!("{} ± {}", metier_types::Joules(13.8), metier_types::Joules(0.4)));
+    run.energy.meters.truncate(1);
+    assert_eq!(
+        run.energy_told().unwrap(),
+        metier_types::Joules(13.8).to_string(),
+        "a counter has no such error"
+    );
+}
+
+#[test]
+fn a_run_is_complete_that_ended_well_or_as_planned() {
+    let exit = |text: &str| serde_json::from_str::<metier_types::Exit>(text).unwrap();
+    assert!(exit(r#"{"code": 0, "signal": null, "cause": "exited"}"#).is_complete());
+    assert!(exit(r#"{"code": null, "signal": 2, "cause": "timeout", "planned": true}"#).is_complete());
+    assert!(!exit(r#"{"code": 0, "signal": null, "cause": "timeout"}"#).is_complete());
+    assert!(!exit(r#"{"code": 3, "signal": null, "cause": "exited"}"#).is_complete());
 }

@@ -2,6 +2,7 @@
 //! for all repetitions, and taken away afterwards.
 
 use std::path::PathBuf;
+use std::process::ExitStatus;
 
 use metier_measure::runner::About;
 use metier_measure::spec::{Awaited, Mount, Target};
@@ -111,12 +112,13 @@ impl<'a> Surroundings<'a> {
             }
         }
         self.runs += 1;
-        if let Some(company) = &mut self.company {
+        if let Some(company) = &self.company {
             spec.company = company.present();
-            for name in company.gone() {
-                notes
-                    .warnings
-                    .push(Warning::new("company", format!("{name:?} had ended before the run began")));
+            notes.gone = company.gone();
+            notes.company = Some(company);
+            for (name, status) in &notes.gone {
+                let text = format!("{name:?} had ended before the run began ({status})");
+                notes.warnings.push(Warning::new("company", text));
             }
         }
         let name = name_of(self.checked);
@@ -202,14 +204,23 @@ fn place(spec: &mut Spec, wanted: &Wanted, obtained: &Obtained, is_first: bool) 
     }
 }
 
-/// Warnings that were known before the run began.
+/// Warnings that were known before the run began, and who left it while it ran.
 #[derive(Default)]
-struct Notes {
+struct Notes<'a> {
     warnings: Vec<Warning>,
+    company: Option<&'a Company>,
+    /// Those who had left before.
+    gone: Vec<(String, ExitStatus)>,
 }
 
-impl Observer for Notes {
+impl Observer for Notes<'_> {
     fn finish(&mut self, run: &mut Run, _: &mut Keep<'_>) {
+        let gone = self.company.map(Company::gone).unwrap_or_default();
+        for (name, status) in gone.into_iter().filter(|one| !self.gone.contains(one)) {
+            let text =
+                format!("{name:?} ended while the run went on ({status}): not all of it had this company");
+            self.warnings.push(Warning::new("company", text));
+        }
         if let Some(dataset) =
             run.context.dataset.as_mut().filter(|_| self.warnings.iter().any(|w| w.code == "page-cache"))
         {

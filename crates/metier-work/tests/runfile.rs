@@ -76,9 +76,10 @@ fn every_field_arrives() {
 
 #[test]
 fn only_a_container_is_given_standard_input() {
-    for (what, want) in
-        [("command: [cat]", "a command has our standard input"), ("pod: busybox", "only for an image")]
-    {
+    for (what, want) in [
+        ("command: [cat]", "a command has our standard input"),
+        ("pod: busybox", "nothing of our standard input"),
+    ] {
         let faults = read(&format!("{what}\ncontainer: {{stdin: true}}\n")).unwrap_err().to_string();
         assert!(faults.contains("container.stdin") && faults.contains(want), "{faults}");
     }
@@ -175,5 +176,115 @@ proptest::proptest! {
     fn no_value_is_too_strange(field in proptest::sample::select(vec!["name", "command", "pod", "mounts", "dataset", "limits", "needs", "ready",
         "stacks", "listen", "container", "probes", "tags", "repeats", "environment"]), value in ".{0,60}") {
         let _ = read(&format!("{field}: {value}\n"));
+    }
+}
+
+/// Every fault, as field and what would be right.
+fn faults(text: &str) -> Vec<(String, String)> {
+    let (file, origins) = match runfile::parse(text) {
+        Ok(read) => read,
+        Err(faults) => return faults.iter().map(|fault| (fault.field.clone(), fault.want.clone())).collect(),
+    };
+    let faults = file.check_dry(&origins).map(|_| ()).unwrap_err();
+    faults.iter().map(|fault| (fault.field.clone(), fault.told())).collect()
+}
+
+#[test]
+fn a_fault_in_a_list_neither_hides_nor_renames_later_ones() {
+    let text = "image: x\nmounts: [nonsense, \"/tmp:/a\", {source: /no/such, target: relative}]\ntags: [{}, \"\"]\n\
+                container: {devices: [[], video0]}\nneeds: [{}, 7, {image: \"\"}]\n";
+    let found: Vec<String> = faults(text).into_iter().map(|(field, _)| field).collect();
+    for field in [
+        "mounts[0]",
+        "mounts[2].source",
+        "mounts[2].target",
+        "tags[0]",
+        "tags[1]",
+        "container.devices[0]",
+        "container.devices[1]",
+        "needs[0].command",
+        "needs[1]",
+        "needs[2].image",
+    ] {
+        assert_eq!(found.iter().filter(|one| *one == field).count(), 1, "{field} in {found:?}");
+    }
+    assert_eq!(found.len(), 10, "{found:?}");
+}
+
+#[test]
+fn what_is_said_of_a_container_is_said_of_a_pod_too() {
+    let container = "container: {network: host, runtime: nvidia, user: \"1000:44\", devices: [/dev/null], \
+                     capabilities: [CAP_SYS_NICE], privileged: true, shared_memory: 64Mi, labels: {team: vision}}";
+    let checked = read(&format!("pod: busybox\n{container}\n")).unwrap();
+    let Target::Pod(pod) = &checked.spec.target else { panic!("{:?}", checked.spec.target) };
+    let confines = &pod.confines;
+    assert!(confines.host_network && confines.privileged);
+    assert_eq!((confines.runtime.as_deref(), confines.user), (Some("nvidia"), Some((1000, Some(44)))));
+    assert_eq!(
+        (confines.capabilities.as_slice(), confines.shared_memory),
+        (["SYS_NICE".to_string()].as_slice(), Some(Bytes(64 << 20)))
+    );
+    assert_eq!((confines.devices.len(), confines.labels["team"].as_str()), (1, "vision"));
+    let refused = faults(
+        "pod: busybox\ncontainer: {engine: /x.sock, stdin: true, user: me, network: mine, labels: {a: \"b c\"}}\n",
+    );
+    let fields: Vec<&str> = refused.iter().map(|(field, _)| field.as_str()).collect();
+    let want =
+        ["container.engine", "container.stdin", "container.user", "container.network", "container.labels.a"];
+    assert_eq!(fields.len(), want.len(), "{refused:?}");
+    assert!(want.iter().all(|field| fields.contains(field)), "{refused:?}");
+}
+
+#[test]
+fn relative_paths_inside_of_a_container_or_on_a_node_are_refused_and_not_taken_for_ours() {
+    for target in ["image: x", "pod: x"] {
+        let (mut file, origins) = runfile::parse(&format!("{target}\nworking_directory: app\n")).unwrap();
+        file.beside(std::path::Path::new("/tmp"));
+        let faults = file.check(&origins).map(|_| ()).unwrap_err().to_string();
+        assert!(faults.contains("working_directory is \"app\"") && faults.contains("absolute"), "{faults}");
+    }
+    let (mut file, origins) = runfile::parse("pod: x\nmounts: [\"data:/data\"]\n").unwrap();
+    file.beside(std::path::Path::new("/tmp"));
+    let faults = file.check(&origins).map(|_| ()).unwrap_err().to_string();
+    assert!(faults.contains("mounts[0].source is \"data\"") && faults.contains("node"), "{faults}");
+}
+
+#[test]
+fn contradictions_are_told_before_anything_runs() {
+    for (text, field, part) in [
+        ("image: x\nmounts: [\"/tmp:/a\", \"/var:/a/\"]", "mounts[1].target", "mounts[0] is already"),
+        ("image: x\nmounts: [\"/tmp:/dataset\"]\ndataset: /tmp", "dataset.target", "mounts[0] is already"),
+        (
+            "image: x\nmounts: [\"/tmp:/a\"]\nprobes: [{mounts: [\"/tmp:/a\"]}]",
+            "probes[0].mounts[0].target",
+            "a path of its own",
+        ),
+        ("pod: x\nlimits: {gpu: all}", "limits.gpu", "one by one"),
+        ("image: x\ncontainer: {engine: \"tcp://10.0.0.1:2375\"}", "container.engine", "unix://"),
+        ("command: [ls]\ndataset: /no/such/file", "dataset.source", "that is there"),
+    ] {
+        let found = faults(text);
+        assert!(found.len() == 1 && found[0].0 == field && found[0].1.contains(part), "{text}: {found:?}");
+    }
+}
+
+#[test]
+fn how_long_it_is_to_run_is_no_time_limit() {
+    let spec = read("command: [ls]\nduration: 20s\ntimeout: 1m\n").unwrap().spec;
+    assert_eq!((spec.time_limit().unwrap().as_secs(), spec.ends_as_planned()), (20, true));
+    let spec = read("command: [ls]\nduration: 20s\ntimeout: 10s\n").unwrap().spec;
+    assert_eq!((spec.time_limit().unwrap().as_secs(), spec.ends_as_planned()), (10, false));
+    assert_eq!(faults("command: [ls]\nduration: 0s\n")[0].0, "duration");
+}
+
+#[test]
+fn what_the_reader_of_yaml_says_is_said_for_people() {
+    for (text, want) in [
+        ("command: [a]\ncommand: [b]\n", "duplicate mapping key: command;"),
+        ("command: [a]\n---\ncommand: [b]\n", "more than one document;"),
+        (&format!("command: {}{}", "[".repeat(40), "]".repeat(40)), "more than 32 deep;"),
+    ] {
+        let told = runfile::parse(text).map(|_| ()).unwrap_err().to_string();
+        assert!(told.contains(want) && !told.contains("Policy") && !told.contains("budget"), "{told}");
     }
 }

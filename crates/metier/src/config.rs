@@ -48,7 +48,7 @@ const fn key(
 }
 
 /// Everything that can be set.
-pub const KEYS: [Key; 33] = [
+pub const KEYS: [Key; 34] = [
     key("store", "METIER_STORE", Some("--store"), None, "where runs are kept: a file, or postgres://…"),
     key("output", "METIER_OUTPUT", Some("--output"), Some("table"), "form of data: table, json, yaml or csv"),
     key("color", "METIER_COLOR", Some("--color"), Some("auto"), "colours: auto, always or never"),
@@ -74,6 +74,13 @@ pub const KEYS: [Key; 33] = [
     key("up.open", "METIER_UP_OPEN", Some("--open"), Some(""), "doors that need no token, by commas"),
     key("up.hosts", "METIER_UP_HOSTS", Some("--host"), Some(""), "further names that a proxy passes on"),
     key("up.jobs", "METIER_UP_JOBS", Some("--job"), Some(""), "jobs of the Jenkins-shaped door, by commas"),
+    key(
+        "up.job_files",
+        "METIER_UP_JOB_FILES",
+        Some("--job-file"),
+        Some(""),
+        "run files of those jobs, as NAME=FILE, by commas",
+    ),
     key("up.doors", "METIER_UP_DOORS", Some("--door"), None, "doors with an address of their own, by commas"),
     key(
         "up.online",

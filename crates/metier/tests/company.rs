@@ -111,6 +111,7 @@ fn a_companion_that_does_not_come_up_is_why_the_run_never_started() {
             "needs: [{command: [sleep, '60'], ready: {file: never, within: 300ms}}]",
             vec!["300ms", "never", "was not there"],
         ),
+        ("needs: [{command: ['false']}]", vec!["\"false\"", "ended at once"]),
         ("with: [{command: [no-such-program-here]}]", vec!["to be measured with", "not found"]),
     ] {
         write(&place, "job.yaml", &format!("name: main\ncommand: [touch, ran]\n{company}\n"));
@@ -122,6 +123,41 @@ fn a_companion_that_does_not_come_up_is_why_the_run_never_started() {
         let detail = last["exit"]["detail"].as_str().unwrap();
         assert!(parts.iter().all(|part| detail.contains(part)), "{detail}");
     }
+}
+
+#[test]
+fn company_that_leaves_while_the_run_goes_on_is_told() {
+    let place = Place::new();
+    for part in ["needs", "with"] {
+        let company = format!("{part}: [{{command: [sh, -c, 'sleep 0.3; exit 3']}}]");
+        write(&place, "job.yaml", &format!("name: main\ncommand: [sleep, '1']\n{company}\n"));
+        let output = place.run(&["run", "job.yaml"]);
+        assert_eq!(output.status.code(), Some(0), "{part}: {}", stderr(&output));
+        let run = place.json(&["show", "last", "-o", "json"]);
+        assert_eq!(run["workload"]["id"], "main");
+        let warning = run["warnings"].as_array().unwrap().iter().find(|one| one["code"] == "company");
+        let text = warning.map(|one| one["text"].as_str().unwrap()).unwrap_or_default();
+        assert!(text.contains("\"sh\"") && text.contains("exit status: 3"), "{part}: {run}");
+    }
+}
+
+#[test]
+fn the_last_run_is_the_run_itself_and_not_who_was_beside_it() {
+    let place = Place::new();
+    // Started again and again, also after the main run's start.
+    write(
+        &place,
+        "job.yaml",
+        "name: main\ncommand: [sleep, '0.8']\nwith: [{name: beside, command: [sleep, '0.1']}]\n",
+    );
+    assert_eq!(place.run(&["run", "-q", "job.yaml"]).status.code(), Some(0));
+    assert_eq!(runs(&place).iter().filter(|run| run["workload"]["id"] == "main").count(), 1);
+    assert_eq!(place.json(&["show", "last", "-o", "json"])["workload"]["id"], "main");
+    assert_eq!(
+        place.json(&["show", "beside", "-o", "json"])["context"]["is_company"],
+        true,
+        "by its name it is found"
+    );
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{Place, golden, stderr, stdout};
+use common::{Place, fits, golden, stderr, stdout};
 use serde_json::{Value, json};
 
 fn write(place: &Place, name: &str, text: &str) {
@@ -164,6 +164,7 @@ const SAME: &[(&str, &[&str])] = &[
     ("warmup: 2", &["--warmup", "2"]),
     ("stop_on_failure: true", &["--stop-on-failure"]),
     ("timeout: 90s", &["--timeout", "1.5m"]),
+    ("duration: 20s", &["--for", "20s"]),
     ("grace: 2s", &["--grace", "2s"]),
     ("linger: 3s", &["--linger", "3s"]),
     ("interval: 50ms", &["--interval", "50ms"]),
@@ -425,4 +426,55 @@ fn a_probe_that_is_mounted_into_a_container_leaves_its_file_in_the_record() {
     let output = place.run(&["run", "-q", "--engine", &engine, "run.yaml"]);
     assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
     assert_eq!(kept(&place, "/tmp/trace.out"), "1 /tmp/trace.out sh -c exit 4\n");
+}
+
+#[test]
+fn every_example_is_as_the_published_schema_says() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "yaml") {
+            let file: Value = serde_saphyr::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+            fits("metier.run-file-1", &file);
+            seen += 1;
+        }
+    }
+    assert!(seen >= 7, "{seen}");
+}
+
+#[test]
+fn a_run_for_a_given_time_is_complete_and_a_time_limit_does_not_end_the_batch() {
+    let place = Place::new();
+    let output =
+        place.run(&["run", "--for", "300ms", "--repeat", "2", "--name", "endless", "--", "sleep", "60"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let run = place.json(&["show", "last", "-o", "json"]);
+    assert_eq!((&run["exit"]["cause"], &run["exit"]["planned"]), (&json!("timeout"), &json!(true)));
+    assert_eq!(run["context"]["duration_seconds"], 0.3);
+    assert_eq!(run["context"]["repetition"], 2);
+    assert!(run["exit"]["ended_by"].as_str().unwrap().contains("as planned"));
+    assert!(place.ok(&["show", "last"]).contains("ok, as planned"));
+    let compared = place.json(&["compare", "last~1", "last", "-o", "json"]);
+    assert_eq!(compared["before"]["left_out"].as_array().map_or(0, Vec::len), 0, "{compared}");
+    let output = place.run(&["run", "--repeat", "3", "--timeout", "200ms", "--", "sleep", "60"]);
+    assert_eq!(output.status.code(), Some(124));
+    assert!(stderr(&output).contains("3 failed"), "{}", stderr(&output));
+    assert!(place.json(&["show", "last", "-o", "json"])["exit"]["planned"].is_null());
+}
+
+#[test]
+fn a_flag_replaces_what_the_file_listens_to_and_when_it_must_be_ready() {
+    let place = Place::new();
+    write(
+        &place,
+        "f.yaml",
+        "command: [w]\nlisten: {socket: true, pywaggle: true, scrape: [\"http://127.0.0.1:1/m\"]}\nready: {port: 1, within: 5s}\n",
+    );
+    let file =
+        place.json(&["run", "--check", "-o", "json", "f.yaml", "--listen", "lines", "--ready-within", "7s"]);
+    assert_eq!(file["listen"], json!({"lines": true, "scrape": ["http://127.0.0.1:1/m"]}));
+    assert_eq!(file["ready"], json!({"port": "1", "within": "7s"}));
+    let (code, error) = place.fails(&["run", "--ready-within", "7s", "--", "true"]);
+    assert!(code == 2 && error.contains("--ready-within"), "{error}");
 }

@@ -15,6 +15,7 @@ export interface Exit {
   code?: Maybe<number>;
   signal?: Maybe<number>;
   cause: Cause;
+  planned?: boolean;
   ended_by?: Maybe<string>;
   detail?: Maybe<string>;
   left_behind?: number;
@@ -155,7 +156,7 @@ export interface Run {
   network?: Maybe<Record<string, Maybe<number>>>;
   pressure?: { cpu_seconds?: Maybe<number>; memory_seconds?: Maybe<number>; io_seconds?: Maybe<number> };
   energy?: {
-    meters?: { name: string; source: string; energy_joules: number; counted: boolean }[];
+    meters?: { name: string; source: string; energy_joules: number; counted: boolean; error_joules?: Maybe<number> }[];
     mean_power_watts?: Maybe<number>;
   };
   gpus?: {

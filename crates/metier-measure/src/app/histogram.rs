@@ -123,14 +123,6 @@ impl Histogram {
         found.map(|(value, _)| value.clamp(self.smallest, self.largest))
     }
 
-    /// How many values are at most `bound`; values within [`RELATIVE_ERROR`] of it may fall on either side.
-    pub fn at_most(&self, bound: f64) -> u64 {
-        if self.count > 0 && bound >= self.largest {
-            return self.count;
-        }
-        self.ascending().take_while(|(value, _)| *value <= bound).map(|(_, count)| count).sum()
-    }
-
     /// Memory that its buckets take.
     pub fn bytes(&self) -> usize {
         (self.negative.counts.capacity() + self.positive.counts.capacity()) * size_of::<u64>()
@@ -177,14 +169,5 @@ mod tests {
             prop_assert!(histogram.bytes() <= 2 * 2 * 3600 * 8, "{}", histogram.bytes());
             prop_assert_eq!(histogram.count(), values.iter().filter(|v| v.is_finite()).count() as u64);
         }
-    }
-
-    #[test]
-    fn values_at_most_a_bound_are_counted() {
-        let mut histogram = Histogram::default();
-        (1..=100).for_each(|n| histogram.add(f64::from(n) - 50.5));
-        assert_eq!(histogram.at_most(0.0), 50);
-        assert_eq!(histogram.at_most(1000.0), 100);
-        assert_eq!(histogram.at_most(-1000.0), 0);
     }
 }

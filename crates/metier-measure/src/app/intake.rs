@@ -184,6 +184,10 @@ fn defect(message: &Message<'_>) -> Option<&'static str> {
     if matches!(message.number, Number::More(more) if more < 0.0) {
         return Some("a count that is not negative");
     }
+    let is_duration = message.kind == metier_types::StageKind::Duration;
+    if is_duration && matches!(message.number, Number::One(seconds) if seconds < 0.0) {
+        return Some("a duration that is not negative");
+    }
     name_defect(&message.name)
 }
 
@@ -228,9 +232,10 @@ mod tests {
         for n in 0..100 {
             intake.take(&(), &message(&format!("x{n}"), f64::NAN));
             intake.take(&(), &message("two words", 1.0));
+            intake.take(&(), &Message { kind: StageKind::Duration, ..message("inference", -0.5) });
         }
         let counts = &intake.get(&()).unwrap().counts;
-        assert_eq!((counts.messages, counts.malformed, counts.examples.len()), (0, 200, EXAMPLES));
+        assert_eq!((counts.messages, counts.malformed, counts.examples.len()), (0, 300, EXAMPLES));
         assert!(counts.examples[0].contains("finite"), "{counts:?}");
     }
 }

@@ -94,7 +94,18 @@ mod tests {
 
     #[test]
     fn a_bad_line_is_refused_with_what_would_be_right() {
-        for bad in ["", "name", "name x", "a 1 s two", "a 1 =x", "a 1 s 1k=v", "a", "\u{1}a 1"] {
+        for bad in [
+            "",
+            "name",
+            "name x",
+            "a 1 s two",
+            "a 1 =x",
+            "a 1 s 1k=v",
+            "a",
+            "\u{1}a 1",
+            "@ 1",
+            "@1767225600 1",
+        ] {
             assert!(understand(bad.as_bytes(), 0).is_err(), "{bad:?}");
         }
         assert_eq!(understand(b"# a comment", 0), Ok(None));

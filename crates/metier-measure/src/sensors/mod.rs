@@ -13,7 +13,7 @@ use std::time::Instant;
 use metier_types::{Extra, Joules, Meter, Missing, Seconds, Watts};
 
 use crate::Roots;
-use crate::boards::Integrator;
+use crate::boards::{Energy, Integrator};
 
 pub use node::{Covers, Node};
 
@@ -221,22 +221,22 @@ impl Meters {
                 source: account.source.to_string(),
                 energy_joules: Joules(account.joules),
                 counted: account.counted,
-                extra: error_of(account),
+                error_joules: integral(account).map(|energy| energy.error()),
+                error_bound_joules: integral(account).map(|energy| energy.bound_joules),
+                interval_seconds: integral(account).map(|energy| energy.interval_seconds),
+                extra: Extra::new(),
             });
         let counters = |account: &Account| matches!(account.last, Some((Reading::Counter { .. }, _)) | None);
         (meters.collect(), self.found.accounts.iter().filter(|a| a.counted).all(counters))
     }
 }
 
-/// How far an integral may be wrong, beside it; a counter has no such error.
-fn error_of(account: &Account) -> Extra {
-    let mut extra = Extra::new();
-    if let (Some((Reading::Power(_), _)), Some(energy)) = (account.last, account.integral.energy()) {
-        extra.insert("error_joules".into(), energy.error().get().into());
-        extra.insert("error_bound_joules".into(), energy.bound_joules.get().into());
-        extra.insert("interval_seconds".into(), energy.interval_seconds.get().into());
+/// What was integrated, with its error; a counter has none.
+fn integral(account: &Account) -> Option<Energy> {
+    match account.last {
+        Some((Reading::Power(_), _)) => account.integral.energy(),
+        _ => None,
     }
-    extra
 }
 
 /// Energy between two readings of a meter that are `seconds` apart.

@@ -158,11 +158,11 @@ fn integrated_energy_states_its_error_and_a_counter_has_none() {
     let (result, _) = meters.result();
     let of = |name: &str| result.iter().find(|meter| meter.name == name).unwrap();
     let rail = of("VDD_IN");
-    let error = rail.extra["error_joules"].as_f64().unwrap();
+    let error = rail.error_joules.unwrap().get();
     assert!(error > 0.0 && error <= rail.energy_joules.get(), "{rail:?}");
-    assert!(rail.extra["error_bound_joules"].as_f64().unwrap() > 0.0);
-    assert!(rail.extra.contains_key("interval_seconds"));
-    assert!(of("package-0").extra.is_empty());
+    assert!(rail.error_bound_joules.unwrap().get() > 0.0);
+    assert!(rail.interval_seconds.is_some());
+    assert_eq!((of("package-0").error_joules, of("package-0").interval_seconds), (None, None));
 }
 
 #[test]

@@ -168,7 +168,7 @@ impl Life<'_, '_> {
         let main_ended = self.main.map(|(_, ns)| Duration::from_nanos(ns.saturating_sub(self.started_ns)));
         let reason = match main_ended {
             Some(ended) if now >= ended + spec.linger => Stopped::Lingering,
-            None if spec.timeout.is_some_and(|limit| now >= limit) => Stopped::Timeout,
+            None if spec.time_limit().is_some_and(|limit| now >= limit) => Stopped::Timeout,
             _ => return,
         };
         self.stopped = reason;
@@ -186,7 +186,7 @@ impl Life<'_, '_> {
                 Some((_, ns)) => {
                     wake.min(Duration::from_nanos(ns.saturating_sub(self.started_ns)) + spec.linger)
                 }
-                None => spec.timeout.map_or(wake, |limit| wake.min(limit)),
+                None => spec.time_limit().map_or(wake, |limit| wake.min(limit)),
             };
         }
         wake

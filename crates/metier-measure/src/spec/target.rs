@@ -101,6 +101,29 @@ pub struct PodSpec {
     pub start_within: Option<std::time::Duration>,
     /// When the image is fetched.
     pub pull: Pull,
+    /// What its container may do and see.
+    pub confines: Confines,
+}
+
+/// What a pod's container may do and see of its node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Confines {
+    /// Whether it has its node's network.
+    pub host_network: bool,
+    /// The class of runtime, for example `nvidia`.
+    pub runtime: Option<String>,
+    /// User and group to run as.
+    pub user: Option<(i64, Option<i64>)>,
+    /// Devices of its node that it sees.
+    pub devices: Vec<PathBuf>,
+    /// Capabilities beyond the usual ones, without `CAP_`.
+    pub capabilities: Vec<String>,
+    /// Whether it may do everything that its node may.
+    pub privileged: bool,
+    /// Size of its `/dev/shm`.
+    pub shared_memory: Option<Bytes>,
+    /// Labels beside ours.
+    pub labels: BTreeMap<String, String>,
 }
 
 /// What is run.

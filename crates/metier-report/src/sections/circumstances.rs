@@ -44,9 +44,11 @@ pub fn blocks(shown: &Measured) -> Vec<Block> {
     add("executable", context.executable_digest.map(|digest| digest.to_string()), Tone::Code);
     add("input", context.input.clone(), Tone::Code);
     add("kernel", context.kernel.clone(), plain);
+    add("power mode", context.power_mode.clone(), plain);
     let limits: Vec<String> =
         context.limits.iter().map(|(name, value)| format!("{name} = {value}")).collect();
     add("limits", Some(limits.join(", ")), Tone::Code);
+    add("to run for", context.duration_seconds.map(|time| time.to_string()), plain);
     add("time limit", context.timeout_seconds.map(|limit| limit.to_string()), plain);
     let others = run.host.others_ratio.map(|share| format!("others used {share} of the cores"));
     let steal = run.host.steal_ratio.map(|share| format!("{share} were stolen"));

@@ -37,7 +37,7 @@ pub fn blocks(shown: &Measured) -> Vec<Block> {
     add("waited for a core", "pressure.cpu_seconds", words(run.pressure.cpu_seconds));
     add("waited for memory", "pressure.memory_seconds", words(run.pressure.memory_seconds));
     add("waited for IO", "pressure.io_seconds", words(run.pressure.io_seconds));
-    add("energy of the device", "summary.energy_joules", words(summary.energy_joules));
+    add("energy of the device", "summary.energy_joules", run.energy_told());
     add("mean power", "energy.mean_power_watts", words(run.energy.mean_power_watts));
     add("processes", "summary.processes", words(summary.processes));
     for gpu in run.gpus.iter().take(16) {

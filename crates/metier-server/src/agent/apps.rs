@@ -28,9 +28,6 @@ use super::names::Book;
 const WAITING: usize = 8 << 20;
 /// After this time without a message a speaker is forgotten.
 const SILENCE: Duration = Duration::from_secs(15 * 60);
-/// Upper bounds of the buckets of durations, in seconds.
-const BOUNDS: [f64; 16] =
-    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 /// Shares of the quantiles of other values.
 const SHARES: [f64; 3] = [0.5, 0.95, 0.99];
 /// Programs whose first argument says more than they do.
@@ -260,8 +257,7 @@ fn write(intake: &Intake<Who>, doorstep: &Doorstep, book: &Book, page: &mut Page
     let mut family = page.family("metier_app_duration_seconds", Kind::Histogram, help);
     for (labels, stage) in of(&[StageKind::Duration]) {
         let histogram = &stage.histogram;
-        let buckets = BOUNDS.into_iter().map(|bound| (bound, histogram.at_most(bound)));
-        family.histogram(labels, buckets, histogram.count(), stage.sum);
+        family.histogram(labels, stage.at_most(), histogram.count(), stage.sum);
     }
     let help = "Numbers that applications told, by metric: quantiles of all, their sum and their count.";
     let mut family = page.family("metier_app_value", Kind::Summary, help);

@@ -285,6 +285,9 @@ impl Groups {
     /// A folder of a hierarchy was met.
     fn meet(&mut self, at: usize, path: &str, inode: u64) {
         let walk = self.walk;
+        if self.is_left_behind(at, path) {
+            return;
+        }
         if let Some(known) = self.hierarchies[at].known.get_mut(path) {
             let is_same = known.inode == inode;
             known.walk = walk;
@@ -301,6 +304,28 @@ impl Groups {
         }
         let key = naming::of_path(path).and_then(|named| self.admit(at, path, named));
         self.hierarchies[at].known.insert(path.to_string(), Known { inode, walk, key });
+    }
+
+    /// Whether it is what is left of a pod that is over: on a host with both versions a kubelet that works with version 1 removes
+    /// its folders there, and forgets the one that the container runtime made in version 2.
+    fn is_left_behind(&self, at: usize, path: &str) -> bool {
+        let is_v2 = |hierarchy: &Hierarchy| hierarchy.controllers.iter().any(|name| name == "v2");
+        let has_v1 = self.hierarchies.iter().any(|other| other.is_walked && !is_v2(other));
+        if !has_v1 || !is_v2(&self.hierarchies[at]) {
+            return false;
+        }
+        let key = match self.hierarchies[at].known.get(path) {
+            Some(known) => known.key.clone(),
+            None => naming::of_path(path).and_then(|named| match named.kind {
+                Kind::Pod(uid) => Some(format!("p {uid}").into()),
+                _ => None,
+            }),
+        };
+        let Some(key) = key.filter(|key| key.starts_with("p ")) else { return false };
+        // Version 1 is walked first: what is there is met by now.
+        let is_met = self.found.get(&key).is_some_and(|group| group.walk == self.walk);
+        let events = below(&self.hierarchies[at].point, path).join("cgroup.events");
+        !is_met && std::fs::read_to_string(events).is_ok_and(|text| text.contains("populated 0"))
     }
 
     fn admit(&mut self, at: usize, path: &str, named: Named) -> Option<Key> {

@@ -118,6 +118,8 @@ impl Book {
                 let known = self.containers.entry(id).or_default();
                 let ContainerName { container, image, pod, namespace, run_id } = name;
                 fill(&mut known.container, container);
+                // An engine has only the digest of an image that a kubelet gave it so; the cluster knows its name.
+                known.image = known.image.take().filter(|known| !is_digest(known) || image.is_none());
                 fill(&mut known.image, image);
                 fill(&mut known.pod, pod);
                 fill(&mut known.namespace, namespace);
@@ -135,6 +137,11 @@ impl Book {
             }
         }
     }
+}
+
+/// Whether the name of an image is only what it hashes to.
+fn is_digest(image: &str) -> bool {
+    image.starts_with("sha256:")
 }
 
 /// The first who says something is believed.

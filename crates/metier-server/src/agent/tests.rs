@@ -149,6 +149,29 @@ fn version_1_mounted_apart_is_put_together() {
 }
 
 #[test]
+fn what_version_2_keeps_of_a_pod_that_is_over_is_not_shown() {
+    let host = Host::new(&["cpuacct"]);
+    let (over, alive) = ("11111111-0d9b-4a52-9f6e-2b7d1c0e4f11", UID);
+    for (uid, populated) in [(over, 0), (alive, 1)] {
+        let path = format!("sys/fs/cgroup/v2/kubepods/besteffort/pod{uid}");
+        host.put(&format!("{path}/cgroup.events"), &format!("populated {populated}\nfrozen 0\n"));
+        host.put(&format!("{path}/cpu.stat"), "usage_usec 5000000\n");
+    }
+    let mut collector = host.collector();
+    let shown = |collector: &mut Collector| -> Vec<String> {
+        let page = scrape(collector);
+        let all = samples(&page, "metier_pod_info");
+        all.iter().filter_map(|sample| sample.label("uid").map(str::to_string)).collect()
+    };
+    assert_eq!(shown(&mut collector), [alive]);
+    // One that version 1 still has is there, also between two of its containers; and goes with it.
+    host.put(&format!("sys/fs/cgroup/cpuacct/kubepods/besteffort/pod{over}/cpuacct.usage"), "1\n");
+    assert_eq!(shown(&mut collector).len(), 2);
+    fs::remove_dir_all(host.path(&format!("sys/fs/cgroup/cpuacct/kubepods/besteffort/pod{over}"))).unwrap();
+    assert_eq!(shown(&mut collector), [alive]);
+}
+
+#[test]
 fn a_group_that_goes_has_no_series_and_one_that_comes_back_counts_anew() {
     let host = Host::new(&[]);
     let path = format!("/docker/{}", id(1));

@@ -3,7 +3,7 @@
 //!
 //! A job is a name with defaults; a build is a session, and the number of its queue item is that of its build. The
 //! parameters are those of the Waggle profiling pipeline: an image, its arguments, and flags of `docker run`. All three
-//! are read into a run file; none ever reaches a shell.
+//! are read into a run file, over what the job has of its own; none ever reaches a shell.
 //!
 //! Limits: no multipart forms, no `delay`, no `tree`: the whole of these short records is always sent.
 
@@ -152,13 +152,15 @@ pub struct Job {
 pub fn start(app: &App, call: &Call) -> Result<Reply, Problem> {
     let job = job(app, call)?;
     let given = fields(call)?;
-    let of = |name: &str| given.iter().find(|(known, _)| known == name).map_or("", |(_, text)| text.as_str());
+    let of = |name: &str| given.iter().find(|(known, _)| known == name).map_or("", |(_, text)| text.trim());
     let mut errors = Vec::new();
     if of("app_name").is_empty() {
         errors.push(FieldError::absent("app_name", "the image to run"));
     }
     let mut file = Map::new();
     file.insert("image".into(), json!(of("app_name")));
+    let mut tags = job.defaults.get("tags").and_then(Value::as_array).cloned().unwrap_or_default();
+    tags.push(json!(format!("job:{}", job.name)));
     match words(of("app_args")) {
         Some(words) if words.is_empty() => {}
         Some(words) => drop(file.insert("arguments".into(), json!(words))),
@@ -170,17 +172,46 @@ pub fn start(app: &App, call: &Call) -> Result<Reply, Problem> {
     if !errors.is_empty() {
         return Err(Problem::fields(StatusCode::BAD_REQUEST, errors));
     }
-    file.insert("tags".into(), json!([format!("job:{}", job.name)]));
-    let file = read_file(&Value::Object(file).to_string())
-        .map_err(|faults| sessions::faulty(StatusCode::BAD_REQUEST, &faults))?;
+    file.insert("tags".into(), Value::Array(tags));
+    let file = read_file(&Value::Object(over(job.defaults.clone(), file)).to_string()).map_err(|faults| {
+        let mut errors = sessions::faulty(StatusCode::BAD_REQUEST, &faults).errors;
+        errors.iter_mut().for_each(|error| error.field = sent(&error.field));
+        Problem::fields(StatusCode::BAD_REQUEST, errors)
+    })?;
+    let as_sent =
+        |name: &str| given.iter().find(|(known, _)| known == name).map_or("", |(_, text)| text.as_str());
     let parameters: Map<String, Value> =
-        FIELDS.iter().map(|name| (name.to_string(), json!(of(name)))).collect();
+        FIELDS.iter().map(|name| (name.to_string(), json!(as_sent(name)))).collect();
     let extra = Extra::from_iter([("parameters".to_string(), Value::Object(parameters))]);
     let asker = Asker { door: Door::Jenkins, user: call.user.clone(), extra };
     let wish = Ask { file, asker, job: Some(job.name.clone()), device: job.device.clone(), folder: None };
     let session = ask(&app.storage.store()?, wish).map_err(sessions::problem)?;
     let place = format!("{}queue/item/{}/", call.base(), session.number);
     Reply::new(PLAIN, "").status(StatusCode::CREATED).with(header::LOCATION, &place)
+}
+
+/// What was sent over what the job has: lists grow, but not that of the arguments, tables are joined, the rest is replaced.
+fn over(mut defaults: Map<String, Value>, sent: Map<String, Value>) -> Map<String, Value> {
+    for (name, value) in sent {
+        match (defaults.get_mut(&name), value) {
+            (Some(Value::Array(had)), Value::Array(more)) if name == "mounts" => had.extend(more),
+            (Some(Value::Object(had)), Value::Object(more)) => had.extend(more),
+            (_, value) => drop(defaults.insert(name, value)),
+        }
+    }
+    defaults
+}
+
+/// The field that was sent, by the one that was made of it; a job's own keeps its name.
+fn sent(field: &str) -> String {
+    let root = field.split(['.', '[']).next().unwrap_or(field);
+    let sent = match root {
+        "image" => "app_name",
+        "arguments" => "app_args",
+        "mounts" | "environment" | "container" | "limits" | "working_directory" => "app_docker_args",
+        _ => return field.to_string(),
+    };
+    sent.to_string()
 }
 
 /// The three fields, from the query and the body.
@@ -221,9 +252,16 @@ pub fn item(app: &App, call: &Call) -> Result<Reply, Problem> {
     let base = call.base();
     let waits = session.state == SessionState::Queued;
     let has_begun = session.started.is_some();
+    let device = match &session.device {
+        Some(name) if is_unknown(app, name)? => {
+            format!("the device {name:?}, which nobody here knows: none of that name or id has measured yet")
+        }
+        Some(name) => format!("the device {name:?}"),
+        None => "the device".to_string(),
+    };
     let why = match session.position {
-        Some(1) => Some("waits for the device".to_string()),
-        Some(place) => Some(format!("waits at place {place} for the device")),
+        Some(1) => Some(format!("waits for {device}")),
+        Some(place) => Some(format!("waits at place {place} for {device}")),
         None => None,
     };
     Reply::json(&Item {
@@ -240,6 +278,12 @@ pub fn item(app: &App, call: &Call) -> Result<Reply, Problem> {
         executable: has_begun
             .then(|| json!({ "number": session.number, "url": url(&base, &job, session.number) })),
     })
+}
+
+/// Whether no device has this name or id.
+fn is_unknown(app: &App, name: &str) -> Result<bool, Problem> {
+    let devices = app.storage.store()?.devices().map_err(storage::problem)?;
+    Ok(!devices.iter().any(|device| device.name == name || device.id.as_str() == name))
 }
 
 /// Takes an item out of the queue.
@@ -352,7 +396,10 @@ fn job(app: &App, call: &Call) -> Result<crate::config::Job, Problem> {
     let known = &app.config.jobs;
     match known.iter().find(|job| job.name == name) {
         Some(job) => Ok(job.clone()),
-        None if known.is_empty() => Ok(crate::config::Job { name, device: None }),
+        None if known.is_empty() => {
+            let defaults = crate::config::Job::usual();
+            Ok(crate::config::Job { name, device: None, defaults })
+        }
         None => {
             let names: Vec<&str> = known.iter().map(|job| job.name.as_str()).collect();
             let errors = vec![FieldError::new("name", &name, format!("one of {}", names.join(", ")))];

@@ -91,13 +91,15 @@ impl Store {
 
     /// The run that a person means: a full id, the first or last 4 or more digits of one, `last`, `last~2` (the
     /// one two before it), or a workload's name or id (its latest run). A name that matches wholly wins over
-    /// digits, since digits can be lengthened. Warm-up runs are found by id only.
+    /// digits, since digits can be lengthened. Warm-up runs are found by id only, and runs that kept another company are never `last`.
     pub fn find_run(&self, text: &str) -> Result<RunId, Error> {
         let text = text.trim();
         let none = || Error::NoRun { store: self.name(), text: text.chars().take(200).collect() };
         let id = |text: String| text.parse::<RunId>().map_err(|error| self.bad_record("run", &text, error));
         if let Some(back) = steps_back(text) {
-            let sql = "SELECT id FROM run WHERE warmup = 0 ORDER BY started DESC, id DESC LIMIT 1 OFFSET ?1";
+            // Who was there only for another run is not what was run last. In a text of a record the quotes would be escaped.
+            let sql = "SELECT id FROM run WHERE warmup = 0 AND record NOT LIKE '%\"is_company\":true%' \
+                       ORDER BY started DESC, id DESC LIMIT 1 OFFSET ?1";
             let row = self.read("looking for a run", |session| session.row(sql, &[back.into()]))?;
             return id(row.ok_or_else(none)?.text());
         }

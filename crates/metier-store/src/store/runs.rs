@@ -171,6 +171,7 @@ impl Store {
                 code: None,
                 signal: None,
                 cause: Cause::Lost,
+                planned: false,
                 ended_by: None,
                 detail: None,
                 left_behind: 0,

@@ -14,8 +14,10 @@ pub mod log;
 mod member;
 mod probe;
 
+use std::cell::RefCell;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use metier_types::{Company as Entry, Extra, Role};
@@ -31,6 +33,8 @@ use crate::runfile::{Checked, quantity};
 
 /// How long a run may take to start at all.
 const START: Duration = Duration::from_secs(60);
+/// How long one that is needed, and says nothing of when it is ready, must have lived.
+const SETTLED: Duration = Duration::from_millis(100);
 /// How often it is looked for.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -50,7 +54,7 @@ pub struct Means<'a> {
 
 /// Runs that keep another one company.
 pub struct Company {
-    children: Vec<Child>,
+    children: RefCell<Vec<Child>>,
     membership: Membership,
 }
 
@@ -62,7 +66,8 @@ impl Company {
         made.map_err(|error| format!("its company has no folder {}: {error}", means.folder.display()))?;
         let path = means.folder.join(format!("company-{}.log", metier_types::RunId::new()));
         let log = Log::create(path).map_err(|error| format!("its company cannot talk: {error}"))?;
-        let mut company = Self { children: Vec::new(), membership: Membership { part: Part::Main, log } };
+        let mut company =
+            Self { children: RefCell::default(), membership: Membership { part: Part::Main, log } };
         let needs = checked.needs.iter().map(|other| (other, Part::Companion));
         let with = checked.with.iter().map(|other| (other, Part::Neighbour));
         for (other, part) in needs.chain(with) {
@@ -84,8 +89,13 @@ impl Company {
             None => (Happened::Start, START),
         };
         let started = Instant::now();
+        let mut came: Option<Instant> = None;
+        let settled = if part == Part::Companion && other.ready.is_none() { SETTLED } else { Duration::ZERO };
         loop {
-            if log.lines().iter().any(|line| line.run == child.run && line.event == want) {
+            if came.is_none() && log.lines().iter().any(|line| line.run == child.run && line.event == want) {
+                came = Some(Instant::now());
+            }
+            if came.is_some_and(|came| came.elapsed() >= settled) {
                 break;
             }
             let name = child.name.clone();
@@ -97,10 +107,14 @@ impl Company {
                 std::thread::sleep(Duration::from_millis(50));
                 let said = child.last_words();
                 let said = if said.is_empty() { status.to_string() } else { said };
-                let before = if want == Happened::Ready { " before it was ready" } else { "" };
+                let before = match came {
+                    Some(_) => " at once",
+                    None if want == Happened::Ready => " before it was ready",
+                    None => "",
+                };
                 return Err(format!("{name:?}, which it {what}, ended{before}: {said}"));
             }
-            if started.elapsed() > within {
+            if came.is_none() && started.elapsed() > within {
                 let within = quantity::duration_text(within);
                 let sign =
                     other.ready.as_ref().map_or("it did not start".to_string(), |ready| told(&ready.sign));
@@ -108,7 +122,7 @@ impl Company {
             }
             std::thread::sleep(LOOK);
         }
-        self.children.push(child);
+        self.children.get_mut().push(child);
         Ok(())
     }
 
@@ -126,22 +140,27 @@ impl Company {
             overlap_seconds: None,
             extra: Extra::new(),
         };
-        self.children.iter().map(entry).collect()
+        self.children.borrow().iter().map(entry).collect()
     }
 
-    /// Names of those who are gone although they are still wanted.
-    pub fn gone(&mut self) -> Vec<String> {
-        self.children.iter_mut().filter_map(|child| child.ended().map(|_| child.name.clone())).collect()
+    /// Those who are gone although they are still wanted: their names, and how they ended.
+    pub fn gone(&self) -> Vec<(String, ExitStatus)> {
+        let mut children = self.children.borrow_mut();
+        children
+            .iter_mut()
+            .filter_map(|child| child.ended().map(|status| (child.name.clone(), status)))
+            .collect()
     }
 }
 
 impl Drop for Company {
     /// Asks all to end at once, neighbours first, and waits for each.
     fn drop(&mut self) {
-        while let Some(at) = self.children.iter().rposition(|child| child.part == Part::Neighbour) {
-            self.children.swap_remove(at);
+        let mut children = self.children.take();
+        while let Some(at) = children.iter().rposition(|child| child.part == Part::Neighbour) {
+            children.swap_remove(at);
         }
-        while let Some(child) = self.children.pop() {
+        while let Some(child) = children.pop() {
             drop(child);
         }
         let _ = std::fs::remove_file(self.membership.log.path());

@@ -14,7 +14,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -62,6 +62,7 @@ pub(super) struct Known {
 pub(super) struct Part {
     /// Its own folder.
     pub folder: PathBuf,
+    path: PathBuf,
     #[allow(dead_code, reason = "kept for its drop")]
     lock: File,
 }
@@ -110,12 +111,17 @@ impl Cache {
     pub(super) fn part(&self, source: &str, watch: &Watch<'_>) -> Result<Part, Error> {
         let key = key(source);
         let path = self.path(format!("part-{key}.lock"));
-        let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
-        let lock = file.map_err(at("opening", &path, &watch.source))?;
+        let open = || {
+            let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
+            file.map_err(at("opening", &path, &watch.source))
+        };
+        let mut lock = open()?;
         let mut is_told = false;
         loop {
             match lock.try_lock() {
-                Ok(()) => break,
+                Ok(()) if is_at(&lock, &path) => break,
+                // Who held it took its file away, and others may have made another.
+                Ok(()) => lock = open()?,
                 Err(TryLockError::Error(reason)) => {
                     return Err(Error::File { doing: "locking", path, reason });
                 }
@@ -132,7 +138,7 @@ impl Cache {
         let folder = self.path(format!("part-{key}"));
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
         made.map_err(at("making", &folder, &watch.source))?;
-        Ok(Part { folder, lock })
+        Ok(Part { folder, path, lock })
     }
 
     /// Takes what was fetched and verified: a file or a folder in the part.
@@ -182,6 +188,25 @@ impl Part {
     pub fn clear(&self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+impl Drop for Part {
+    /// Where nothing is left that a later fetch could go on with, nothing stays.
+    fn drop(&mut self) {
+        let is_gone = match fs::remove_dir(&self.folder) {
+            Ok(()) => true,
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        };
+        if is_gone {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Whether an open file is the one at a path.
+fn is_at(file: &File, path: &Path) -> bool {
+    let place = |meta: &fs::Metadata| (meta.dev(), meta.ino());
+    matches!((file.metadata(), fs::metadata(path)), (Ok(own), Ok(there)) if place(&own) == place(&there))
 }
 
 /// Writes JSON so that a reader sees the old or the new, never a part.

@@ -126,7 +126,7 @@ fn stem(graph: &GraphUse) -> Option<&str> {
 /// The point that a run is. The inner error says why it is none.
 fn point(store: &Store, run: &Run) -> Result<Result<Kept, String>, Error> {
     let Some(graph) = &run.context.graph else { return Ok(Err("it is no run of a graph".to_string())) };
-    let has_ended_well = run.exit.as_ref().is_some_and(|exit| exit.code == Some(0));
+    let has_ended_well = run.exit.as_ref().is_some_and(|exit| exit.is_complete());
     if run.context.warmup || run.state != RunState::Finished || !has_ended_well {
         return Ok(Err("it did not end well".to_string()));
     }

@@ -170,7 +170,7 @@ impl Worker {
     fn told(&self, runs: &[RunId]) -> Option<String> {
         let exit = runs.iter().find_map(|id| {
             let exit = self.store.run(*id).ok().flatten()?.exit?;
-            (exit.cause != Cause::Exited || exit.code != Some(0)).then_some(exit)
+            (!exit.is_complete()).then_some(exit)
         })?;
         match (exit.cause, exit.detail) {
             (Cause::Exited, _) => Some(format!("it ended with exit code {}", exit.code?)),

@@ -33,19 +33,16 @@ impl RunFile {
         self.check_with(origins, true)
     }
 
+    /// Checks everything, and looks for what a run would look for only when it starts.
+    pub fn check_dry(self, origins: &Origins) -> Result<Checked, Faults> {
+        let mut check = Check { faults: Vec::new(), input_later: false, is_later: false, is_dry: true };
+        check.whole(self, origins)
+    }
+
     fn check_with(self, origins: &Origins, is_later: bool) -> Result<Checked, Faults> {
         let input_later = is_later || origins.is_flag("input");
-        let mut check = Check { faults: Vec::new(), input_later, is_later };
-        let checked = check.run(self, "");
-        if check.faults.is_empty()
-            && let Err(metier_measure::Error::Spec { field, got, want }) = checked.spec.check()
-        {
-            check.faults.push(Fault::new(field, got, want));
-        }
-        match origins.all(check.faults) {
-            None => Ok(checked),
-            Some(faults) => Err(faults),
-        }
+        let mut check = Check { faults: Vec::new(), input_later, is_later, is_dry: false };
+        check.whole(self, origins)
     }
 
     /// Takes relative paths as they are meant: from where the file is.
@@ -55,12 +52,19 @@ impl RunFile {
                 *path = folder.join(path.as_str()).display().to_string();
             }
         };
-        let probes = self.probes.iter_mut().flat_map(|probe| &mut probe.mounts);
-        self.mounts.iter_mut().chain(probes).for_each(|mount| absolute(&mut mount.source));
-        self.working_directory.iter_mut().chain(&mut self.input).for_each(absolute);
+        let is_command = self.image.is_none() && self.pod.is_none();
+        // Of a pod these are paths of its node, and in a container its own: where the file is says nothing of those.
+        if self.pod.is_none() {
+            let probes = self.probes.iter_mut().flat_map(|probe| &mut probe.mounts);
+            self.mounts.iter_mut().chain(probes).for_each(|mount| absolute(&mut mount.source));
+        }
+        if is_command {
+            self.working_directory.iter_mut().for_each(absolute);
+        }
+        self.input.iter_mut().for_each(absolute);
         self.dataset.iter_mut().for_each(|dataset| absolute(&mut dataset.source));
         self.pod.iter_mut().filter_map(|pod| pod.kubeconfig.as_mut()).for_each(absolute);
-        if self.image.is_none() && self.pod.is_none() {
+        if is_command {
             self.ready.iter_mut().filter_map(|ready| ready.file.as_mut()).for_each(absolute);
         }
         for other in self.needs.iter_mut().chain(&mut self.with) {
@@ -78,6 +82,8 @@ struct Check {
     input_later: bool,
     /// Nothing is looked for on this device.
     is_later: bool,
+    /// Nothing will run: what is looked for at the start is looked for now.
+    is_dry: bool,
 }
 
 fn join(path: &str, name: &str) -> String {
@@ -85,6 +91,19 @@ fn join(path: &str, name: &str) -> String {
 }
 
 impl Check {
+    fn whole(&mut self, file: RunFile, origins: &Origins) -> Result<Checked, Faults> {
+        let checked = self.run(file, "");
+        if self.faults.is_empty()
+            && let Err(metier_measure::Error::Spec { field, got, want }) = checked.spec.check()
+        {
+            self.faults.push(Fault::new(field, got, want));
+        }
+        match origins.all(std::mem::take(&mut self.faults)) {
+            None => Ok(checked),
+            Some(faults) => Err(faults),
+        }
+    }
+
     fn wrong(&mut self, field: String, got: &str, want: &str) {
         self.faults.push(Fault::new(field, format!("{:?}", shortened(got)), want));
     }
@@ -123,6 +142,9 @@ impl Check {
         for (index, mount) in file.mounts.iter().enumerate() {
             self.mount(mount, &at(&format!("mounts[{index}]")), kind);
         }
+        if kind != Kind::Command {
+            self.targets(&file, path);
+        }
         self.patterns(&file.artefacts, &at("artefacts"));
         let dataset =
             file.dataset.as_ref().and_then(|dataset| self.dataset(dataset, &at("dataset"), is_here));
@@ -137,6 +159,9 @@ impl Check {
         }
         let mut spec = Spec::of(target);
         spec.limits = self.limits(&file, path);
+        if kind == Kind::Pod && spec.limits.gpus == Some(GpuCount::All) {
+            self.wrong(at("limits.gpu"), "all", "a number: a cluster hands out GPUs one by one");
+        }
         spec.mounts = mounts.iter().map(target::measured_mount).collect();
         spec.environment = environment.into_iter().collect();
         spec.artefacts = artefacts;
@@ -210,6 +235,9 @@ impl Check {
     fn times(&mut self, file: &RunFile, path: &str, spec: &mut Spec) {
         let at = |name: &str| join(path, name);
         spec.timeout = self.read(at("timeout"), file.timeout.as_ref(), DURATION, |text| {
+            duration(text).filter(|time| !time.is_zero())
+        });
+        spec.duration = self.read(at("duration"), file.duration.as_ref(), DURATION, |text| {
             duration(text).filter(|time| !time.is_zero())
         });
         let up_to_hour = |text: &str| duration(text).filter(|time| *time <= Duration::from_secs(3600));

@@ -11,6 +11,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::fault::{Fault, Faults, Origins};
+use super::form::{Listening, OneOrMore, Short, Stacks, Word};
 use super::node::{Node, Value};
 use super::read::{Fields, Reader};
 
@@ -30,36 +31,47 @@ pub struct RunFile {
     pub schema: Schema<RunFile>,
     /// Name of the workload; runs of one name belong together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub name: Option<String>,
     /// Program and arguments, to run on this machine. No shell reads it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "OneOrMore")]
     pub command: Vec<String>,
     /// Image, to run as a container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub image: Option<String>,
     /// Image, to run as a Job of a cluster, and where.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Short<Pod>>")]
     pub pod: Option<Pod>,
     /// Arguments, after those of `command`, or to the image's entrypoint. `{dataset}` stands for where the dataset is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<Word>")]
     pub arguments: Vec<String>,
     /// Variables beside those that it gets anyway.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, Word>")]
     pub environment: BTreeMap<String, String>,
     /// Folder to run in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub working_directory: Option<String>,
     /// Files and folders of this machine that a container sees.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<Short<Mount>>")]
     pub mounts: Vec<Mount>,
     /// What it works on: fetched, verified and read-only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Short<Dataset>>")]
     pub dataset: Option<Dataset>,
     /// File or folder whose digest is recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub input: Option<String>,
     /// Files to keep with the run afterwards: paths with `*` and `?`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "OneOrMore")]
     pub artefacts: Vec<String>,
     /// Other tools that measure from inside, such as nsys or TAU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -87,27 +99,38 @@ pub struct RunFile {
     pub stop_on_failure: bool,
     /// Longest time it may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub timeout: Option<String>,
+    /// How long it is to run; then it is ended, and was complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
+    pub duration: Option<String>,
     /// Time between INT, TERM and KILL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub grace: Option<String>,
     /// How long processes that it leaves behind may go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub linger: Option<String>,
     /// Time between samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub interval: Option<String>,
     /// How to listen to what the application says of itself.
     #[serde(default, skip_serializing_if = "Listen::is_empty")]
+    #[schemars(with = "Listening")]
     pub listen: Listen,
     /// Samples of its stacks per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Stacks>")]
     pub stacks: Option<u32>,
     /// How a container is made.
     #[serde(default, skip_serializing_if = "Container::is_empty")]
     pub container: Container,
     /// Words to find it by.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "OneOrMore")]
     pub tags: Vec<String>,
 }
 
@@ -120,21 +143,27 @@ impl Versioned for RunFile {
 #[serde(deny_unknown_fields)]
 pub struct Pod {
     /// The image.
+    #[schemars(with = "Word")]
     pub image: String,
     /// The node to run on, by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub node: Option<String>,
     /// Labels that the node must have.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, Word>")]
     pub selector: BTreeMap<String, String>,
     /// Namespace; the context's own, else `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub namespace: Option<String>,
     /// Context of the kubeconfig.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub context: Option<String>,
     /// Path of the kubeconfig.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub kubeconfig: Option<String>,
 }
 
@@ -143,8 +172,10 @@ pub struct Pod {
 #[serde(deny_unknown_fields)]
 pub struct Mount {
     /// Path here.
+    #[schemars(with = "Word")]
     pub source: String,
     /// Path there.
+    #[schemars(with = "Word")]
     pub target: String,
     /// Whether it may only be read.
     #[serde(default, skip_serializing_if = "no")]
@@ -156,21 +187,27 @@ pub struct Mount {
 #[serde(deny_unknown_fields)]
 pub struct Dataset {
     /// A path, `https://…`, or `s3://bucket/key`, with `/` at its end for a folder.
+    #[schemars(with = "Word")]
     pub source: String,
     /// Its digest, `sha256:` and 64 digits; what is fetched must have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub digest: Option<String>,
     /// Where a container sees it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub target: Option<String>,
     /// `cold` drops it from the page cache before the clock starts, `warm` reads it in; else it is left alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub page_cache: Option<String>,
     /// Address of the S3-compatible store; AWS_ENDPOINT_URL, else Amazon's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub endpoint: Option<String>,
     /// Region of the store; AWS_REGION, else us-east-1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub region: Option<String>,
 }
 
@@ -180,18 +217,23 @@ pub struct Dataset {
 pub struct Probe {
     /// What it is called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub name: Option<String>,
     /// Words before the command, such as `nsys profile -o /tmp/trace`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<Word>")]
     pub wrap: Vec<String>,
     /// Files that it needs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<Short<Mount>>")]
     pub mounts: Vec<Mount>,
     /// Variables that it needs.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, Word>")]
     pub environment: BTreeMap<String, String>,
     /// Files that it leaves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "OneOrMore")]
     pub artefacts: Vec<String>,
 }
 
@@ -201,12 +243,15 @@ pub struct Probe {
 pub struct Limits {
     /// Cores: `2`, `0.5`, `500m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub cpu: Option<String>,
     /// Memory: `300Mi`, `1.5Gi`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub memory: Option<String>,
     /// GPUs: a number, or `all`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub gpu: Option<String>,
 }
 
@@ -225,6 +270,7 @@ pub struct Listen {
     pub socket: bool,
     /// At this path of this host instead of one of our own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub socket_path: Option<String>,
     /// To pywaggle's log folder.
     #[serde(default, skip_serializing_if = "no")]
@@ -234,6 +280,7 @@ pub struct Listen {
     pub lines: bool,
     /// To its own metrics pages.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "OneOrMore")]
     pub scrape: Vec<String>,
 }
 
@@ -247,26 +294,33 @@ impl Listen {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Container {
-    /// Address of the engine: a socket's path, `unix://…` or `tcp://…`; DOCKER_HOST, else the usual sockets.
+    /// Where the engine listens: a socket's path or `unix://…`; DOCKER_HOST, else the usual sockets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub engine: Option<String>,
     /// What to run instead of the image's entrypoint.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "OneOrMore")]
     pub entrypoint: Vec<String>,
     /// Network to join: `host`, `none`, or a name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub network: Option<String>,
     /// Runtime, such as `nvidia`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub runtime: Option<String>,
     /// User inside, `name` or `uid:gid`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub user: Option<String>,
     /// Devices of this machine that it sees.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "OneOrMore")]
     pub devices: Vec<String>,
     /// Capabilities beyond the usual ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "OneOrMore")]
     pub capabilities: Vec<String>,
     /// Whether it may do everything that this machine may.
     #[serde(default, skip_serializing_if = "no")]
@@ -276,12 +330,15 @@ pub struct Container {
     pub stdin: bool,
     /// Size of its `/dev/shm`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub shared_memory: Option<String>,
     /// Labels beside ours.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, Word>")]
     pub labels: BTreeMap<String, String>,
     /// When the image is fetched: `missing` (when it is not here yet), `always` or `never`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub pull: Option<String>,
 }
 
@@ -297,18 +354,23 @@ impl Container {
 pub struct Ready {
     /// Something listens on this port: `8080` or `host:8080`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub port: Option<String>,
     /// This address answers with a status below 400.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub http: Option<String>,
     /// This file is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub file: Option<String>,
     /// It printed a line with this text in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub output: Option<String>,
     /// How long that may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Word>")]
     pub within: Option<String>,
 }
 
@@ -320,6 +382,12 @@ pub enum Other {
     File(String),
     /// The run itself.
     Run(Box<RunFile>),
+}
+
+impl Default for Other {
+    fn default() -> Self {
+        Self::File(String::new())
+    }
 }
 
 impl<'de> Deserialize<'de> for RunFile {
@@ -396,6 +464,7 @@ impl RunFile {
             repeats: fields.number("repeats", "a whole number"),
             stop_on_failure: fields.flag("stop_on_failure").unwrap_or_default(),
             timeout: fields.text("timeout", super::quantity::DURATION),
+            duration: fields.text("duration", super::quantity::DURATION),
             grace: fields.text("grace", super::quantity::DURATION),
             linger: fields.text("linger", super::quantity::DURATION),
             interval: fields.text("interval", super::quantity::DURATION),
@@ -403,7 +472,7 @@ impl RunFile {
             stacks: read_stacks(fields),
             container: fields
                 .inner("container", "a map of engine, network, runtime, user, …", |container| Container {
-                    engine: container.text("engine", "the path of a socket, or unix://… or tcp://…"),
+                    engine: container.text("engine", "the path of a socket, or unix://…"),
                     entrypoint: container.texts("entrypoint", words),
                     network: container.text("network", "host, none, or the name of a network"),
                     runtime: container.text("runtime", "the name of a runtime, such as nvidia"),
@@ -560,7 +629,7 @@ fn read_listen(fields: &mut Fields<'_>) -> Listen {
         let mut listen = Listen::default();
         let words = match node.value {
             Value::Text(_) => vec![(path, node)],
-            _ => fields.reader.list(node, &path, want, |_, item, path| Some((path.to_string(), item))),
+            _ => fields.reader.items(node, &path, want),
         };
         for (path, word) in words {
             match &word.value {

@@ -10,6 +10,7 @@ mod check;
 mod checked;
 mod fault;
 mod file;
+mod form;
 mod nearest;
 mod node;
 pub mod quantity;

@@ -75,7 +75,7 @@ impl Node {
             let said = error.without_snippet().to_string();
             // The library ends its sentence with the place, and may go on in further lines; we say it before.
             let said = said.lines().next().unwrap_or_default();
-            let said = said.split(" at line ").next().unwrap_or(said).to_string();
+            let said = plainly(said.split(" at line ").next().unwrap_or(said));
             Faults::from(Fault {
                 place: Some(place),
                 ..Fault::document(&said, "YAML such as `command: [sleep, \"1\"]`, or JSON")
@@ -112,6 +112,25 @@ impl Node {
             Value::List(_) => "a list".into(),
             Value::Map(_) => "a map".into(),
         }
+    }
+}
+
+/// What the library says, without what only its own caller could do about it.
+fn plainly(said: &str) -> String {
+    if said.contains("budget breached") {
+        let what = match said {
+            said if said.contains("Document") => "it holds more than one document",
+            said if said.contains("Depth") => "it is nested more than 32 deep",
+            _ => "it holds more than 50 000 values",
+        };
+        return what.into();
+    }
+    match said.find("DuplicateKeyPolicy") {
+        Some(at) => {
+            let own = said[..at].rfind([',', ';', '.', ':', '(']).map_or(&said[..at], |end| &said[..end]);
+            own.trim().to_string()
+        }
+        None => said.to_string(),
     }
 }
 

@@ -48,25 +48,27 @@ impl Reader {
         }
     }
 
-    /// A list, item by item.
-    pub fn list<T>(
+    /// A list, item by item. What could not be read leaves an empty place, so that those behind it keep their numbers; it is a
+    /// fault already, and what is wrong inside of it is not told again.
+    pub fn list<T: Default>(
         &mut self,
         node: Node,
         path: &str,
         want: &str,
         mut read: impl FnMut(&mut Self, Node, &str) -> Option<T>,
     ) -> Vec<T> {
+        let items = self.items(node, path, want);
+        items.into_iter().map(|(path, item)| read(self, item, &path).unwrap_or_default()).collect()
+    }
+
+    /// The items of a list, each with its full name.
+    pub fn items(&mut self, node: Node, path: &str, want: &str) -> Vec<(String, Node)> {
         let Value::List(items) = node.value else {
             self.wrong(&node, path, want);
             return Vec::new();
         };
-        let mut list = Vec::with_capacity(items.len());
-        for (index, item) in items.into_iter().enumerate() {
-            let path = format!("{path}[{index}]");
-            self.origins.at(&path, item.place);
-            list.extend(read(self, item, &path));
-        }
-        list
+        let named = items.into_iter().enumerate().map(|(index, item)| (format!("{path}[{index}]"), item));
+        named.inspect(|(path, item)| self.origins.at(path, item.place)).collect()
     }
 }
 

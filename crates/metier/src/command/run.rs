@@ -173,7 +173,8 @@ impl Run {
         self.datasets.lay_over(&mut file, &mut origins)?;
         self.measuring.lay_over(&mut file, &mut origins)?;
         self.keeping.lay_over(&mut file, &mut origins);
-        let mut checked = file.check(&origins).map_err(|faults| source::Faulty { name, faults })?;
+        let checked = if self.check { file.check_dry(&origins) } else { file.check(&origins) };
+        let mut checked = checked.map_err(|faults| source::Faulty { name, faults })?;
         if !has_target && let Target::Command(command) = &mut checked.spec.target {
             // To the last byte: what is not UTF-8 would be changed by the way through text.
             let wrapped = command.arguments.len() + 1 - self.command.len();
@@ -204,6 +205,7 @@ impl Run {
         room.settings.size("run.dataset_cache_limit")?;
         spec.check().map_err(|error| flagged(room, error))?;
         file.timeout = spec.timeout.map(quantity::duration_text);
+        file.duration = spec.duration.map(quantity::duration_text);
         file.grace = Some(quantity::duration_text(spec.grace));
         file.linger = Some(quantity::duration_text(spec.linger));
         file.interval = Some(quantity::duration_text(spec.interval));
@@ -291,6 +293,7 @@ impl Run {
             Err(obstacle) => {
                 let mut spec = checked.spec.clone();
                 (spec.id, spec.repetitions) = (self.run_id, checked.repeats);
+                spec.is_company = self.company.is_some();
                 spec.batch = self.batch.unwrap_or_else(BatchId::new);
                 let finished = metier_work::unstarted(session, &spec, &obstacle.detail, recorder)?;
                 tell_unstarted(room, &finished.run);
@@ -335,6 +338,7 @@ impl Run {
         for (warmup, repetition) in plan {
             let repetitions = if warmup { checked.warmup } else { checked.repeats };
             let mut spec = Spec { repetition, repetitions, warmup, batch: id, ..checked.spec.clone() };
+            spec.is_company = self.company.is_some();
             if let Some(CompanyRole::Neighbour) = self.company {
                 // It goes on for as long as it is wanted: nobody knows of how many this is one.
                 spec.repetitions = repetition;
@@ -450,6 +454,7 @@ fn code_for(run: &Record) -> Code {
     let Some(exit) = &run.exit else { return Code::OWN_FAILURE };
     let own = exit.code.or(exit.signal.map(|signal| 128 + signal));
     Code::of(match exit.cause {
+        _ if exit.planned => 0,
         Cause::Timeout => 124,
         Cause::Interrupted => 130,
         Cause::Oom => own.filter(|code| *code != 0).unwrap_or(137),

@@ -19,6 +19,7 @@ use metier_work::choose::Columns;
 use metier_work::latency::renew;
 use metier_work::placing::Access;
 use metier_work::queue::{Stop, Until};
+use metier_work::runfile;
 
 use super::Room;
 use crate::config::{Typed, data_folder};
@@ -49,6 +50,9 @@ pub struct Up {
     /// Job that the Jenkins-shaped door knows, with the device that measures it; without any, all names are jobs
     #[arg(long, value_name = "NAME[=DEVICE]")]
     job: Vec<String>,
+    /// Run file with what a job's runs have beside what is sent, such as duration, listen, container; a job without one has a time limit of 10m
+    #[arg(long, value_name = "NAME=FILE")]
+    job_file: Vec<String>,
     /// Door with a place of its own; without --listen and --door: soprano=127.0.0.1:7002, models=127.0.0.1:8100, trainer=127.0.0.1:8102, estimator=/tmp/estimator.sock
     #[arg(long, value_name = "NAME=PLACE")]
     door: Vec<String>,
@@ -107,6 +111,7 @@ impl Up {
             ("up.open", joined(&self.open)),
             ("up.hosts", joined(&self.host)),
             ("up.jobs", joined(&self.job)),
+            ("up.job_files", joined(&self.job_file)),
             ("up.doors", joined(&self.door)),
             ("up.models", joined(&self.models)),
             ("up.online", shown(&self.online)),
@@ -344,8 +349,45 @@ pub fn endpoint(
 /// The jobs of the Jenkins-shaped door.
 fn jobs(room: &Room) -> anyhow::Result<Vec<metier_server::Job>> {
     let names = room.settings.list("up.jobs");
-    names.iter().map(|name| name.parse().map_err(|_| room.settings.wrong("up.jobs", JOBS))).collect()
+    let wrong = || room.settings.wrong("up.jobs", JOBS);
+    let jobs: anyhow::Result<Vec<metier_server::Job>> =
+        names.iter().map(|name| name.parse().map_err(|_| wrong())).collect();
+    let mut jobs = jobs?;
+    for text in room.settings.list("up.job_files") {
+        let (name, path) =
+            text.split_once('=').ok_or_else(|| room.settings.wrong("up.job_files", JOB_FILES))?;
+        let job: metier_server::Job =
+            name.parse().map_err(|_| room.settings.wrong("up.job_files", JOB_FILES))?;
+        let at = jobs.iter().position(|known| known.name == job.name).unwrap_or_else(|| {
+            jobs.push(job);
+            jobs.len() - 1
+        });
+        jobs[at].defaults = job_file(Path::new(path))?;
+    }
+    Ok(jobs)
 }
+
+/// What a job's run file says. What runs is sent, so it has no command and no pod.
+fn job_file(path: &Path) -> anyhow::Result<serde_json::Map<String, serde_json::Value>> {
+    let named = |text: String| usage(format!("--job-file: {}: {text}", path.display()));
+    let text =
+        runfile::read_text(path).with_context(|| format!("cannot read the run file {}", path.display()))?;
+    let (mut file, origins) = runfile::parse(&text).map_err(|faults| named(faults.to_string()))?;
+    if !file.command.is_empty() || file.pod.is_some() || file.image.is_some() {
+        return Err(named(
+            "it says what to run; want only what is beside that: the image is sent as app_name".into(),
+        ));
+    }
+    // As it will be, with any image: what is wrong is told now, and not to each who sends one.
+    file.image = Some("x".into());
+    file.beside(path.parent().unwrap_or(Path::new(".")));
+    let checked = file.check_for_later(&origins).map_err(|faults| named(faults.to_string()))?;
+    let mut fields = serde_json::to_value(&checked.file)?.as_object().cloned().unwrap_or_default();
+    fields.remove("image");
+    Ok(fields)
+}
+
+const JOB_FILES: &str = "NAME=FILE with the name of a job and the path of its run file";
 
 const JOBS: &str = "NAME or NAME=DEVICE, with letters, digits, '-', '_' or '.' in the name";
 

@@ -62,6 +62,7 @@ pub fn ending(state: metier_types::RunState, exit: Option<&metier_types::Exit>) 
             (Cause::Exited, Some(0), _) => "ok".to_string(),
             (Cause::Exited, Some(code), _) => format!("exit {code}"),
             (Cause::Signalled, _, Some(signal)) => format!("signal {signal}"),
+            (Cause::Timeout, ..) if exit.planned => "ok, as planned".to_string(),
             (Cause::Timeout, ..) => "timeout".to_string(),
             (Cause::Oom, ..) => "out of memory".to_string(),
             (Cause::Interrupted, ..) => "interrupted".to_string(),
@@ -128,7 +129,7 @@ pub fn sections(run: &Run) -> Vec<Section> {
             .add("for a core", "pressure.cpu_seconds", run.pressure.cpu_seconds)
             .add("for memory", "pressure.memory_seconds", run.pressure.memory_seconds)
             .add("for IO", "pressure.io_seconds", run.pressure.io_seconds),
-        Under::new("Energy").add("energy", "summary.energy_joules", summary.energy_joules).add(
+        Under::new("Energy").add("energy", "summary.energy_joules", run.energy_told()).add(
             "mean power",
             "energy.mean_power_watts",
             run.energy.mean_power_watts,
@@ -167,6 +168,7 @@ fn host(run: &Run) -> Under {
             both(|at| at.temperature_celsius.map(|t| t.to_string())),
         )
         .add("governor", "host.governor", host.governor.as_ref())
+        .add("power mode", "context.power_mode", run.context.power_mode.as_ref())
         .add("steal", "host.steal_ratio", host.steal_ratio)
         .add("used by others", "host.others_ratio", host.others_ratio)
         .add("waited for a core", "host.cpu_pressure_ratio", host.cpu_pressure_ratio)

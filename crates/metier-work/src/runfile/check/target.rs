@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use metier_measure::spec::{Command, ContainerSpec, Mount, PodSpec, Pull, Target};
+use metier_measure::spec::{Command, Confines, ContainerSpec, Mount, PodSpec, Pull, Target};
 use metier_types::Bytes;
 
+use super::super::checked::DATASET_TARGET;
 use super::super::fault::Fault;
 use super::super::file::{self, Probe, RunFile};
 use super::super::quantity::{SIZE, size};
@@ -50,10 +51,9 @@ impl Check {
                 *kind
             }
         };
-        let only_container = "left out: it is only for an image";
         let only_image = "left out: it is only for an image or a pod";
         let c = &file.container;
-        let (here, not_container) = (kind == Kind::Command, kind != Kind::Container);
+        let (here, is_pod) = (kind == Kind::Command, kind == Kind::Pod);
         for (field, is_wrong, want) in [
             ("mounts", here && !file.mounts.is_empty(), "left out: a command sees this machine's files"),
             (
@@ -63,17 +63,22 @@ impl Check {
             ),
             ("container.entrypoint", here && !c.entrypoint.is_empty(), only_image),
             ("container.pull", here && c.pull.is_some(), only_image),
-            ("container.engine", not_container && c.engine.is_some(), only_container),
-            ("container.network", not_container && c.network.is_some(), only_container),
-            ("container.runtime", not_container && c.runtime.is_some(), only_container),
-            ("container.user", not_container && c.user.is_some(), only_container),
-            ("container.devices", not_container && !c.devices.is_empty(), only_container),
-            ("container.capabilities", not_container && !c.capabilities.is_empty(), only_container),
-            ("container.privileged", not_container && c.privileged, only_container),
+            ("container.engine", here && c.engine.is_some(), "left out: it is only for an image"),
+            (
+                "container.engine",
+                is_pod && c.engine.is_some(),
+                "left out: a pod's node has an engine of its own",
+            ),
+            ("container.network", here && c.network.is_some(), only_image),
+            ("container.runtime", here && c.runtime.is_some(), only_image),
+            ("container.user", here && c.user.is_some(), only_image),
+            ("container.devices", here && !c.devices.is_empty(), only_image),
+            ("container.capabilities", here && !c.capabilities.is_empty(), only_image),
+            ("container.privileged", here && c.privileged, only_image),
             ("container.stdin", here && c.stdin, "left out: a command has our standard input"),
-            ("container.stdin", kind == Kind::Pod && c.stdin, only_container),
-            ("container.shared_memory", not_container && c.shared_memory.is_some(), only_container),
-            ("container.labels", not_container && !c.labels.is_empty(), only_container),
+            ("container.stdin", is_pod && c.stdin, "left out: a pod gets nothing of our standard input"),
+            ("container.shared_memory", here && c.shared_memory.is_some(), only_image),
+            ("container.labels", here && !c.labels.is_empty(), only_image),
         ] {
             if is_wrong {
                 self.faults.push(Fault::new(at(field), "given", want));
@@ -96,6 +101,8 @@ impl Check {
                 _ => None,
             })
             .unwrap_or_default();
+        let shared_memory =
+            self.read(at("container.shared_memory"), c.shared_memory.as_ref(), SIZE, size).map(Bytes);
         let target = match kind {
             Kind::Command => {
                 if file.command.first().is_some_and(String::is_empty) {
@@ -119,15 +126,14 @@ impl Check {
                 devices: c.devices.iter().map(PathBuf::from).collect(),
                 capabilities: c.capabilities.clone(),
                 privileged: c.privileged,
-                shared_memory: self
-                    .read(at("container.shared_memory"), c.shared_memory.as_ref(), SIZE, size)
-                    .map(Bytes),
+                shared_memory,
                 labels: c.labels.clone(),
                 pull,
                 without_gate: false,
             }),
             Kind::Pod => {
                 let pod = file.pod.clone().unwrap_or_default();
+                let confines = self.confines(c, path);
                 Target::Pod(PodSpec {
                     image: pod.image,
                     entrypoint,
@@ -140,6 +146,7 @@ impl Check {
                     as_elsewhere: false,
                     start_within: None,
                     pull,
+                    confines: Confines { shared_memory, ..confines },
                 })
             }
         };
@@ -149,12 +156,99 @@ impl Check {
             let field = if kind == Kind::Pod { "pod.image" } else { "image" };
             self.wrong(at(field), image, "an image such as python:3.12");
         }
-        for device in &c.devices {
+        for (index, device) in c.devices.iter().enumerate() {
             if !device.starts_with('/') {
-                self.wrong(at("container.devices"), device, "absolute paths such as /dev/video0");
+                self.wrong(
+                    at(&format!("container.devices[{index}]")),
+                    device,
+                    "an absolute path such as /dev/video0",
+                );
             }
         }
+        let engine = c.engine.as_ref().filter(|_| kind == Kind::Container);
+        if let Some(engine) = engine.filter(|engine| engine.contains("://") && !engine.starts_with("unix://"))
+        {
+            let want =
+                "the path of a socket, or unix://…: a container elsewhere cannot be measured from here";
+            self.wrong(at("container.engine"), engine, want);
+        }
         target
+    }
+
+    /// What a pod's container gets of what a container of an engine gets; what a cluster has no word for is a fault.
+    fn confines(&mut self, c: &file::Container, path: &str) -> Confines {
+        let at = |name: &str| join(path, name);
+        let want = "host, or left out: a pod has a network of its own";
+        let host_network = self.read(at("container.network"), c.network.as_ref(), want, |text| match text {
+            "host" => Some(true),
+            "bridge" => Some(false),
+            _ => None,
+        });
+        let want = "a number such as 1000 or 1000:1000: a cluster knows no names of users";
+        let user =
+            self.read(at("container.user"), c.user.as_ref(), want, |text| match text.split_once(':') {
+                Some((user, group)) => Some((user.parse().ok()?, Some(group.parse().ok()?))),
+                None => Some((text.parse().ok()?, None)),
+            });
+        for (name, value) in &c.labels {
+            let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+            let is_part = |text: &str| {
+                let ends = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
+                text.len() <= 63
+                    && text.chars().all(is_word)
+                    && ends(text.chars().next())
+                    && ends(text.chars().next_back())
+            };
+            let (domain, short) = name.split_once('/').unwrap_or(("", name));
+            if short.is_empty()
+                || !is_part(short)
+                || domain.len() > 253
+                || !domain.chars().all(is_word)
+                || !is_part(value)
+            {
+                let want =
+                    "letters, digits, '-', '_' and '.', at most 63 of them: it becomes a label of the pod";
+                self.wrong(at(&format!("container.labels.{name}")), value, want);
+            }
+        }
+        let capability = |name: &String| name.strip_prefix("CAP_").unwrap_or(name).to_string();
+        Confines {
+            host_network: host_network.unwrap_or_default(),
+            runtime: c.runtime.clone(),
+            user,
+            devices: c.devices.iter().map(PathBuf::from).collect(),
+            capabilities: c.capabilities.iter().map(capability).collect(),
+            privileged: c.privileged,
+            shared_memory: None,
+            labels: c.labels.clone(),
+        }
+    }
+
+    /// Nothing may be put where something else already is.
+    pub(super) fn targets(&mut self, file: &RunFile, path: &str) {
+        let at = |name: &str| join(path, name);
+        let mounts = |name: &str, mounts: &[file::Mount]| -> Vec<(String, String)> {
+            let named = mounts.iter().enumerate();
+            named
+                .map(|(index, mount)| (at(&format!("{name}[{index}].target")), mount.target.clone()))
+                .collect()
+        };
+        let mut taken = mounts("mounts", &file.mounts);
+        for (index, probe) in file.probes.iter().enumerate() {
+            taken.extend(mounts(&format!("probes[{index}].mounts"), &probe.mounts));
+        }
+        if let Some(dataset) = &file.dataset {
+            let target = dataset.target.clone().unwrap_or_else(|| DATASET_TARGET.to_string());
+            taken.push((at("dataset.target"), target));
+        }
+        let plain = |target: &str| target.trim_end_matches('/').to_string();
+        for (index, (field, target)) in taken.iter().enumerate() {
+            let first = taken[..index].iter().find(|(_, other)| plain(other) == plain(target));
+            if let Some((other, _)) = first.filter(|_| !target.is_empty()) {
+                let got = format!("{target:?}, where {} is already", other.trim_end_matches(".target"));
+                self.faults.push(Fault::new(field, got, "a path of its own"));
+            }
+        }
     }
 
     pub(super) fn variables(&mut self, variables: &BTreeMap<String, String>, path: &str) {

@@ -79,6 +79,7 @@ fn lines(checked: &Checked) -> Vec<(&'static str, String)> {
     let stop = if file.stop_on_failure { ", until one fails" } else { "" };
     let times = if checked.repeats == 1 { "once".to_string() } else { format!("{} times", checked.repeats) };
     line("measured", Some(format!("{times}{warmup}{stop}")));
+    line("runs for", spec.duration.and_then(time));
     line("time limit", spec.timeout.and_then(time));
     line("grace", time(spec.grace));
     line("linger", time(spec.linger));

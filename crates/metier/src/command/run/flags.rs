@@ -90,6 +90,9 @@ pub struct Surroundings {
     /// Longest time it may take: 250ms, 1.5s, 2m, 1h [METIER_RUN_TIMEOUT; default none]
     #[arg(long, value_name = "TIME")]
     pub timeout: Option<String>,
+    /// Run it for so long, then end it: it was complete, and the exit code is 0
+    #[arg(long = "for", value_name = "TIME")]
+    pub duration: Option<String>,
     /// Time between INT, TERM and KILL when its time is up [METIER_RUN_GRACE; default 5s]
     #[arg(long, value_name = "TIME")]
     pub grace: Option<String>,
@@ -115,7 +118,7 @@ pub struct Surroundings {
     #[arg(long, value_name = "SIGN")]
     ready: Option<String>,
     /// How long getting ready may take [default 60s]
-    #[arg(long, value_name = "TIME", requires = "ready")]
+    #[arg(long, value_name = "TIME")]
     ready_within: Option<String>,
 }
 
@@ -296,6 +299,10 @@ impl Images {
             .iter()
             .map(|text| {
                 let found = mount(text).ok_or_else(|| usage(format!("--mount is {text:?}; want {MOUNT}")))?;
+                // A pod's is a path of its node: where one stands here says nothing of that.
+                if file.pod.is_some() {
+                    return Ok(found);
+                }
                 let source = std::path::absolute(&found.source).map(|path| path.display().to_string());
                 Ok(Mount { source: source.unwrap_or(found.source), ..found })
             })
@@ -362,6 +369,7 @@ impl Surroundings {
             some(&self.limit_memory),
         );
         replace(&mut file.limits.gpu, origins, "limits.gpu", "--limit-gpu", some(&self.limit_gpu));
+        replace(&mut file.duration, origins, "duration", "--for", some(&self.duration));
         let needs =
             self.needs.iter().map(|text| other("--needs", text)).collect::<anyhow::Result<Vec<_>>>()?;
         add(&mut file.needs, origins, "needs", "--needs", needs);
@@ -375,7 +383,11 @@ impl Surroundings {
                 origins.flag(field, "--ready");
             }
         }
-        if let (Some(within), Some(ready)) = (&self.ready_within, file.ready.as_mut()) {
+        if let Some(within) = &self.ready_within {
+            let Some(ready) = file.ready.as_mut() else {
+                let want = "--ready SIGN or a run file with ready too";
+                return Err(usage(format!("--ready-within is only for what gets ready; want {want}")));
+            };
             ready.within = Some(within.clone());
             origins.flag("ready.within", "--ready-within");
         }
@@ -491,6 +503,10 @@ impl Measuring {
             "--stop-on-failure",
             self.stop_on_failure.then_some(true),
         );
+        if !self.listen.is_empty() {
+            file.listen = Listen { scrape: std::mem::take(&mut file.listen.scrape), ..Listen::default() };
+            origins.flag("listen", "--listen");
+        }
         for word in &self.listen {
             let Listen { socket, socket_path, pywaggle, lines, .. } = &mut file.listen;
             match word.as_str() {

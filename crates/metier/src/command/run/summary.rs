@@ -71,10 +71,10 @@ fn lines(run: &Run) -> Vec<Line> {
     if let Some(processes) = summary.processes {
         lines.push(("processes", "summary.processes", processes.to_string(), String::new()));
     }
-    if let Some(energy) = summary.energy_joules {
+    if let Some(energy) = run.energy_told() {
         let power =
             run.energy.mean_power_watts.map(|power| format!("{power} on average")).unwrap_or_default();
-        lines.push(("energy", "summary.energy_joules", energy.to_string(), power));
+        lines.push(("energy", "summary.energy_joules", energy, power));
     }
     if let Some(own) = summary.own_overhead_ratio {
         let mut beside = vec!["of a core was our own use".to_string()];

@@ -56,6 +56,17 @@ impl Add {
         room.console.note(format!(
             "session {number} ({name}) waits at place {place}; `metier session wait {number}` waits with it"
         ));
+        let is_known = |name: &String| {
+            let devices = store.devices()?;
+            Ok::<_, anyhow::Error>(devices.iter().any(|one| one.name == *name || one.id.as_str() == name))
+        };
+        if let Some(name) = &self.on
+            && !is_known(name)?
+        {
+            room.console.note(format!(
+                "nobody here knows the device {name:?}: it waits until one of that name or id works the queue"
+            ));
+        }
         Ok(Code::OK)
     }
 }

@@ -144,7 +144,7 @@ fn meters(run: &Run, paint: Paint) -> String {
             meter.source,
             if meter.counted { "" } else { ", part of another" }
         );
-        table.row(vec![Cell::text(name).styled(Paint::dim), Cell::number(meter.energy_joules.to_string())]);
+        table.row(vec![Cell::text(name).styled(Paint::dim), Cell::number(meter.told())]);
     }
     table.render(paint)
 }

@@ -4,36 +4,20 @@ use metier_types::Bytes;
 use proptest::prelude::*;
 
 use super::*;
+use crate::boards::recorded;
 
 mod lines;
 mod shapes;
-
-const LINES: &str = include_str!("../../../../tests/fixtures/boards/lines.tsv");
-
-const LOGS: [&str; 5] = [
-    include_str!("../../../../tests/fixtures/boards/xavier_nx_jp5_burn.log"),
-    include_str!("../../../../tests/fixtures/boards/nano_jp4_inference.log"),
-    include_str!("../../../../tests/fixtures/boards/orin_agx64_jp6.log"),
-    include_str!("../../../../tests/fixtures/boards/tx2_nonroot_restart.log"),
-    include_str!("../../../../tests/fixtures/boards/tx2_root_restart.log"),
-];
-
-fn text(id: &str) -> &'static str {
-    LINES.lines().find(|row| row.starts_with(id)).unwrap().rsplit_once('\t').unwrap().1
-}
-
-fn real_lines() -> Vec<&'static str> {
-    let single = LINES.lines().skip(1).map(|row| row.rsplit_once('\t').unwrap().1);
-    single.chain(LOGS.iter().flat_map(|log| log.lines())).collect()
-}
 
 const MB: u64 = 1 << 20;
 const KB: u64 = 1 << 10;
 
 #[test]
 fn what_is_not_known_is_kept_and_bends_nothing_else() {
-    let plain = Line::parse(text("s06"));
-    let words: Vec<&str> = text("s06").split(' ').collect();
+    let text =
+        "RAM 700/32000MB (lfb 7x4MB) CPU [2%@1190,off] EMC_FREQ 0%@665 GPU@37.5C CPU@37C GPU 0/0 CPU 311/311";
+    let plain = Line::parse(text);
+    let words: Vec<&str> = text.split(' ').collect();
     // Before any field: names hold on to their value, so only places between fields are tried.
     for at in [0, words.iter().position(|word| *word == "EMC_FREQ").unwrap(), words.len()] {
         let mut with = words.clone();
@@ -47,7 +31,7 @@ fn what_is_not_known_is_kept_and_bends_nothing_else() {
 
 #[test]
 fn a_line_that_was_cut_loses_only_its_end() {
-    for line in real_lines().into_iter().take(20) {
+    for line in recorded::lines().iter().step_by(3).take(24) {
         let whole = Line::parse(line);
         for cut in 0..line.len() {
             let part = Line::parse(&line[..cut]);
@@ -106,6 +90,8 @@ fn a_second_field_of_the_same_kind_does_not_replace_the_first() {
     assert_eq!(line.unknown, ["RAM", "3/4MB", "CPU", "[2%@2]"]);
 }
 
+static REAL: std::sync::LazyLock<Vec<String>> = std::sync::LazyLock::new(recorded::lines);
+
 proptest! {
     #[test]
     fn any_bytes_give_a_line(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
@@ -122,8 +108,8 @@ proptest! {
         number in any::<proptest::sample::Index>(),
         edits in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>(), 0..3_u8), 0..8),
     ) {
-        let lines = real_lines();
-        let mut bytes = number.get(&lines).as_bytes().to_vec();
+        let lines = &*REAL;
+        let mut bytes = number.get(lines).as_bytes().to_vec();
         for (at, byte, kind) in edits {
             let at = at.index(bytes.len());
             match kind {
