@@ -231,6 +231,30 @@ fn clients_that_say_nothing_or_half_of_it_make_nobody_wait() {
 }
 
 #[test]
+fn clients_that_send_byte_by_byte_make_nobody_wait() {
+    let open = open();
+    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    // More of them than threads that accept, none of which ever pauses for long.
+    let drip = |stream: UnixStream| {
+        let stop = stop.clone();
+        std::thread::spawn(move || {
+            let mut is_open = (&stream).write_all(b"{\"metrics\":[\"").is_ok();
+            while is_open && !stop.load(std::sync::atomic::Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(2));
+                is_open = (&stream).write_all(b"a").is_ok();
+            }
+        })
+    };
+    let drips: Vec<_> = (0..8).map(|_| drip(connect(&open.socket))).collect();
+    std::thread::sleep(Duration::from_millis(50));
+    for _ in 0..20 {
+        assert_eq!(ask(&open.socket, &request(3, "AbsPower", "acpi"))["msg"], "");
+    }
+    stop.store(true, std::sync::atomic::Ordering::SeqCst);
+    drips.into_iter().for_each(|drip| drip.join().unwrap());
+}
+
+#[test]
 fn a_brace_inside_a_text_ends_nothing() {
     let open = open();
     let mut good = request(1, "AbsPower", "acpi");
