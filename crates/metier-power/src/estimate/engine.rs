@@ -125,11 +125,13 @@ impl Estimator {
     /// Answers a request with one JSON object, whatever it is. Says whether it is an answer and not a refusal.
     pub fn answer(&self, request: &[u8], to: &mut Vec<u8>) -> bool {
         to.clear();
-        match self.powers(request) {
-            Ok((powers, core_ratio)) => {
-                reply::powers(to, &powers, core_ratio);
-                true
-            }
+        let powers = self.powers(request).and_then(|(powers, core_ratio)| {
+            let rows = powers.first().map_or(0, |(_, watts)| watts.len());
+            let is_written = reply::powers(to, &powers, core_ratio);
+            if is_written { Ok(()) } else { Err(too_many(rows)) }
+        });
+        match powers {
+            Ok(()) => true,
             Err(why) => {
                 reply::refusal(to, &why);
                 false
@@ -147,6 +149,9 @@ impl Estimator {
         let ready = self.ready(&request, output_type, source)?;
         if request.values.count == 0 {
             return Err("values is empty; want at least one row".to_string());
+        }
+        if !reply::may_fit(request.values.count, ready.components.len()) {
+            return Err(too_many(request.values.count));
         }
         Ok((predict(&ready, &request)?, ready.core_ratio))
     }
@@ -322,6 +327,10 @@ impl Estimator {
         };
         Ok(Ready { about, components, core_ratio })
     }
+}
+
+fn too_many(rows: usize) -> String {
+    format!("failed to handle request: values has {rows} rows; {}", reply::FEWER)
 }
 
 fn about(pipeline: &str, model: &Model, source: Source) -> InUse {
