@@ -287,6 +287,58 @@ fn a_hundred_megabytes_are_refused_and_not_kept() {
 }
 
 #[test]
+fn clients_that_hold_large_requests_are_kept_within_bounds_and_stop_nobody() {
+    let open = open();
+    let mut half = b"{\"metrics\":[\"".to_vec();
+    half.resize(900 << 10, b'a');
+    let mut held: Vec<UnixStream> = (0..20).map(|_| connect(&open.socket)).collect();
+    for stream in &mut held {
+        stream.write_all(&half).unwrap();
+    }
+    assert_eq!(ask(&open.socket, &request(3, "AbsPower", "acpi"))["msg"], "");
+    let mut crowded = 0;
+    for stream in &mut held {
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        assert!(reply.contains("failed to handle request") && reply.len() < 2000, "{reply}");
+        crowded += usize::from(reply.contains("at once; try again"));
+    }
+    assert!(crowded >= 11, "{crowded} of 20 found no room");
+}
+
+#[test]
+fn what_no_exporter_could_read_is_refused_and_sums_hold_up_to_there() {
+    let open = open();
+    let good = |rows: usize| {
+        let mut request = request(rows, "DynPower", "intel_rapl");
+        let row = |row: usize| -> Vec<f64> {
+            let load = if row == 0 { 0.3 } else { 0.7 / rows as f64 };
+            vec![15_000.0 * load, 3.0, 1.0, 2.0, 0.0, 4e10 * load, 4e10 * load, 5e10 * load, 1e8 * load]
+        };
+        request["values"] = json!((0..rows).map(row).collect::<Vec<_>>());
+        ask(&open.socket, &request)
+    };
+    let sum = |reply: &Value| -> f64 {
+        let watts = reply["powers"]["package"].as_array().unwrap();
+        watts.iter().map(|watts| watts.as_f64().unwrap()).sum()
+    };
+    let (few, many) = (good(20), good(400));
+    assert_eq!(many["msg"], "");
+    assert!((sum(&few) - sum(&many)).abs() < 1.0, "{} {}", sum(&few), sum(&many));
+    let reply = good(600);
+    assert_eq!(reply["powers"], json!({}));
+    let why = reply["msg"].as_str().unwrap();
+    assert!(why.contains("600 rows") && why.contains("4096 bytes"), "{why}");
+    for (field, value) in [("x".repeat(9000), json!(1)), ("values".to_string(), json!("x".repeat(9000)))] {
+        let mut wrong = request(1, "AbsPower", "acpi");
+        wrong[field] = value;
+        let why = ask(&open.socket, &wrong)["msg"].as_str().unwrap().to_string();
+        assert!(why.starts_with("failed to handle request") && why.len() < 1100, "{why}");
+    }
+}
+
+#[test]
 fn many_clients_are_answered_at_once_and_each_gets_its_own() {
     let open = open();
     std::thread::scope(|scope| {

@@ -277,6 +277,7 @@ fn token(room: &Room, file: Option<&Path>) -> anyhow::Result<Option<Secret>> {
 }
 
 fn run(room: &Room, doors: Doors) -> anyhow::Result<Code> {
+    let doors = Doors { give_back: crate::resident::give_back, ..doors };
     doors.check().map_err(|error| usage(error.to_string()))?;
     let console = room.console;
     doors.run(|opened| {

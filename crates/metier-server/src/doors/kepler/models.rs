@@ -57,6 +57,8 @@ pub struct Models {
     pub answers: [AtomicU64; 3],
     /// How often each predictor was given away.
     pub given: std::sync::Mutex<BTreeMap<[String; 5], u64>>,
+    /// Gives memory back that a change took.
+    pub give_back: fn(),
 }
 
 impl Models {
@@ -70,6 +72,7 @@ impl Models {
             error_key: "mae".to_string(),
             answers: Default::default(),
             given: std::sync::Mutex::default(),
+            give_back: || {},
         }
     }
 
@@ -382,6 +385,7 @@ fn changed(models: &Models) {
     if let Some((estimator, _)) = &models.estimator {
         estimator.replace(models.shelf.registry());
     }
+    (models.give_back)();
 }
 
 async fn upload(State(models): State<Shared>, headers: HeaderMap, body: Bytes) -> Response {

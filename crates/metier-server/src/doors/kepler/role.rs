@@ -49,6 +49,8 @@ pub struct Doors {
     pub asking: Option<Asking>,
     /// By which error the model server compares predictors.
     pub error_key: String,
+    /// Gives memory back that a large request or a reload took.
+    pub give_back: fn(),
 }
 
 /// Where doors were opened.
@@ -108,6 +110,7 @@ impl Doors {
             estimator: None,
             asking: None,
             error_key: "mae".to_string(),
+            give_back: || {},
         }
     }
 
@@ -126,7 +129,7 @@ impl Doors {
     /// Serves until INT or TERM; HUP has pipelines fetched and read again.
     pub fn run(self, on_ready: impl FnOnce(&Opened)) -> Result<(), Error> {
         self.check()?;
-        let (shelf, estimator) = (self.shelf.clone(), self.estimator.clone());
+        let (shelf, estimator, give_back) = (self.shelf.clone(), self.estimator.clone(), self.give_back);
         runtime()?.block_on(async {
             let told = serve::until_told()?;
             let mut hang_up = signal(SignalKind::hangup()).map_err(|source| Error::Signals { source })?;
@@ -135,7 +138,7 @@ impl Doors {
                 loop {
                     tokio::select! {
                         () = &mut told => return,
-                        _ = hang_up.recv() => refresh(&shelf, estimator.as_ref(), true),
+                        _ = hang_up.recv() => refresh(&shelf, estimator.as_ref(), true, give_back),
                     }
                 }
             };
@@ -174,7 +177,7 @@ impl Doors {
         let mut opened = Opened::default();
         let door = match (&self.socket, &self.estimator) {
             (Some(socket), Some(estimator)) => {
-                let door = given(Door::open(socket, estimator.clone()), is_lenient)?;
+                let door = given(Door::open_with(socket, estimator.clone(), self.give_back), is_lenient)?;
                 opened.socket = door.as_ref().map(|_| socket.clone());
                 door
             }
@@ -190,6 +193,7 @@ impl Doors {
             let figures = door.as_ref().map(|door| door.figures.clone());
             models.estimator = self.estimator.clone().zip(figures);
             models.error_key.clone_from(&self.error_key);
+            models.give_back = self.give_back;
             let router = models::router(Arc::new(models));
             doors.push(Behind { listener, router, limits: Limits::default() });
         }
@@ -222,7 +226,7 @@ impl Doors {
             doors.push(Behind { listener, router, limits: Limits::default() });
         }
         if self.shelf.is_waiting() {
-            refresh(&self.shelf, self.estimator.as_ref(), true);
+            refresh(&self.shelf, self.estimator.as_ref(), true, self.give_back);
         }
         on_ready(&opened);
         let (stop, stopping) = watch::channel(false);
@@ -239,7 +243,7 @@ impl Doors {
             tokio::select! {
                 () = &mut shutdown => break,
                 _ = look.tick() => if self.shelf.has_changed() {
-                    refresh(&self.shelf, self.estimator.as_ref(), false);
+                    refresh(&self.shelf, self.estimator.as_ref(), false, self.give_back);
                 },
             }
         }
@@ -268,7 +272,7 @@ fn given<T>(opened: Result<T, Error>, is_lenient: bool) -> Result<Option<T>, Err
 }
 
 /// Reads pipelines again, with those at addresses where that is wanted, on a thread of its own: an address may take its time.
-fn refresh(shelf: &Arc<Shelf>, estimator: Option<&Arc<Estimator>>, fetches: bool) {
+fn refresh(shelf: &Arc<Shelf>, estimator: Option<&Arc<Estimator>>, fetches: bool, give_back: fn()) {
     let (shelf, estimator) = (shelf.clone(), estimator.cloned());
     let work = move || {
         for warning in if fetches { shelf.reload() } else { shelf.reread() } {
@@ -277,6 +281,8 @@ fn refresh(shelf: &Arc<Shelf>, estimator: Option<&Arc<Estimator>>, fetches: bool
         if let Some(estimator) = estimator {
             estimator.replace(shelf.registry());
         }
+        // Reading took several times what is kept, and what was there before is free now.
+        give_back();
     };
     if let Err(error) = std::thread::Builder::new().name("metier-fetch".to_string()).spawn(work) {
         tracing::warn!(%error, "pipelines cannot be fetched");

@@ -105,6 +105,7 @@ impl Named {
             is_open: config.open.iter().any(|door| door == "models"),
             token,
             estimator: Some(estimator.clone()),
+            give_back: crate::resident::give_back,
             ..Doors::new(shelf)
         };
         doors.check().map_err(|error| usage(error.to_string()))?;
