@@ -13,7 +13,7 @@ use crate::Error;
 use crate::defaults::{self, Defaults};
 use crate::formula::Formula;
 use crate::node::MachineSpec;
-use crate::pipeline::{Lacking, Model, Purpose, Registry};
+use crate::pipeline::{Lacking, Model, Pipeline, Purpose, Registry};
 use crate::selection::{self, Filter};
 use crate::vocabulary::{Component, OutputType, Source, Trainer, shorten};
 
@@ -244,10 +244,10 @@ impl Estimator {
             let others = registry.pipelines.iter().rev();
             let pipelines = registry.active(source).into_iter().chain(others);
             // What is shipped answers only for machines like its own: see below.
-            let mut pipelines = pipelines.filter(|pipeline| pipeline.name != self.defaults.pipeline.name);
-            let chosen = pipelines
-                .find_map(|pipeline| selection::from(pipeline, &wanted, &self.error_key, &Model::is_usable));
-            if let Some(chosen) = chosen {
+            let pipelines = pipelines.map(|pipeline| &**pipeline);
+            let pipelines = pipelines.filter(|pipeline| pipeline.name != self.defaults.pipeline.name);
+            let is_wanted = |_: &Pipeline, model: &Model| model.is_usable();
+            if let Some(chosen) = selection::among(pipelines, &wanted, &self.error_key, &is_wanted) {
                 let cores = chosen
                     .pipeline
                     .index
