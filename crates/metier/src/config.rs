@@ -48,7 +48,7 @@ const fn key(
 }
 
 /// Everything that can be set.
-pub const KEYS: [Key; 33] = [
+pub const KEYS: [Key; 34] = [
     key("store", "METIER_STORE", Some("--store"), None, "where runs are kept: a file, or postgres://…"),
     key("output", "METIER_OUTPUT", Some("--output"), Some("table"), "form of data: table, json, yaml or csv"),
     key("color", "METIER_COLOR", Some("--color"), Some("auto"), "colours: auto, always or never"),
@@ -81,6 +81,13 @@ pub const KEYS: [Key; 33] = [
         Some("--online"),
         None,
         "folder of predictors learned from Prometheus",
+    ),
+    key(
+        "up.uploads",
+        "METIER_UP_UPLOADS",
+        Some("--uploads"),
+        None,
+        "folder of power predictors that are uploaded",
     ),
     key("up.models", "METIER_UP_MODELS", Some("--models"), None, "pipelines of power predictors, by commas"),
     key(
@@ -466,6 +473,7 @@ fn beside(key: &Key, value: String, file: &Path) -> String {
                 | "up.soprano_predictor"
                 | "up.kubeconfig"
                 | "up.online"
+                | "up.uploads"
                 | "agent.token_file"
         );
     if !is_path {
