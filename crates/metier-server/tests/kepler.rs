@@ -409,6 +409,7 @@ mod models {
     use serde_json::{Value, json};
 
     const TOKEN: &str = "a-token-that-is-long";
+    static GIVEN_BACK: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
 
     fn serve(uploads: Option<std::path::PathBuf>, is_closed: bool) -> SocketAddr {
         let (sender, receiver) = std::sync::mpsc::channel();
@@ -416,7 +417,10 @@ mod models {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
                 let (shelf, _) = Shelf::open(Vec::new(), uploads).unwrap();
-                let models = Models::new(Arc::new(shelf), Some(Secret::new(TOKEN).unwrap()), is_closed);
+                let mut models = Models::new(Arc::new(shelf), Some(Secret::new(TOKEN).unwrap()), is_closed);
+                models.give_back = || {
+                    GIVEN_BACK.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                };
                 let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
                 sender.send(listener.local_addr().unwrap()).unwrap();
                 axum::serve(listener, router(Arc::new(models))).await.unwrap();
@@ -469,6 +473,43 @@ mod models {
         // The same by an address.
         let query = "GET /model?metrics=bpf_cpu_time_ms,bpf_page_cache_hit&output_type=AbsPower&source=acpi&weight=true";
         assert_eq!(ask(address, query, "", "").0, 200);
+    }
+
+    #[test]
+    fn the_exporters_own_request_is_answered_with_nothing_configured() {
+        let address = serve(None, false);
+        let machine = json!({ "vendor": "x", "processor": "intel_xeon_gold_6230", "cores": 8, "chips": 1, "memory": 31, "frequency": 2100, "threads_per_core": 2 });
+        for (source, component) in [("acpi", "platform"), ("intel_rapl", "package")] {
+            for output_type in ["AbsPower", "DynPower"] {
+                let wanted = json!({ "metrics": super::METRICS, "output_type": output_type, "source": source, "node_type": 0, "weight": true,
+                    "trainer_name": "SGDRegressorTrainer", "filter": "", "machine_spec": machine });
+                let (status, body) = model(address, &wanted);
+                assert_eq!(status, 200, "{source} {output_type}: {body}");
+                // What the exporter's linear predictor reads; of a name that it does not know it takes what it asked for.
+                let weights = &body[component]["All_Weights"];
+                assert!(
+                    weights["Bias_Weight"].is_number() && weights.get("CurveFit_Weights").is_none(),
+                    "{body}"
+                );
+                let first = weights["Numerical_Variables"].as_object().unwrap().values().next().unwrap();
+                assert!(first["scale"].is_number() && first["weight"].is_number(), "{body}");
+            }
+        }
+        let curve = json!({ "metrics": super::METRICS, "output_type": "AbsPower", "source": "acpi", "weight": true, "trainer_name": "LogarithmicRegressionTrainer" });
+        assert_eq!(model(address, &curve).0, 400, "a line is no curve");
+    }
+
+    #[test]
+    fn refusals_are_short_whatever_was_sent() {
+        let address = serve(None, false);
+        let wanted = json!({ "metrics": ["x".repeat(100_000)], "output_type": "AbsPower", "source": "acpi" });
+        let (status, body) = ask(address, "POST /model", JSON, &wanted.to_string());
+        assert!(status == 400 && body.contains("cannot find model") && body.len() < 2000, "{}", body.len());
+        let wanted = json!({ "metrics": ["x".repeat(300_000)], "output_type": "AbsPower", "source": "acpi" });
+        let (status, body) = ask(address, "POST /model", JSON, &wanted.to_string());
+        assert!(status == 413 && body.contains("262144 bytes"), "{body}");
+        let wanted = json!({ "metrics": [], "output_type": "AbsPower", "machine_spec": "x".repeat(100_000) });
+        assert!(ask(address, "POST /model", JSON, &wanted.to_string()).1.len() < 2000);
     }
 
     #[test]
@@ -558,6 +599,15 @@ mod models {
             "{metrics}"
         );
         assert_eq!(ask(address, "POST /reload", &shown, "").0, 200);
+        // Weights of other features or of another component would never answer.
+        for (from, to, word) in [
+            ("bpf_page_cache_hit", "cache_miss", "features of BPFOnly"),
+            ("\"platform\"", "\"package\"", "no component of acpi"),
+        ] {
+            let (status, reply) = ask(address, "POST /models", &shown, &body.to_string().replace(from, to));
+            assert!(status == 400 && reply.contains(word), "{reply}");
+        }
+        assert!(GIVEN_BACK.load(std::sync::atomic::Ordering::SeqCst) >= 2, "after an upload and a reload");
     }
 
     #[test]
