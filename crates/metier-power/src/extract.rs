@@ -5,6 +5,7 @@
 //! where samples come at uneven times.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use crate::frame::Frame;
 use crate::response::{Response, Series};
@@ -12,9 +13,20 @@ use crate::vocabulary::{FeatureGroup, Source};
 use crate::{Error, third_party};
 
 /// The job whose series are of virtual machines.
-pub const VM_JOB: &str = "vm";
+const VM_JOB: &str = "vm";
+static SAID_VM_JOB: OnceLock<String> = OnceLock::new();
 /// Rows of the rolling mean of the smooth extractor.
 pub const WINDOW: usize = 30;
+
+/// Says which job's series are of virtual machines (`VM_JOB_NAME`). Only the first call counts for a process: tables must not change under a predictor.
+pub fn set_vm_job(name: &str) {
+    let _ = SAID_VM_JOB.set(name.to_string());
+}
+
+/// The job whose series are of virtual machines.
+pub fn vm_job() -> &'static str {
+    SAID_VM_JOB.get().map_or(VM_JOB, String::as_str)
+}
 
 /// What watts are divided by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -121,12 +133,20 @@ pub fn sources(response: &Response) -> Vec<Source> {
     Source::ALL.into_iter().filter(has).collect()
 }
 
-/// The name of the series of a feature: Kepler's have a prefix and an ending, others are what they are.
+/// The name of the series of a feature: Kepler's have a prefix and an ending, an accelerator is the node's, others are what they are.
 pub fn metric(feature: &str, vm: bool) -> String {
     if third_party::has(feature) {
         return feature.to_string();
     }
+    if is_accelerator(feature) {
+        return format!("kepler_node_{feature}");
+    }
     format!("kepler_{}_{feature}_total", if vm { "process" } else { "container" })
+}
+
+/// Whether a feature is how busy an accelerator of the node is: no counter, but a value that is taken as it is, of all types of its work together.
+fn is_accelerator(feature: &str) -> bool {
+    FeatureGroup::AcceleratorOnly.features().contains(&feature)
 }
 
 /// Makes the table.
@@ -267,8 +287,8 @@ fn features(response: &Response, settings: &Settings) -> Result<Features, Error>
         }
         // Series of one id under several labels are one counter.
         let mut counters: BTreeMap<String, Vec<&Series>> = BTreeMap::new();
-        let is_wanted =
-            |series: &&Series| third_party::has(feature) || (series.label("job") == VM_JOB) == settings.vm;
+        let is_node = third_party::has(feature) || is_accelerator(feature);
+        let is_wanted = |series: &&Series| is_node || (series.label("job") == vm_job()) == settings.vm;
         for series in list.iter().filter(is_wanted) {
             counters.entry(id(series, settings.vm)).or_default().push(series);
         }
@@ -280,6 +300,7 @@ fn features(response: &Response, settings: &Settings) -> Result<Features, Error>
             let mut before = 0.0;
             for (row, (time, value)) in points.iter().enumerate() {
                 let rate = match row.checked_sub(1).map(|row| points[row]) {
+                    _ if is_accelerator(feature) => *value,
                     None => 0.0,
                     Some((earlier, was)) if *value >= was && *time > earlier => {
                         (value - was) / (time - earlier)

@@ -167,3 +167,25 @@ fn the_smooth_extractor_loses_the_first_rows_and_keeps_a_constant() {
     assert!(frame.column("bpf_cpu_time_ms").unwrap().iter().all(|value| close(*value, 40.0)));
     assert!(frame.column("platform_power").unwrap().iter().all(|value| close(*value, 100.0)));
 }
+
+#[test]
+fn accelerators_are_the_nodes_and_taken_as_they_are() {
+    let joules: Vec<Value> =
+        (0..5).map(|step| serde_json::json!([3 * step, (300 * step).to_string()])).collect();
+    let busy = |of: f64| -> Vec<Value> {
+        (0..5).map(|step| serde_json::json!([3 * step, (of * f64::from(step)).to_string()])).collect()
+    };
+    let text = serde_json::json!({
+        "kepler_node_platform_joules_total": [{ "metric": { "source": "acpi", "mode": "dynamic" }, "values": joules }],
+        "kepler_node_accelerator_intel_qat": [
+            { "metric": { "type": "compress" }, "values": busy(1.0) },
+            { "metric": { "type": "cipher" }, "values": busy(10.0) },
+        ],
+    });
+    let response = Response::read(text.to_string().as_bytes()).unwrap();
+    assert_eq!(extract::groups(&response, false), [FeatureGroup::AcceleratorOnly]);
+    let settings = Settings::new(Source::Acpi, FeatureGroup::AcceleratorOnly);
+    let frame = extract::extract(&response, &settings).unwrap().frame;
+    assert_eq!(frame.column("accelerator_intel_qat").unwrap(), [11.0, 22.0, 33.0, 44.0]);
+    assert_eq!(frame.column("platform_power").unwrap(), [100.0; 4]);
+}
