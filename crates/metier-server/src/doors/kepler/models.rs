@@ -110,6 +110,15 @@ pub fn router(models: Shared) -> Router {
         .with_state(models)
 }
 
+/// What an estimator alone shows: health, and which predictors are in use.
+pub fn metrics_only(models: Shared) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .with_state(models)
+}
+
 async fn enter(State(models): State<Shared>, request: Request, next: Next) -> Response {
     let is_probe = matches!(request.uri().path(), "/healthz" | "/readyz");
     let response = if models.is_closed && !is_probe && !models.is_shown(request.headers()) {

@@ -35,9 +35,11 @@ pub struct Doors {
     pub models: Option<SocketAddr>,
     /// Where the trainer listens.
     pub trainer: Option<SocketAddr>,
+    /// Where the estimator alone tells its health and metrics.
+    pub metrics: Option<SocketAddr>,
     /// What is learned from Prometheus while others work.
     pub online: Option<Online>,
-    /// Whether the model server answers without the token on an address that is not loopback.
+    /// Whether the model server, or where there are only metrics they, answer without the token on an address that is not loopback.
     pub is_open: bool,
     /// What those show who change something.
     pub token: Option<Secret>,
@@ -62,6 +64,8 @@ pub struct Opened {
     pub models: Option<SocketAddr>,
     /// The trainer.
     pub trainer: Option<SocketAddr>,
+    /// Health and metrics of the estimator.
+    pub metrics: Option<SocketAddr>,
 }
 
 impl Opened {
@@ -71,7 +75,8 @@ impl Opened {
         let models = self.models.map(|one| address("models", one));
         let trainer = self.trainer.map(|one| address("trainer", one));
         let socket = self.socket.as_ref().map(|socket| format!("{} (estimator)", socket.display()));
-        let all: Vec<String> = models.into_iter().chain(trainer).chain(socket).collect();
+        let metrics = self.metrics.map(|one| address("metrics", one));
+        let all: Vec<String> = models.into_iter().chain(trainer).chain(metrics).chain(socket).collect();
         (!all.is_empty()).then(|| all.join(", "))
     }
 }
@@ -103,6 +108,7 @@ impl Doors {
             socket: None,
             models: None,
             trainer: None,
+            metrics: None,
             online: None,
             is_open: false,
             token: None,
@@ -119,6 +125,9 @@ impl Doors {
         let reachable = |address: &SocketAddr| !is_loopback(*address) && self.token.is_none();
         if let Some(address) = self.models.filter(reachable).filter(|_| !self.is_open) {
             return Err(Error::ClosedModels { address });
+        }
+        if let Some(address) = self.metrics.filter(|address| !is_loopback(*address) && !self.is_open) {
+            return Err(Error::ClosedFigures { address });
         }
         match self.trainer.filter(reachable) {
             Some(address) => Err(Error::ClosedTrainer { address }),
@@ -195,6 +204,15 @@ impl Doors {
             models.error_key.clone_from(&self.error_key);
             models.give_back = self.give_back;
             let router = models::router(Arc::new(models));
+            doors.push(Behind { listener, router, limits: Limits::default() });
+        }
+        if let Some(address) = self.metrics
+            && let Some(listener) = given(serve::listen(address).await, is_lenient)?
+        {
+            opened.metrics = listener.local_addr().ok();
+            let mut models = Models::new(self.shelf.clone(), None, false);
+            models.estimator = self.estimator.clone().zip(door.as_ref().map(|door| door.figures.clone()));
+            let router = models::metrics_only(Arc::new(models));
             doors.push(Behind { listener, router, limits: Limits::default() });
         }
         let asker = match (self.asking, &self.estimator) {
