@@ -313,7 +313,7 @@ fn what_no_exporter_could_read_is_refused_and_sums_hold_up_to_there() {
     let good = |rows: usize| {
         let mut request = request(rows, "DynPower", "intel_rapl");
         let row = |row: usize| -> Vec<f64> {
-            let load = if row == 0 { 0.3 } else { 0.7 / rows as f64 };
+            let load = if row == 0 { 0.3 } else { 0.7 / (rows - 1) as f64 };
             vec![15_000.0 * load, 3.0, 1.0, 2.0, 0.0, 4e10 * load, 4e10 * load, 5e10 * load, 1e8 * load]
         };
         request["values"] = json!((0..rows).map(row).collect::<Vec<_>>());
