@@ -246,7 +246,7 @@ mod tests {
         let many = |one: &str| vec![one; 200_000].join(",");
         for (from, to, word) in [
             ("[[1,2],[3,4.5]]", format!("[{}]", many("[1,2]")), "more than 2048 rows"),
-            ("[3,4.5]", format!("[{}]", vec![many("1"), many("1")].join(",")), "numbers"),
+            ("[3,4.5]", format!("[{}]", [many("1"), many("1")].join(",")), "numbers"),
             (r#"["a","b"]"#, format!("[{}]", many("\"\"")), "more than 4096 names"),
             (r#"["Skylake"]"#, format!("[{}]", many("1")), "more than 4096 system values"),
         ] {
