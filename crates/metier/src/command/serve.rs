@@ -237,6 +237,7 @@ fn spec(path: &Path) -> Result<MachineSpec, String> {
 
 impl EstimatorRole {
     fn run(&self, room: &Room) -> anyhow::Result<Code> {
+        crate::resident::keep_small();
         let settings = self.predictors.settings();
         let predictors = self.predictors.or_of(&settings);
         let asking = self.asking(&predictors, &settings)?;
@@ -282,6 +283,7 @@ fn model_route(address: &str) -> String {
 
 impl ModelsRole {
     fn run(&self, room: &Room) -> anyhow::Result<Code> {
+        crate::resident::keep_small();
         let token = token(room, self.token_file.as_deref())?;
         let settings = self.predictors.settings();
         let predictors = self.predictors.or_of(&settings);
