@@ -39,9 +39,13 @@ impl Program {
     }
 
     fn ask(&self, door: &str, line: &str, body: &str) -> String {
+        self.ask_with(door, line, "", body)
+    }
+
+    fn ask_with(&self, door: &str, line: &str, headers: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(self.address(door)).unwrap();
         let length = body.len();
-        write!(stream, "{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}").unwrap();
+        write!(stream, "{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n{headers}Content-Length: {length}\r\n\r\n{body}").unwrap();
         let mut reply = Vec::new();
         stream.read_to_end(&mut reply).unwrap();
         String::from_utf8_lossy(&reply).into_owned()
@@ -82,6 +86,25 @@ fn up_opens_them_all_and_closes_them_with_it() {
     assert!(metrics.contains("metier_power_predictor_in_use{"), "{metrics}");
     assert_eq!(up.stop(), Some(0));
     assert!(!socket.exists());
+}
+
+#[test]
+fn up_takes_uploads_where_a_folder_is_named() {
+    let place = Place::new();
+    let folder = place.text("uploads");
+    let body = r#"{"model_name":"SGDRegressorTrainer_0","source":"acpi","output_type":"AbsPower","feature_group":"BPFOnly","mae":0.5,"weights":{"platform":{"All_Weights":{"Bias_Weight":5.0,
+        "Numerical_Variables":{"bpf_cpu_time_ms":{"scale":1000.0,"weight":7.0},"bpf_page_cache_hit":{"scale":1.0,"weight":0.0}}}}}}"#;
+    let shown = "Authorization: Bearer a-token-that-is-long\r\n";
+    let arguments = ["up", "--no-work", "--listen", "127.0.0.1:0", "--door", "models=127.0.0.1:0"];
+    for (more, status) in [(&[][..], "HTTP/1.1 400"), (&["--uploads", &folder][..], "HTTP/1.1 201")] {
+        let mut command = place.command(&[&arguments[..], more].concat());
+        command.env("METIER_TOKEN", "a-token-that-is-long");
+        let up = Program::start(command);
+        let reply = up.ask_with("models", "POST /models", shown, body);
+        assert!(reply.starts_with(status), "{reply}");
+        assert_eq!(up.stop(), Some(0));
+    }
+    assert!(place.path("uploads/uploads/acpi/AbsPower/BPFOnly/SGDRegressorTrainer_0.json").is_file());
 }
 
 #[test]
