@@ -226,7 +226,14 @@ pub fn among<'a>(
     is_wanted: &dyn Fn(&Pipeline, &Model) -> bool,
 ) -> Option<Chosen<'a>> {
     let mut first = None;
+    let mut asked: Vec<*const Pipeline> = Vec::new();
     for pipeline in pipelines {
+        // Each once, and only who knows the source: a look at all machines of a pipeline takes its time.
+        let knows = |model: &Model| model.source == request.source;
+        if asked.contains(&std::ptr::from_ref(pipeline)) || !pipeline.models.iter().any(knows) {
+            continue;
+        }
+        asked.push(pipeline);
         let Some(chosen) = from(pipeline, request, error_key, &|model| is_wanted(pipeline, model)) else {
             continue;
         };
