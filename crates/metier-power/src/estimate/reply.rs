@@ -115,7 +115,7 @@ fn number(to: &mut Vec<u8>, value: f64, decimals: usize) -> f64 {
     const POWERS: [u64; MOST_DECIMALS + 1] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000];
     let unit = POWERS[decimals.min(MOST_DECIMALS)];
     // What was carried on may be a little less than nothing.
-    let scaled = (value * unit as f64).round() + 0.0;
+    let scaled = if value < 0.0 { 0.0 } else { (value * unit as f64).round() };
     // Watts of more than nine thousand million are no watts; they are written in the long way.
     if !(0.0..9e15).contains(&scaled) {
         let value = if value.is_finite() { value.max(0.0) } else { 0.0 };
@@ -174,6 +174,7 @@ mod tests {
             (0.000_001, 6, "0.000001"),
             (1e20, 3, "1e+20"),
             (f64::NAN, 3, "0.0"),
+            (-0.5, 0, "0"),
         ] {
             assert_eq!(text(value, decimals), want);
         }
