@@ -5,16 +5,29 @@
 //! where samples come at uneven times.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use crate::frame::Frame;
+use crate::packages::Shares;
 use crate::response::{Response, Series};
-use crate::vocabulary::{FeatureGroup, Source};
+use crate::vocabulary::{Component, FeatureGroup, Source};
 use crate::{Error, third_party};
 
 /// The job whose series are of virtual machines.
-pub const VM_JOB: &str = "vm";
+const VM_JOB: &str = "vm";
+static SAID_VM_JOB: OnceLock<String> = OnceLock::new();
 /// Rows of the rolling mean of the smooth extractor.
 pub const WINDOW: usize = 30;
+
+/// Says which job's series are of virtual machines (`VM_JOB_NAME`). Only the first call counts for a process: tables must not change under a predictor.
+pub fn set_vm_job(name: &str) {
+    let _ = SAID_VM_JOB.set(name.to_string());
+}
+
+/// The job whose series are of virtual machines.
+pub fn vm_job() -> &'static str {
+    SAID_VM_JOB.get().map_or(VM_JOB, String::as_str)
+}
 
 /// What watts are divided by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -121,43 +134,64 @@ pub fn sources(response: &Response) -> Vec<Source> {
     Source::ALL.into_iter().filter(has).collect()
 }
 
-/// The name of the series of a feature: Kepler's have a prefix and an ending, others are what they are.
+/// The name of the series of a feature: Kepler's have a prefix and an ending, an accelerator is the node's, others are what they are.
 pub fn metric(feature: &str, vm: bool) -> String {
     if third_party::has(feature) {
         return feature.to_string();
     }
+    if is_accelerator(feature) {
+        return format!("kepler_node_{feature}");
+    }
     format!("kepler_{}_{feature}_total", if vm { "process" } else { "container" })
+}
+
+/// Whether a feature is how busy an accelerator of the node is: no counter, but a value that is taken as it is, of all types of its work together.
+fn is_accelerator(feature: &str) -> bool {
+    FeatureGroup::AcceleratorOnly.features().contains(&feature)
 }
 
 /// Makes the table.
 pub fn extract(response: &Response, settings: &Settings) -> Result<Extracted, Error> {
-    let power = power(response, settings)?;
+    let shares =
+        Shares::of(response, settings.source, |series| id(series, settings.vm)).filter(|_| !settings.vm);
+    let power = power(response, settings, shares.as_ref())?;
     let features = features(response, settings)?;
     let names = settings.group.features();
-    let components = settings.source.components();
+    let columns_of_watts = watt_columns(settings, shares.as_ref());
+    // The shares of packages of a row; a row without any is none, where they are told at all.
+    let ratios_at = |time: u64, id: Option<&str>| match &shares {
+        Some(shares) => shares.at(time, id),
+        None => Some(Vec::new()),
+    };
 
     // Rows of containers, keyed by time and id; only times at which power is known.
     let mut timestamps = Vec::new();
     let mut ids = Vec::new();
     let mut columns = vec![Vec::new(); names.len()];
-    let mut watts = vec![Vec::new(); components.len()];
+    let mut watts = vec![Vec::new(); columns_of_watts.len()];
+    let mut ratios = vec![Vec::new(); shares.as_ref().map_or(0, |shares| shares.packages.len())];
     for (time, row) in &power {
         let Some(of_time) = features.get(time) else { continue };
         if settings.by_container {
             for (id, values) in of_time {
+                let Some(of_packages) = ratios_at(*time, Some(id)) else { continue };
+                ratios.iter_mut().zip(of_packages).for_each(|(column, value)| column.push(value));
                 timestamps.push(f64::from_bits(*time));
                 ids.push(id.clone());
                 columns.iter_mut().zip(values).for_each(|(column, value)| column.push(*value));
                 watts.iter_mut().zip(row).for_each(|(column, value)| column.push(*value));
             }
         } else {
+            let Some(of_packages) = ratios_at(*time, None) else { continue };
+            ratios.iter_mut().zip(of_packages).for_each(|(column, value)| column.push(value));
             timestamps.push(f64::from_bits(*time));
             let sum = |place: usize| of_time.values().map(|values| values[place]).sum::<f64>();
             columns.iter_mut().enumerate().for_each(|(place, column)| column.push(sum(place)));
             watts.iter_mut().zip(row).for_each(|(column, value)| column.push(*value));
         }
     }
-    let summed = summed(&power, &features, names.len());
+    let packages = ratios.len().max(1);
+    let summed = summed(&power, &features, names.len(), packages);
     let first: Vec<f64> = summed.iter().map(|(watts, _)| *watts).collect();
     let correlations = names.iter().enumerate().map(|(place, name)| {
         let values: Vec<f64> = summed.iter().map(|(_, values)| values[place]).collect();
@@ -170,13 +204,20 @@ pub fn extract(response: &Response, settings: &Settings) -> Result<Extracted, Er
     for (name, values) in names.iter().zip(columns) {
         frame.set(name, values)?;
     }
-    for (component, values) in components.iter().zip(watts) {
-        frame.set(&component.column(), values)?;
+    for (name, values) in columns_of_watts.iter().zip(watts) {
+        frame.set(name, values)?;
     }
     frame.set("node_type", vec![f64::from(settings.node_type); count])?;
-    if components.len() > 1 {
-        // The name is the original's, letter for letter.
-        frame.set("packge_ratio_package", vec![1.0; count])?;
+    match &shares {
+        Some(shares) => {
+            for (package, values) in shares.packages.iter().zip(ratios) {
+                frame.set(&Shares::ratio(package), values)?;
+            }
+        }
+        None if settings.source.components().len() > 1 => {
+            frame.set(&Shares::ratio("package"), vec![1.0; count])?;
+        }
+        None => {}
     }
     if settings.extractor == Extractor::Smooth {
         frame = smooth(&frame)?;
@@ -190,7 +231,7 @@ type Power = BTreeMap<u64, Vec<f64>>;
 /// The watts of a node, row by row: also those in which no energy was counted.
 pub fn watts_of(response: &Response, source: Source) -> Result<Frame, Error> {
     let settings = Settings::new(source, FeatureGroup::BpfOnly);
-    let all = by_component(response, &settings)?;
+    let all = by_column(response, &settings, None)?;
     let times: Vec<u64> =
         all[0].keys().copied().filter(|time| all.iter().all(|one| one.contains_key(time))).collect();
     let mut frame = Frame::new(times.iter().map(|time| f64::from_bits(*time)).collect(), None)?;
@@ -200,8 +241,17 @@ pub fn watts_of(response: &Response, source: Source) -> Result<Frame, Error> {
     Ok(frame)
 }
 
-fn power(response: &Response, settings: &Settings) -> Result<Power, Error> {
-    let all = by_component(response, settings)?;
+/// The columns of watts: one for each component, and for each package where containers are known to share them.
+fn watt_columns(settings: &Settings, shares: Option<&Shares>) -> Vec<String> {
+    let of = |component: &Component| match shares {
+        None => vec![component.column()],
+        Some(shares) => shares.packages.iter().map(|package| Shares::column(package, *component)).collect(),
+    };
+    settings.source.components().iter().flat_map(of).collect()
+}
+
+fn power(response: &Response, settings: &Settings, shares: Option<&Shares>) -> Result<Power, Error> {
+    let all = by_column(response, settings, shares)?;
     let mut power = Power::new();
     for time in all[0].keys() {
         let row: Option<Vec<f64>> = all.iter().map(|watts| watts.get(time).copied()).collect();
@@ -212,27 +262,48 @@ fn power(response: &Response, settings: &Settings) -> Result<Power, Error> {
     Ok(power)
 }
 
-fn by_component(response: &Response, settings: &Settings) -> Result<Vec<BTreeMap<u64, f64>>, Error> {
-    let components = settings.source.components();
+/// Watts of each of [`watt_columns`].
+fn by_column(
+    response: &Response,
+    settings: &Settings,
+    shares: Option<&Shares>,
+) -> Result<Vec<BTreeMap<u64, f64>>, Error> {
     let mut all: Vec<BTreeMap<u64, f64>> = Vec::new();
-    for component in components {
-        let name =
-            format!("kepler_{}_{}_joules_total", if settings.vm { "vm" } else { "node" }, component.name());
-        let list = response.metric(&name).iter();
-        let list = list.filter(|series| settings.vm || series.label("source") == settings.source.name());
-        // All modes and packages together.
-        let mut joules: BTreeMap<u64, f64> = BTreeMap::new();
-        for series in list {
-            for (time, value) in series.samples.iter().filter(|(time, _)| *time >= 0.0) {
-                *joules.entry(time.to_bits()).or_default() += value;
-            }
+    for component in settings.source.components() {
+        let packages: Vec<Option<&String>> = match shares {
+            Some(shares) => shares.packages.iter().map(Some).collect(),
+            None => vec![None],
+        };
+        for package in packages {
+            all.push(watts_of_column(response, settings, *component, package.map(String::as_str))?);
         }
-        if joules.is_empty() {
-            return Err(Error::table(format!("{name} of source {} is missing", settings.source.name())));
-        }
-        all.push(watts(&joules, settings.timing));
     }
     Ok(all)
+}
+
+/// Watts of a component, of one package or of all.
+fn watts_of_column(
+    response: &Response,
+    settings: &Settings,
+    component: Component,
+    package: Option<&str>,
+) -> Result<BTreeMap<u64, f64>, Error> {
+    let name =
+        format!("kepler_{}_{}_joules_total", if settings.vm { "vm" } else { "node" }, component.name());
+    let list = response.metric(&name).iter();
+    let list = list.filter(|series| settings.vm || series.label("source") == settings.source.name());
+    let list = list.filter(|series| package.is_none_or(|package| series.label("package") == package));
+    // All modes together, and all packages where they are not told apart.
+    let mut joules: BTreeMap<u64, f64> = BTreeMap::new();
+    for series in list {
+        for (time, value) in series.samples.iter().filter(|(time, _)| *time >= 0.0) {
+            *joules.entry(time.to_bits()).or_default() += value;
+        }
+    }
+    if joules.is_empty() {
+        return Err(Error::table(format!("{name} of source {} is missing", settings.source.name())));
+    }
+    Ok(watts(&joules, settings.timing))
 }
 
 fn watts(joules: &BTreeMap<u64, f64>, timing: Timing) -> BTreeMap<u64, f64> {
@@ -267,8 +338,8 @@ fn features(response: &Response, settings: &Settings) -> Result<Features, Error>
         }
         // Series of one id under several labels are one counter.
         let mut counters: BTreeMap<String, Vec<&Series>> = BTreeMap::new();
-        let is_wanted =
-            |series: &&Series| third_party::has(feature) || (series.label("job") == VM_JOB) == settings.vm;
+        let is_node = third_party::has(feature) || is_accelerator(feature);
+        let is_wanted = |series: &&Series| is_node || (series.label("job") == vm_job()) == settings.vm;
         for series in list.iter().filter(is_wanted) {
             counters.entry(id(series, settings.vm)).or_default().push(series);
         }
@@ -280,6 +351,7 @@ fn features(response: &Response, settings: &Settings) -> Result<Features, Error>
             let mut before = 0.0;
             for (row, (time, value)) in points.iter().enumerate() {
                 let rate = match row.checked_sub(1).map(|row| points[row]) {
+                    _ if is_accelerator(feature) => *value,
                     None => 0.0,
                     Some((earlier, was)) if *value >= was && *time > earlier => {
                         (value - was) / (time - earlier)
@@ -330,12 +402,13 @@ fn id(series: &Series, vm: bool) -> String {
     parts.map(|name| series.label(name)).join("/")
 }
 
-/// Power of the first component beside the sum of each feature, by time.
-fn summed(power: &Power, features: &Features, count: usize) -> Vec<(f64, Vec<f64>)> {
-    let rows = power.iter().filter_map(|(time, row)| Some((row.first()?, features.get(time)?)));
+/// Power of the first component, of all packages, beside the sum of each feature, by time.
+fn summed(power: &Power, features: &Features, count: usize, packages: usize) -> Vec<(f64, Vec<f64>)> {
+    let first = |row: &[f64]| row.iter().take(packages).sum::<f64>();
+    let rows = power.iter().filter_map(|(time, row)| Some((first(row), features.get(time)?)));
     rows.map(|(watts, of_time)| {
         let sum = |place: usize| of_time.values().map(|values| values[place]).sum::<f64>();
-        (*watts, (0..count).map(sum).collect())
+        (watts, (0..count).map(sum).collect())
     })
     .collect()
 }

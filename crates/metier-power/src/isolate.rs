@@ -10,6 +10,7 @@ use crate::Error;
 use crate::formula::Formula;
 use crate::frame::Frame;
 use crate::nonnegative;
+use crate::packages;
 use crate::profile::Profile;
 use crate::vocabulary::{Component, FeatureGroup, Source};
 
@@ -139,6 +140,7 @@ pub fn profile(
     profile: &Profile,
     background: &BTreeSet<String>,
 ) -> Result<Option<Frame>, Error> {
+    let frame = &packages::together(frame, about.source)?;
     let ids = ids(frame)?;
     let rows: Vec<usize> =
         (0..frame.len()).filter(|row| !background.contains(container_name(&ids[*row]))).collect();
@@ -187,6 +189,7 @@ pub struct Judge {
 /// Without what a predictor says of the background's features: the one with the smallest error among those whose dynamic power goes with the features.
 /// `None` where no predictor can be used.
 pub fn trainer(frame: &Frame, about: About, hints: &Hints, judges: &[Judge]) -> Result<Option<Frame>, Error> {
+    let frame = &packages::together(frame, about.source)?;
     let ids = ids(frame)?;
     let rows: Vec<usize> = (0..frame.len()).filter(|row| hints.is_background(&ids[*row])).collect();
     let all = none(frame, about)?;
@@ -288,6 +291,7 @@ pub fn parts(measured: &[f64], background: &[Vec<f64>], workload: &[Vec<f64>]) -
 ///
 /// Without hints every container is the workload's: only idle power is taken out.
 pub fn joint(frame: &Frame, about: About, hints: &Hints) -> Result<Frame, Error> {
+    let frame = &packages::together(frame, about.source)?;
     let ids = ids(frame)?;
     let has_hints = !hints.target.is_empty() || !hints.background.is_empty();
     let is_background = |row: usize| has_hints && hints.is_background(&ids[row]);

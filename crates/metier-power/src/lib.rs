@@ -25,6 +25,7 @@ pub mod ledger;
 pub mod node;
 pub mod nonnegative;
 pub mod online;
+mod packages;
 pub mod pipeline;
 pub mod profile;
 pub mod query;

@@ -16,7 +16,7 @@ pub const SERIES: usize = 1_000_000;
 pub const SAMPLES: usize = 50_000_000;
 
 /// Labels that anything here looks at; others are not kept.
-const LABELS: [&str; 10] = [
+const LABELS: [&str; 11] = [
     "container_id",
     "pod_name",
     "container_name",
@@ -26,6 +26,7 @@ const LABELS: [&str; 10] = [
     "source",
     "mode",
     "package",
+    "pkg_id",
     "type",
 ];
 

@@ -3,7 +3,9 @@
 //! - filters work (`key:value;…`: the error is at most the value; the original looked in the wrong place and refused all);
 //! - a node type is compared as a number (`_1` no longer finds `_10`);
 //! - node type 0 together with a usable machine means any: the exporter always sends 0;
-//! - of equal errors the first name wins, not the file system's order.
+//! - of equal errors the first name wins, not the file system's order;
+//! - where the pipeline that is asked for a source has none, or knows only machines unlike the client's, others are asked too;
+//! - a straight line stands in for a straight line: the exporter always asks for that of `SGDRegressorTrainer`.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -204,6 +206,45 @@ pub struct Chosen<'a> {
     pub found: Option<Found>,
 }
 
+impl Chosen<'_> {
+    /// Whether it was learned on a machine that is the client's, as far as both are known.
+    fn is_exact(&self, request: &Request) -> bool {
+        let has_index = self.pipeline.index.as_ref().is_some_and(|index| !index.0.is_empty());
+        let is_own = |found: Found| found.looseness == 0.0 && found.node_type == self.model.name.node_type;
+        !request.is_any_node()
+            || request.machine_spec.is_empty()
+            || !has_index
+            || self.found.is_some_and(is_own)
+    }
+}
+
+/// The predictor of the first pipeline that has one of the client's machine; else of the first that has any.
+pub fn among<'a>(
+    pipelines: impl Iterator<Item = &'a Pipeline>,
+    request: &Request,
+    error_key: &str,
+    is_wanted: &dyn Fn(&Pipeline, &Model) -> bool,
+) -> Option<Chosen<'a>> {
+    let mut first = None;
+    let mut asked: Vec<*const Pipeline> = Vec::new();
+    for pipeline in pipelines {
+        // Each once, and only who knows the source: a look at all machines of a pipeline takes its time.
+        let knows = |model: &Model| model.source == request.source;
+        if asked.contains(&std::ptr::from_ref(pipeline)) || !pipeline.models.iter().any(knows) {
+            continue;
+        }
+        asked.push(pipeline);
+        let Some(chosen) = from(pipeline, request, error_key, &|model| is_wanted(pipeline, model)) else {
+            continue;
+        };
+        if chosen.is_exact(request) {
+            return Some(chosen);
+        }
+        first = first.or(Some(chosen));
+    }
+    first
+}
+
 /// The predictor for a request, by the smallest `error_key`. `None` where no one fits.
 pub fn select<'a>(
     registry: &'a Registry,
@@ -214,14 +255,22 @@ pub fn select<'a>(
     let named = registry
         .named(&request.pipeline_name)
         .filter(|pipeline| pipeline.sources().contains(&request.source));
-    let Some(pipeline) = named.or_else(|| registry.active(request.source)) else {
+    let active = registry.active(request.source);
+    if named.or(active).is_none() {
         return Err(Error::Word {
             field: "source",
             got: request.source.name().to_string(),
             want: "a source that a pipeline has predictors for".to_string(),
         });
+    }
+    let find = |request: &Request| {
+        let others = registry.pipelines.iter().rev();
+        let pipelines = named.into_iter().chain(active).chain(others).map(|pipeline| &**pipeline);
+        among(pipelines, request, error_key, &|_, model| is_wanted(model))
     };
-    Ok(from(pipeline, request, error_key, is_wanted))
+    let is_line = request.weight && request.trainer_name == Trainer::Sgd.name();
+    let line = || Request { trainer_name: Trainer::Linear.name().to_string(), ..request.clone() };
+    Ok(find(request).or_else(|| is_line.then(line).as_ref().and_then(find)))
 }
 
 /// The predictor of one pipeline.

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::Error;
 use crate::vocabulary::{OutputType, Source, shorten};
@@ -15,6 +16,8 @@ const FOLDER: &str = "/etc/kepler/kepler.config";
 const MODEL_SERVER: &str = "http://kepler-model-server.kepler.svc.cluster.local:8100";
 /// The pipeline that is below a `MODEL_TOPURL` of one's own.
 const STANDARD: &str = "std_v0.7.11.zip";
+/// Longest time: a month.
+const MOST_SECONDS: u64 = 31 * 86_400;
 /// Longest value.
 const VALUE_BYTES: u64 = 64 << 10;
 
@@ -98,12 +101,62 @@ impl Settings {
         })
     }
 
+    /// The Prometheus of the online trainer (`PROM_SERVER`).
+    pub fn prometheus(&self) -> Option<String> {
+        self.text("PROM_SERVER")
+    }
+
+    /// Whether whoever answers in its place is believed (`PROM_SSL_DISABLE`). The original's default is yes; here somebody has to say so.
+    pub fn is_prometheus_believed(&self) -> bool {
+        self.is_true("PROM_SSL_DISABLE")
+    }
+
+    /// The job whose series are of virtual machines (`VM_JOB_NAME`).
+    pub fn vm_job(&self) -> Option<String> {
+        self.text("VM_JOB_NAME")
+    }
+
+    /// Seconds from round to round of the online trainer (`SAMPLING_INTERVAL`, else `PROM_QUERY_INTERVAL`).
+    pub fn sampling_interval(&self) -> Result<Option<Duration>, Error> {
+        Ok(self.seconds("SAMPLING_INTERVAL")?.or(self.query_interval()?))
+    }
+
+    /// Seconds that a query looks back (`PROM_QUERY_INTERVAL`).
+    pub fn query_interval(&self) -> Result<Option<Duration>, Error> {
+        self.seconds("PROM_QUERY_INTERVAL")
+    }
+
+    /// Seconds from row to row (`PROM_QUERY_STEP`).
+    pub fn query_step(&self) -> Result<Option<Duration>, Error> {
+        self.seconds("PROM_QUERY_STEP")
+    }
+
+    fn seconds(&self, key: &'static str) -> Result<Option<Duration>, Error> {
+        let Some(text) = self.text(key) else { return Ok(None) };
+        let seconds = text.parse().ok().filter(|seconds: &u64| (1..=MOST_SECONDS).contains(seconds));
+        seconds.map(|seconds| Some(Duration::from_secs(seconds))).ok_or_else(|| Error::Word {
+            field: key,
+            got: shorten(&text),
+            want: format!("seconds from 1 to {MOST_SECONDS}"),
+        })
+    }
+
+    /// Where what is fetched is kept: `MODEL_PATH`, else `download` below `MNT_PATH`.
+    pub fn downloads(&self) -> Option<PathBuf> {
+        let below = self.text("MNT_PATH").map(|folder| Path::new(&folder).join("download"));
+        self.text("MODEL_PATH").map(PathBuf::from).or(below)
+    }
+
+    /// Where what is learned is kept: `MODEL_PATH`, else `models` below `MNT_PATH`.
+    pub fn models(&self) -> Option<PathBuf> {
+        let below = self.text("MNT_PATH").map(|folder| Path::new(&folder).join("models"));
+        self.text("MODEL_PATH").map(PathBuf::from).or(below)
+    }
+
     /// Where pipelines are: the folder of `MODEL_PATH`, or `models` below `MNT_PATH`, as far as it is there; the addresses of `INITIAL_PIPELINE_URL`, else the
     /// standard pipeline below `MODEL_TOPURL`. Nothing where none of these is set: no address is asked that nobody named.
     pub fn pipelines(&self) -> Vec<String> {
-        let below = self.text("MNT_PATH").map(|folder| Path::new(&folder).join("models"));
-        let folder = self.text("MODEL_PATH").map(PathBuf::from).or(below);
-        let folder = folder.filter(|folder| folder.is_dir());
+        let folder = self.models().filter(|folder| folder.is_dir());
         let named = self.text("INITIAL_PIPELINE_URL").unwrap_or_default();
         let mut addresses: Vec<String> =
             named.split(',').map(str::trim).filter(|one| !one.is_empty()).map(str::to_string).collect();
@@ -165,6 +218,26 @@ mod tests {
         assert_eq!(settings.port().unwrap(), Some(8200));
         let wrong = open(folder.path(), &[("MODEL_SERVER_PORT", "http")]).port().unwrap_err().to_string();
         assert!(wrong.contains("MODEL_SERVER_PORT") && wrong.contains("http"), "{wrong}");
+    }
+
+    #[test]
+    fn the_trainers_keys_are_read_from_the_folder_too() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("PROM_SERVER"), "http://prometheus:9090\n").unwrap();
+        let of = |environment: &[(&str, &str)]| open(folder.path(), environment);
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        assert_eq!(of(&[]).prometheus().as_deref(), Some("http://prometheus:9090"));
+        assert!(
+            !of(&[]).is_prometheus_believed() && of(&[("PROM_SSL_DISABLE", "true")]).is_prometheus_believed()
+        );
+        assert_eq!(of(&[("PROM_QUERY_INTERVAL", "60")]).sampling_interval().unwrap(), seconds(60));
+        let both = [("PROM_QUERY_INTERVAL", "60"), ("SAMPLING_INTERVAL", "20"), ("VM_JOB_NAME", "guests")];
+        assert_eq!(of(&both).sampling_interval().unwrap(), seconds(20));
+        assert_eq!(of(&both).query_interval().unwrap(), seconds(60));
+        assert_eq!(of(&both).vm_job().as_deref(), Some("guests"));
+        let wrong = of(&[("SAMPLING_INTERVAL", "often")]).sampling_interval().unwrap_err().to_string();
+        assert!(wrong.contains("SAMPLING_INTERVAL") && wrong.contains("often"), "{wrong}");
+        assert_eq!(of(&[("MNT_PATH", "/mnt")]).downloads(), Some("/mnt/download".into()));
     }
 
     #[test]

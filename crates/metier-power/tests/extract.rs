@@ -167,3 +167,88 @@ fn the_smooth_extractor_loses_the_first_rows_and_keeps_a_constant() {
     assert!(frame.column("bpf_cpu_time_ms").unwrap().iter().all(|value| close(*value, 40.0)));
     assert!(frame.column("platform_power").unwrap().iter().all(|value| close(*value, 100.0)));
 }
+
+#[test]
+fn accelerators_are_the_nodes_and_taken_as_they_are() {
+    let joules: Vec<Value> =
+        (0..5).map(|step| serde_json::json!([3 * step, (300 * step).to_string()])).collect();
+    let busy = |of: f64| -> Vec<Value> {
+        (0..5).map(|step| serde_json::json!([3 * step, (of * f64::from(step)).to_string()])).collect()
+    };
+    let text = serde_json::json!({
+        "kepler_node_platform_joules_total": [{ "metric": { "source": "acpi", "mode": "dynamic" }, "values": joules }],
+        "kepler_node_accelerator_intel_qat": [
+            { "metric": { "type": "compress" }, "values": busy(1.0) },
+            { "metric": { "type": "cipher" }, "values": busy(10.0) },
+        ],
+    });
+    let response = Response::read(text.to_string().as_bytes()).unwrap();
+    assert_eq!(extract::groups(&response, false), [FeatureGroup::AcceleratorOnly]);
+    let settings = Settings::new(Source::Acpi, FeatureGroup::AcceleratorOnly);
+    let frame = extract::extract(&response, &settings).unwrap().frame;
+    assert_eq!(frame.column("accelerator_intel_qat").unwrap(), [11.0, 22.0, 33.0, 44.0]);
+    assert_eq!(frame.column("platform_power").unwrap(), [100.0; 4]);
+}
+
+#[test]
+fn packages_are_told_apart_where_their_shares_are_known() {
+    let counter = |rate: f64| -> Vec<Value> {
+        (0..6).map(|step| serde_json::json!([3 * step, (3.0 * rate * f64::from(step)).to_string()])).collect()
+    };
+    let gauge = |value: f64| -> Vec<Value> {
+        (0..6).map(|step| serde_json::json!([3 * step, value.to_string()])).collect()
+    };
+    let container = |name: &str, extra: (&str, &str)| serde_json::json!({ "container_id": name, "pod_name": "p", "container_name": name, "container_namespace": "n", extra.0: extra.1 });
+    let energy = |watts: [f64; 2]| -> Value {
+        let of = |package: usize| serde_json::json!({ "metric": { "source": "rapl-sysfs", "mode": "dynamic", "package": package.to_string() }, "values": counter(watts[package]) });
+        serde_json::json!([of(0), of(1)])
+    };
+    let features = serde_json::json!([{ "metric": container("a", ("job", "kepler")), "values": counter(100.0) }, { "metric": container("b", ("job", "kepler")), "values": counter(10.0) }]);
+    let mut text = serde_json::json!({
+        "kepler_node_package_joules_total": energy([40.0, 20.0]), "kepler_node_core_joules_total": energy([30.0, 10.0]),
+        "kepler_node_uncore_joules_total": energy([1.0, 1.0]), "kepler_node_dram_joules_total": energy([5.0, 6.0]),
+        "kepler_container_bpf_cpu_time_ms_total": features, "kepler_container_bpf_page_cache_hit_total": features,
+        "kepler_container_cpu_usage_per_package_ratio": [
+            { "metric": container("a", ("pkg_id", "0")), "values": gauge(0.9) }, { "metric": container("a", ("pkg_id", "1")), "values": gauge(0.3) },
+            { "metric": container("b", ("pkg_id", "0")), "values": gauge(0.0) }, { "metric": container("b", ("pkg_id", "1")), "values": gauge(0.6) },
+        ],
+    });
+    let settings = Settings::new(Source::RaplSysfs, FeatureGroup::BpfOnly);
+    let of = |text: &Value, settings: &Settings| {
+        let response = Response::read(text.to_string().as_bytes()).unwrap();
+        extract::extract(&response, settings).unwrap().frame
+    };
+    let apart = of(&text, &settings);
+    let close = |name: &str, want: f64| {
+        let values = apart.column(name).unwrap_or_else(|| panic!("{name}"));
+        assert!(
+            values.len() == 5 && values.iter().all(|value| (value - want).abs() < 1e-9),
+            "{name}: {values:?}"
+        );
+    };
+    for (name, want) in [
+        ("package_0_package_power", 40.0),
+        ("package_1_package_power", 20.0),
+        ("package_1_dram_power", 6.0),
+        ("packge_ratio_0", 0.5),
+        ("packge_ratio_1", 0.5),
+    ] {
+        close(name, want);
+    }
+    assert!(apart.column("package_power").is_none() && apart.column("packge_ratio_package").is_none());
+    let by_container = of(&text, &Settings { by_container: true, ..settings });
+    assert_eq!((by_container.len(), by_container.column("packge_ratio_0").unwrap()[0]), (10, 0.75));
+    // Whoever learns or isolates takes them together: the same as where nobody tells them apart.
+    text.as_object_mut().unwrap().remove("kepler_container_cpu_usage_per_package_ratio");
+    let whole = of(&text, &Settings { by_container: true, ..settings });
+    let about = About { source: Source::RaplSysfs, group: FeatureGroup::BpfOnly };
+    for component in Source::RaplSysfs.components() {
+        assert_eq!(by_container.watts(*component), whole.watts(*component));
+        let least = |frame: &Frame| isolate::min(frame, about).unwrap().watts(*component);
+        assert_eq!(least(&by_container), least(&whole));
+        let joint = |frame: &Frame| {
+            isolate::joint(frame, about, &isolate::Hints::default()).unwrap().watts(*component)
+        };
+        assert_eq!(joint(&by_container), joint(&whole));
+    }
+}

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use metier_power::pipeline::Registry;
+use metier_power::pipeline::{Place, Registry, Shelf, Upload};
 use metier_power::selection::{self, Request};
 use metier_power::vocabulary::{FeatureGroup, OutputType, Source};
 use serde_json::{Value, json};
@@ -263,4 +263,41 @@ fn filters_and_node_types_are_taken_at_their_word() {
         json!({ "processor": "amd_opteron_6174", "cores": 24, "chips": 2, "memory": 16, "frequency": 2200 });
     assert_eq!(ask(json!({ "node_type": 0, "machine_spec": machine })).unwrap().name.node_type, 1);
     assert_eq!(ask(json!({ "node_type": 0 })).unwrap().name.node_type, 0);
+}
+
+#[test]
+fn what_is_uploaded_displaces_no_published_predictor() {
+    let Some(shared) = shared() else { return };
+    let (folder, uploads) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    registry(&shared, folder.path());
+    let places = vec![Place::Path(folder.path().to_path_buf())];
+    let (shelf, _) = Shelf::open(places, Some(uploads.path().to_path_buf())).unwrap();
+    let machine =
+        json!({ "processor": "amd_opteron_6174", "cores": 24, "chips": 2, "memory": 16, "frequency": 2200 });
+    let ask = |output_type: &str| {
+        let body = json!({ "metrics": ["bpf_cpu_time_ms", "bpf_page_cache_hit"], "output_type": output_type, "source": "acpi",
+            "node_type": 0, "weight": true, "machine_spec": machine });
+        let registry = shelf.registry();
+        let chosen = selection::select(&registry, &Request::read(&body).unwrap(), "mae", &|_| true).unwrap();
+        chosen.map(|chosen| (chosen.pipeline.name.clone(), chosen.model.full_name.clone()))
+    };
+    let count = |name: &str| shelf.registry().named(name).map_or(0, |pipeline| pipeline.models.len());
+    let before = (ask("AbsPower"), ask("DynPower"), count("ec2-0.7.11"));
+    assert!(before.0.is_some() && before.1.is_some() && before.2 > 290, "{before:?}");
+    let weights = |component: &str| {
+        json!({ component: { "All_Weights": { "Bias_Weight": 5.0, "Numerical_Variables": {
+            "bpf_cpu_time_ms": { "scale": 1000.0, "weight": 7.0 }, "bpf_page_cache_hit": { "scale": 1.0, "weight": 0.0 } } } } })
+    };
+    let mut sent = json!({ "model_name": "SGDRegressorTrainer_0", "source": "acpi", "output_type": "AbsPower", "feature_group": "BPFOnly", "mae": 0.01,
+        "machine_spec": { "processor": "x", "cores": 3, "chips": 1, "memory": 1, "frequency": 1000 }, "weights": weights("platform") });
+    shelf.upload(&Upload::read(&sent).unwrap()).unwrap();
+    assert_eq!((ask("AbsPower"), ask("DynPower")), (before.0, before.1));
+    sent["pipeline"] = json!("ec2-0.7.11");
+    sent["source"] = json!("rapl-sysfs");
+    sent["weights"] = weights("package");
+    let error = shelf.upload(&Upload::read(&sent).unwrap()).unwrap_err().to_string();
+    assert!(error.contains("SGDRegressorTrainer_6"), "node types 0 to 5 are the published machines: {error}");
+    sent["model_name"] = json!("SGDRegressorTrainer_6");
+    shelf.upload(&Upload::read(&sent).unwrap()).unwrap();
+    assert_eq!(count("ec2-0.7.11"), before.2 + 1);
 }

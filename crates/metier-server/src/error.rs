@@ -62,6 +62,15 @@ pub enum Error {
         /// What was asked for.
         address: SocketAddr,
     },
+    /// Metrics of an estimator at a reachable address that nobody opened.
+    #[error(
+        "refusing to show metrics to whoever reaches {address}: open them by name (--open metrics), or listen on 127.0.0.1:{}",
+        .address.port()
+    )]
+    ClosedFigures {
+        /// What was asked for.
+        address: SocketAddr,
+    },
     /// A trainer at a reachable address without a token.
     #[error(
         "refusing to train for whoever reaches {address}: set a token (METIER_TOKEN or --token-file FILE), or listen on 127.0.0.1:{}",

@@ -231,6 +231,30 @@ fn clients_that_say_nothing_or_half_of_it_make_nobody_wait() {
 }
 
 #[test]
+fn clients_that_send_byte_by_byte_make_nobody_wait() {
+    let open = open();
+    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    // More of them than threads that accept, none of which ever pauses for long.
+    let drip = |stream: UnixStream| {
+        let stop = stop.clone();
+        std::thread::spawn(move || {
+            let mut is_open = (&stream).write_all(b"{\"metrics\":[\"").is_ok();
+            while is_open && !stop.load(std::sync::atomic::Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(2));
+                is_open = (&stream).write_all(b"a").is_ok();
+            }
+        })
+    };
+    let drips: Vec<_> = (0..8).map(|_| drip(connect(&open.socket))).collect();
+    std::thread::sleep(Duration::from_millis(50));
+    for _ in 0..20 {
+        assert_eq!(ask(&open.socket, &request(3, "AbsPower", "acpi"))["msg"], "");
+    }
+    stop.store(true, std::sync::atomic::Ordering::SeqCst);
+    drips.into_iter().for_each(|drip| drip.join().unwrap());
+}
+
+#[test]
 fn a_brace_inside_a_text_ends_nothing() {
     let open = open();
     let mut good = request(1, "AbsPower", "acpi");
@@ -260,6 +284,58 @@ fn a_hundred_megabytes_are_refused_and_not_kept() {
     stream.read_to_string(&mut reply).unwrap();
     assert!(reply.contains("more than"), "{reply}");
     assert_eq!(ask(&open.socket, &request(1, "AbsPower", "acpi"))["msg"], "");
+}
+
+#[test]
+fn clients_that_hold_large_requests_are_kept_within_bounds_and_stop_nobody() {
+    let open = open();
+    let mut half = b"{\"metrics\":[\"".to_vec();
+    half.resize(900 << 10, b'a');
+    let mut held: Vec<UnixStream> = (0..20).map(|_| connect(&open.socket)).collect();
+    for stream in &mut held {
+        stream.write_all(&half).unwrap();
+    }
+    assert_eq!(ask(&open.socket, &request(3, "AbsPower", "acpi"))["msg"], "");
+    let mut crowded = 0;
+    for stream in &mut held {
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        assert!(reply.contains("failed to handle request") && reply.len() < 2000, "{reply}");
+        crowded += usize::from(reply.contains("at once; try again"));
+    }
+    assert!(crowded >= 11, "{crowded} of 20 found no room");
+}
+
+#[test]
+fn what_no_exporter_could_read_is_refused_and_sums_hold_up_to_there() {
+    let open = open();
+    let good = |rows: usize| {
+        let mut request = request(rows, "DynPower", "intel_rapl");
+        let row = |row: usize| -> Vec<f64> {
+            let load = if row == 0 { 0.3 } else { 0.7 / (rows - 1) as f64 };
+            vec![15_000.0 * load, 3.0, 1.0, 2.0, 0.0, 4e10 * load, 4e10 * load, 5e10 * load, 1e8 * load]
+        };
+        request["values"] = json!((0..rows).map(row).collect::<Vec<_>>());
+        ask(&open.socket, &request)
+    };
+    let sum = |reply: &Value| -> f64 {
+        let watts = reply["powers"]["package"].as_array().unwrap();
+        watts.iter().map(|watts| watts.as_f64().unwrap()).sum()
+    };
+    let (few, many) = (good(20), good(400));
+    assert_eq!(many["msg"], "");
+    assert!((sum(&few) - sum(&many)).abs() < 1.0, "{} {}", sum(&few), sum(&many));
+    let reply = good(600);
+    assert_eq!(reply["powers"], json!({}));
+    let why = reply["msg"].as_str().unwrap();
+    assert!(why.contains("600 rows") && why.contains("4096 bytes"), "{why}");
+    for (field, value) in [("x".repeat(9000), json!(1)), ("values".to_string(), json!("x".repeat(9000)))] {
+        let mut wrong = request(1, "AbsPower", "acpi");
+        wrong[field] = value;
+        let why = ask(&open.socket, &wrong)["msg"].as_str().unwrap().to_string();
+        assert!(why.starts_with("failed to handle request") && why.len() < 1100, "{why}");
+    }
 }
 
 #[test]
@@ -333,6 +409,7 @@ mod models {
     use serde_json::{Value, json};
 
     const TOKEN: &str = "a-token-that-is-long";
+    static GIVEN_BACK: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
 
     fn serve(uploads: Option<std::path::PathBuf>, is_closed: bool) -> SocketAddr {
         let (sender, receiver) = std::sync::mpsc::channel();
@@ -340,7 +417,10 @@ mod models {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
                 let (shelf, _) = Shelf::open(Vec::new(), uploads).unwrap();
-                let models = Models::new(Arc::new(shelf), Some(Secret::new(TOKEN).unwrap()), is_closed);
+                let mut models = Models::new(Arc::new(shelf), Some(Secret::new(TOKEN).unwrap()), is_closed);
+                models.give_back = || {
+                    GIVEN_BACK.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                };
                 let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
                 sender.send(listener.local_addr().unwrap()).unwrap();
                 axum::serve(listener, router(Arc::new(models))).await.unwrap();
@@ -393,6 +473,43 @@ mod models {
         // The same by an address.
         let query = "GET /model?metrics=bpf_cpu_time_ms,bpf_page_cache_hit&output_type=AbsPower&source=acpi&weight=true";
         assert_eq!(ask(address, query, "", "").0, 200);
+    }
+
+    #[test]
+    fn the_exporters_own_request_is_answered_with_nothing_configured() {
+        let address = serve(None, false);
+        let machine = json!({ "vendor": "x", "processor": "intel_xeon_gold_6230", "cores": 8, "chips": 1, "memory": 31, "frequency": 2100, "threads_per_core": 2 });
+        for (source, component) in [("acpi", "platform"), ("intel_rapl", "package")] {
+            for output_type in ["AbsPower", "DynPower"] {
+                let wanted = json!({ "metrics": super::METRICS, "output_type": output_type, "source": source, "node_type": 0, "weight": true,
+                    "trainer_name": "SGDRegressorTrainer", "filter": "", "machine_spec": machine });
+                let (status, body) = model(address, &wanted);
+                assert_eq!(status, 200, "{source} {output_type}: {body}");
+                // What the exporter's linear predictor reads; of a name that it does not know it takes what it asked for.
+                let weights = &body[component]["All_Weights"];
+                assert!(
+                    weights["Bias_Weight"].is_number() && weights.get("CurveFit_Weights").is_none(),
+                    "{body}"
+                );
+                let first = weights["Numerical_Variables"].as_object().unwrap().values().next().unwrap();
+                assert!(first["scale"].is_number() && first["weight"].is_number(), "{body}");
+            }
+        }
+        let curve = json!({ "metrics": super::METRICS, "output_type": "AbsPower", "source": "acpi", "weight": true, "trainer_name": "LogarithmicRegressionTrainer" });
+        assert_eq!(model(address, &curve).0, 400, "a line is no curve");
+    }
+
+    #[test]
+    fn refusals_are_short_whatever_was_sent() {
+        let address = serve(None, false);
+        let wanted = json!({ "metrics": ["x".repeat(100_000)], "output_type": "AbsPower", "source": "acpi" });
+        let (status, body) = ask(address, "POST /model", JSON, &wanted.to_string());
+        assert!(status == 400 && body.contains("cannot find model") && body.len() < 2000, "{}", body.len());
+        let wanted = json!({ "metrics": ["x".repeat(300_000)], "output_type": "AbsPower", "source": "acpi" });
+        let (status, body) = ask(address, "POST /model", JSON, &wanted.to_string());
+        assert!(status == 413 && body.contains("262144 bytes"), "{body}");
+        let wanted = json!({ "metrics": [], "output_type": "AbsPower", "machine_spec": "x".repeat(100_000) });
+        assert!(ask(address, "POST /model", JSON, &wanted.to_string()).1.len() < 2000);
     }
 
     #[test]
@@ -482,6 +599,15 @@ mod models {
             "{metrics}"
         );
         assert_eq!(ask(address, "POST /reload", &shown, "").0, 200);
+        // Weights of other features or of another component would never answer.
+        for (from, to, word) in [
+            ("bpf_page_cache_hit", "cache_miss", "features of BPFOnly"),
+            ("\"platform\"", "\"package\"", "no component of acpi"),
+        ] {
+            let (status, reply) = ask(address, "POST /models", &shown, &body.to_string().replace(from, to));
+            assert!(status == 400 && reply.contains(word), "{reply}");
+        }
+        assert!(GIVEN_BACK.load(std::sync::atomic::Ordering::SeqCst) >= 2, "after an upload and a reload");
     }
 
     #[test]

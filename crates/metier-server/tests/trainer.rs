@@ -89,6 +89,37 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[test]
+fn five_rows_are_learned_from_and_reasons_are_said_once() {
+    let door = open("127.0.0.1:0", None).unwrap();
+    let address = door.opened.trainer.unwrap();
+    let few = |samples: usize, trainers: &[&str]| {
+        let mut asked = body("few", trainers);
+        for series in asked["prom_response"].as_object_mut().unwrap().values_mut() {
+            series[0]["values"].as_array_mut().unwrap().truncate(samples);
+        }
+        asked
+    };
+    let (status, _, job) = train(
+        address,
+        "?wait=false",
+        &few(6, &["LinearRegressionTrainer", "GradientBoostingRegressorTrainer"]),
+    );
+    assert_eq!(status, 202, "{}", String::from_utf8_lossy(&job));
+    until("learned", || get(address, "/jobs/1").1["state"] == "done");
+    let job = get(address, "/jobs/1").1;
+    assert!(
+        job.to_string().contains("fewer than 10 rows, the least 5")
+            && job.to_string().contains("no intervals"),
+        "{job}"
+    );
+    let (status, _, body) = train(address, "", &few(4, &["LinearRegressionTrainer", "SGDRegressorTrainer"]));
+    let why = String::from_utf8_lossy(&body).into_owned();
+    assert!(status == 400, "{why}");
+    let detail: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(detail["detail"].as_str().unwrap().matches("3 rows; want 4").count(), 1, "{why}");
+}
+
+#[test]
 fn a_pipeline_comes_back_as_a_zip_that_can_be_used() {
     let door = open("127.0.0.1:0", None).unwrap();
     let address = door.opened.trainer.unwrap();
@@ -136,6 +167,8 @@ fn a_training_can_be_a_job_with_progress_a_result_and_an_end() {
     assert_eq!(predictors.len(), 2, "{job}");
     assert!(predictors.iter().all(|one| one["mae"].as_f64().unwrap() < 1.0), "{job}");
     assert_eq!(predictors[0]["held_out"][0]["component"], "platform");
+    // Of one component the worst is its own: both in per cent.
+    assert_eq!(predictors[0]["held_out"][0]["mape"], predictors[0]["mape"], "{}", predictors[0]);
     let (status, head, zip) = ask(address, "GET /jobs/1/result", "", b"");
     assert!(status == 200 && head.contains("filename=one.zip") && zip.starts_with(b"PK"), "{head}");
 

@@ -129,7 +129,7 @@ pub enum Command {
     Import(command::import::Import),
     /// Serve the page and the API
     Up(command::up::Up),
-    /// Serve one role alone: Kepler's estimator or model server
+    /// Serve one role alone: Kepler's estimator, model server or trainer
     Serve(command::serve::Serve),
     /// Print the token that others need to start runs here
     Token(command::token::Token),

@@ -89,6 +89,13 @@ pub const KEYS: [Key; 34] = [
         None,
         "folder of predictors learned from Prometheus",
     ),
+    key(
+        "up.uploads",
+        "METIER_UP_UPLOADS",
+        Some("--uploads"),
+        None,
+        "folder of power predictors that are uploaded",
+    ),
     key("up.models", "METIER_UP_MODELS", Some("--models"), None, "pipelines of power predictors, by commas"),
     key(
         "up.prometheus",
@@ -443,6 +450,27 @@ pub fn pipeline_folder() -> Option<PathBuf> {
     folder("XDG_CACHE_HOME", ".cache").map(|folder| folder.join("metier/pipelines"))
 }
 
+/// The first of these folders that files can be written to; else one of this user's own below the folder for temporary files.
+pub fn writable_folder(wanted: impl IntoIterator<Item = PathBuf>, name: &str) -> Option<PathBuf> {
+    let is_writable = |folder: &PathBuf| {
+        let probe = folder.join(format!(".metier-{}", std::process::id()));
+        let is_written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&probe, b"")).is_ok();
+        let _ = std::fs::remove_file(&probe);
+        is_written
+    };
+    wanted.into_iter().find(is_writable).or_else(|| Some(own_temporary()?.join(name)).filter(is_writable))
+}
+
+/// A folder below that for temporary files which only this user can write to; one that somebody else prepared is not taken.
+fn own_temporary() -> Option<PathBuf> {
+    use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+    let own = std::fs::metadata("/proc/self").ok()?.uid();
+    let folder = std::env::temp_dir().join(format!("metier-{own}"));
+    let _ = std::fs::DirBuilder::new().mode(0o700).create(&folder);
+    let about = std::fs::symlink_metadata(&folder).ok()?;
+    (about.is_dir() && about.uid() == own && about.mode() & 0o022 == 0).then_some(folder)
+}
+
 /// A private folder for files that live as long as a run, where the kernel cannot execute from memory.
 pub fn runtime_folder() -> PathBuf {
     let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
@@ -473,6 +501,7 @@ fn beside(key: &Key, value: String, file: &Path) -> String {
                 | "up.soprano_predictor"
                 | "up.kubeconfig"
                 | "up.online"
+                | "up.uploads"
                 | "agent.token_file"
         );
     if !is_path {

@@ -39,9 +39,13 @@ impl Program {
     }
 
     fn ask(&self, door: &str, line: &str, body: &str) -> String {
+        self.ask_with(door, line, "", body)
+    }
+
+    fn ask_with(&self, door: &str, line: &str, headers: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(self.address(door)).unwrap();
         let length = body.len();
-        write!(stream, "{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}").unwrap();
+        write!(stream, "{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n{headers}Content-Length: {length}\r\n\r\n{body}").unwrap();
         let mut reply = Vec::new();
         stream.read_to_end(&mut reply).unwrap();
         String::from_utf8_lossy(&reply).into_owned()
@@ -85,6 +89,25 @@ fn up_opens_them_all_and_closes_them_with_it() {
 }
 
 #[test]
+fn up_takes_uploads_where_a_folder_is_named() {
+    let place = Place::new();
+    let folder = place.text("uploads");
+    let body = r#"{"model_name":"SGDRegressorTrainer_0","source":"acpi","output_type":"AbsPower","feature_group":"BPFOnly","mae":0.5,"weights":{"platform":{"All_Weights":{"Bias_Weight":5.0,
+        "Numerical_Variables":{"bpf_cpu_time_ms":{"scale":1000.0,"weight":7.0},"bpf_page_cache_hit":{"scale":1.0,"weight":0.0}}}}}}"#;
+    let shown = "Authorization: Bearer a-token-that-is-long\r\n";
+    let arguments = ["up", "--no-work", "--listen", "127.0.0.1:0", "--door", "models=127.0.0.1:0"];
+    for (more, status) in [(&[][..], "HTTP/1.1 400"), (&["--uploads", &folder][..], "HTTP/1.1 201")] {
+        let mut command = place.command(&[&arguments[..], more].concat());
+        command.env("METIER_TOKEN", "a-token-that-is-long");
+        let up = Program::start(command);
+        let reply = up.ask_with("models", "POST /models", shown, body);
+        assert!(reply.starts_with(status), "{reply}");
+        assert_eq!(up.stop(), Some(0));
+    }
+    assert!(place.path("uploads/uploads/acpi/AbsPower/BPFOnly/SGDRegressorTrainer_0.json").is_file());
+}
+
+#[test]
 fn a_door_whose_place_is_taken_is_done_without() {
     let place = Place::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -101,8 +124,13 @@ fn a_door_whose_place_is_taken_is_done_without() {
 fn each_role_serves_alone() {
     let place = Place::new();
     let socket = place.text("alone.sock");
-    let estimator = Program::start(place.command(&["serve", "estimator", "--socket", &socket]));
+    let arguments = ["serve", "estimator", "--socket", &socket, "--listen", "127.0.0.1:0", "-l", "warn"];
+    let estimator = Program::start(place.command(&arguments));
     assert!(estimate(Path::new(&socket)).contains("\"msg\":\"\""));
+    assert!(estimator.ask("metrics", "GET /healthz", "").contains("ok"));
+    let metrics = estimator.ask("metrics", "GET /metrics", "");
+    assert!(metrics.contains("metier_power_predictor_in_use{"), "{metrics}");
+    assert!(estimator.ask("metrics", "POST /model", MODEL).starts_with("HTTP/1.1 404"));
     assert_eq!(estimator.stop(), Some(0));
     let models = Program::start(place.command(&["serve", "models", "--listen", "127.0.0.1:0"]));
     assert!(models.ask("models", "GET /best-models", "").contains("BPFOnly"));
@@ -110,6 +138,44 @@ fn each_role_serves_alone() {
     let trainer = Program::start(place.command(&["serve", "trainer", "--listen", "127.0.0.1:0"]));
     assert!(trainer.ask("trainer", "GET /jobs", "").contains("metier.power-trainings/1"));
     assert_eq!(trainer.stop(), Some(0));
+}
+
+#[test]
+fn keplers_settings_start_each_role_wherever_it_may_write() {
+    let place = Place::new();
+    let (socket, config) = (place.text("set.sock"), place.path("config"));
+    std::fs::create_dir_all(&config).unwrap();
+    std::fs::write(config.join("PROM_SERVER"), "http://127.0.0.1:1").unwrap();
+    std::fs::write(config.join("SAMPLING_INTERVAL"), "3600").unwrap();
+    let temporary = place.path("temporary");
+    std::fs::create_dir_all(&temporary).unwrap();
+    let config = config.display().to_string();
+    for home in [None, Some("/proc/nowhere")] {
+        let start = |arguments: &[&str]| {
+            let mut command = place.command(arguments);
+            for name in ["HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"] {
+                command.env_remove(name);
+                home.map(|home| command.env(name, home));
+            }
+            command.env("TMPDIR", &temporary);
+            command
+        };
+        let mut command = start(&["serve", "estimator", "--socket", &socket]);
+        command.env("MODEL_SERVER_ENABLE", "true").env("MODEL_SERVER_URL", "http://127.0.0.1:1");
+        let estimator = Program::start(command);
+        assert!(estimate(Path::new(&socket)).contains("\"msg\":\"\""));
+        assert_eq!(estimator.stop(), Some(0));
+        let trainer = start(&["serve", "trainer", "--listen", "127.0.0.1:0", "--config-dir", &config]);
+        let trainer = Program::start(trainer);
+        let metrics = trainer.ask("trainer", "GET /metrics", "");
+        assert!(metrics.contains("metier_power_online_rounds_total"), "{metrics}");
+        assert_eq!(trainer.stop(), Some(0));
+        let mut command = start(&["serve", "trainer", "--listen", "127.0.0.1:0"]);
+        command.env("PROM_SERVER", "http://127.0.0.1:1");
+        let trainer = Program::start(command);
+        assert!(trainer.ask("trainer", "GET /metrics", "").contains("metier_power_online_rounds_total"));
+        assert_eq!(trainer.stop(), Some(0));
+    }
 }
 
 #[test]
@@ -123,7 +189,8 @@ fn what_would_be_reachable_by_all_is_opened_by_name_or_with_a_token() {
         (&["up", "--listen", "127.0.0.1:0", "--door", "window=127.0.0.1:0"], "estimator=PATH"),
         (&["up", "--listen", "127.0.0.1:0", "--online", "folder"], "--prometheus"),
         (&["serve", "models", "--models", "ftp://x/y.zip"], "http(s)://"),
-        (&["serve", "trainer", "--prometheus", "http://127.0.0.1:1"], "--pipelines"),
+        (&["serve", "trainer", "--prometheus", "ftp://127.0.0.1:1"], "http"),
+        (&["serve", "estimator", "--listen", "0.0.0.0:0"], "--open metrics"),
     ] {
         let output = place.run(arguments);
         let error = common::stderr(&output);

@@ -260,3 +260,13 @@ fn a_query_that_was_broken_off_asks_only_for_what_is_missing() {
     assert_eq!(response.as_object().unwrap().len(), 3);
     assert!(!place.path("load.parts").exists());
 }
+
+#[test]
+fn a_query_that_saved_nothing_keeps_no_time() {
+    let place = Place::new();
+    for _ in 0..2 {
+        let (code, error) = place.fails(&["power", "query", "-s", "http://127.0.0.1:1", "-o", "load"]);
+        assert!(code != 0 && error.contains("127.0.0.1:1"), "{error}");
+        assert!(!place.path("load.parts").exists(), "another try is of its own time");
+    }
+}

@@ -3,9 +3,9 @@
 //! Predictors come from the pipelines that the registry holds, else from those that are shipped ([`crate::defaults`]), else from the physical fallback. What was found is kept
 //! by (output type, source, trainer, filter, columns): two clients that want different trainers do not disturb each other.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, OnceLock, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use super::reply;
 use super::request::Request;
@@ -13,7 +13,7 @@ use crate::Error;
 use crate::defaults::{self, Defaults};
 use crate::formula::Formula;
 use crate::node::MachineSpec;
-use crate::pipeline::{Lacking, Model, Purpose, Registry};
+use crate::pipeline::{Lacking, Model, Pipeline, Purpose, Registry};
 use crate::selection::{self, Filter};
 use crate::vocabulary::{Component, OutputType, Source, Trainer, shorten};
 
@@ -69,6 +69,8 @@ pub struct Estimator {
     registry: RwLock<Arc<Registry>>,
     ready: RwLock<HashMap<String, Arc<Ready>>>,
     error_key: String,
+    /// Predictors that could not be read.
+    broken: Mutex<BTreeSet<String>>,
     /// Who looks elsewhere for what clients want.
     looks: OnceLock<SyncSender<Lacking>>,
 }
@@ -82,6 +84,7 @@ impl Estimator {
             registry: RwLock::new(Arc::new(registry)),
             ready: RwLock::default(),
             error_key: "mae".to_string(),
+            broken: Mutex::default(),
             looks: OnceLock::new(),
         })
     }
@@ -107,10 +110,30 @@ impl Estimator {
         let _ = self.looks.set(looks);
     }
 
+    fn say_broken(&self, pipeline: &Pipeline, model: &Model, error: &Error) {
+        let place = (model.source.name(), model.output_type.name(), model.group.name());
+        let name = format!("{} {place:?} {}", pipeline.name, model.full_name);
+        let mut said = self.broken.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if said.len() < KINDS && said.insert(name) {
+            let (source, output_type, feature_group) = place;
+            let (pipeline, predictor) = (&pipeline.name, &model.full_name);
+            tracing::warn!(
+                pipeline, predictor, source, output_type, feature_group, %error,
+                "a predictor cannot be read and is left out"
+            );
+        }
+    }
+
+    /// Predictors that could not be read, in words; each was said once.
+    pub fn broken(&self) -> Vec<String> {
+        self.broken.lock().unwrap_or_else(std::sync::PoisonError::into_inner).iter().cloned().collect()
+    }
+
     /// Takes other pipelines from now on.
     pub fn replace(&self, registry: Arc<Registry>) {
         *self.registry.write().unwrap_or_else(std::sync::PoisonError::into_inner) = registry;
         self.ready.write().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
+        self.broken.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
     }
 
     /// The predictors that requests were answered with.
@@ -125,11 +148,13 @@ impl Estimator {
     /// Answers a request with one JSON object, whatever it is. Says whether it is an answer and not a refusal.
     pub fn answer(&self, request: &[u8], to: &mut Vec<u8>) -> bool {
         to.clear();
-        match self.powers(request) {
-            Ok((powers, core_ratio)) => {
-                reply::powers(to, &powers, core_ratio);
-                true
-            }
+        let powers = self.powers(request).and_then(|(powers, core_ratio)| {
+            let rows = powers.first().map_or(0, |(_, watts)| watts.len());
+            let is_written = reply::powers(to, &powers, core_ratio);
+            if is_written { Ok(()) } else { Err(too_many(rows)) }
+        });
+        match powers {
+            Ok(()) => true,
             Err(why) => {
                 reply::refusal(to, &why);
                 false
@@ -147,6 +172,9 @@ impl Estimator {
         let ready = self.ready(&request, output_type, source)?;
         if request.values.count == 0 {
             return Err("values is empty; want at least one row".to_string());
+        }
+        if !reply::may_fit(request.values.count, ready.components.len()) {
+            return Err(too_many(request.values.count));
         }
         Ok((predict(&ready, &request)?, ready.core_ratio))
     }
@@ -239,16 +267,30 @@ impl Estimator {
             let others = registry.pipelines.iter().rev();
             let pipelines = registry.active(source).into_iter().chain(others);
             // What is shipped answers only for machines like its own: see below.
-            let mut pipelines = pipelines.filter(|pipeline| pipeline.name != self.defaults.pipeline.name);
-            let chosen = pipelines
-                .find_map(|pipeline| selection::from(pipeline, &wanted, &self.error_key, &Model::is_usable));
-            if let Some(chosen) = chosen {
+            let pipelines = pipelines.map(|pipeline| &**pipeline);
+            let pipelines = pipelines.filter(|pipeline| pipeline.name != self.defaults.pipeline.name);
+            let pipelines: Vec<&Pipeline> = pipelines.collect();
+            // One that cannot be read is said once and left out; the next best answers.
+            let mut broken: Vec<*const Model> = Vec::new();
+            loop {
+                let is_wanted = |_: &Pipeline, model: &Model| {
+                    model.is_usable() && !broken.contains(&std::ptr::from_ref(model))
+                };
+                let all = pipelines.iter().copied();
+                let Some(chosen) = selection::among(all, &wanted, &self.error_key, &is_wanted) else { break };
+                let formulas = match chosen.model.formulas() {
+                    Ok(formulas) => formulas,
+                    Err(error) => {
+                        self.say_broken(chosen.pipeline, chosen.model, &error);
+                        broken.push(chosen.model);
+                        continue;
+                    }
+                };
                 let cores = chosen
                     .pipeline
                     .index
                     .as_ref()
                     .and_then(|index| index.0.get(&chosen.model.name.node_type));
-                let formulas = chosen.model.formulas().map_err(|error| failed(error.to_string()))?;
                 let about = about(&chosen.pipeline.name, chosen.model, source);
                 return Ok((about, formulas, cores.and_then(|entry| entry.spec.cores)));
             }
@@ -322,6 +364,10 @@ impl Estimator {
         };
         Ok(Ready { about, components, core_ratio })
     }
+}
+
+fn too_many(rows: usize) -> String {
+    format!("failed to handle request: values has {rows} rows; {}", reply::FEWER)
 }
 
 fn about(pipeline: &str, model: &Model, source: Source) -> InUse {

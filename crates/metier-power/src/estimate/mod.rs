@@ -2,7 +2,7 @@
 //!
 //! [`Estimator::answer`] takes the bytes of a request and always gives one JSON object: an answer, or an object with empty `powers` and the reason in
 //! `msg`. What the reply never does: a list for `powers`, a negative number, a NaN, more than the exporter's one read of
-//! 4096 bytes where that can be had by shorter numbers.
+//! 4096 bytes: numbers are as short as that needs, and more rows than fit are refused.
 //!
 //! [`Estimator::node`] is the same for this program itself: a node's power with its interval and its idle part.
 

@@ -1,7 +1,8 @@
 //! Writes replies: one JSON object, without blanks, with numbers as short as the reader needs them.
 //!
 //! The exporter reads once, into 4096 bytes, and counts in milliwatts. So numbers have six decimals where there is room, and fewer where the reply
-//! would not fit: a hundred rows of four components keep three or more.
+//! would not fit: a hundred rows of four components keep three or more. What rounding takes from a row is given to the next of its component, so that
+//! sums hold however short the numbers are. More rows than fit at all are refused: the exporter could read none of them.
 
 use crate::vocabulary::Component;
 
@@ -10,9 +11,18 @@ pub const READ_BYTES: usize = 4096;
 /// What is around the numbers, at most.
 const AROUND: usize = 128;
 const MOST_DECIMALS: usize = 6;
+/// Longest reason of a refusal, as it is written: its beginning, and its end.
+const REASON: (usize, usize) = (700, 300);
+/// What who sends too many rows can do.
+pub const FEWER: &str = "the watts of so many do not fit in the 4096 bytes that an exporter reads; want fewer rows, in several requests";
 
-/// Writes watts of each component, row by row.
-pub fn powers(to: &mut Vec<u8>, powers: &[(Component, Vec<f64>)], core_ratio: f64) {
+/// Whether watts of so many rows can fit, each component with a digit and a comma a row.
+pub fn may_fit(rows: usize, components: usize) -> bool {
+    rows.saturating_mul(components).saturating_mul(2) <= READ_BYTES
+}
+
+/// Writes watts of each component, row by row. Says whether they fit in one read; where they do not, nothing is written.
+pub fn powers(to: &mut Vec<u8>, powers: &[(Component, Vec<f64>)], core_ratio: f64) -> bool {
     let decimals = decimals(powers);
     to.extend_from_slice(b"{\"powers\":{");
     for (place, (component, watts)) in powers.iter().enumerate() {
@@ -22,25 +32,61 @@ pub fn powers(to: &mut Vec<u8>, powers: &[(Component, Vec<f64>)], core_ratio: f6
         to.push(b'"');
         to.extend_from_slice(component.name().as_bytes());
         to.extend_from_slice(b"\":[");
+        let mut over = 0.0;
         for (row, watts) in watts.iter().enumerate() {
             if row > 0 {
                 to.push(b',');
             }
-            number(to, *watts, decimals);
+            // A row that takes nothing takes nothing from others either.
+            over = if *watts == 0.0 {
+                number(to, 0.0, decimals) + over
+            } else {
+                number(to, watts + over, decimals)
+            };
         }
         to.push(b']');
     }
     to.extend_from_slice(b"},\"msg\":\"\",\"core_ratio\":");
     number(to, core_ratio, MOST_DECIMALS);
     to.push(b'}');
+    let fits = to.len() <= READ_BYTES;
+    if !fits {
+        to.clear();
+    }
+    fits
 }
 
 /// Writes a refusal. `powers` is an object here too: the exporter cannot read a list.
 pub fn refusal(to: &mut Vec<u8>, why: &str) {
     to.extend_from_slice(b"{\"powers\":{},\"msg\":");
     // A text can always be written.
-    let _ = serde_json::to_writer(&mut *to, why);
+    let _ = serde_json::to_writer(&mut *to, &brief(why));
     to.push(b'}');
+}
+
+/// A reason that can be read at once, whatever of the request is in it: its beginning and its end.
+fn brief(why: &str) -> std::borrow::Cow<'_, str> {
+    // What a letter takes in JSON.
+    let size = |letter: char| match letter {
+        '"' | '\\' => 2,
+        letter if letter.is_control() => 6,
+        letter => letter.len_utf8(),
+    };
+    let until = |most: usize, letters: &mut dyn Iterator<Item = char>| {
+        let mut room = most;
+        let fits = |letter: &char| {
+            let size = size(*letter);
+            let fits = size <= room;
+            room = room.saturating_sub(size);
+            fits
+        };
+        letters.take_while(fits).map(char::len_utf8).sum::<usize>()
+    };
+    if until(REASON.0 + REASON.1, &mut why.chars()) == why.len() {
+        return why.into();
+    }
+    let (begin, end) = (until(REASON.0, &mut why.chars()), until(REASON.1, &mut why.chars().rev()));
+    format!("{} … {}", &why[..begin], &why[why.len() - end..]).into()
 }
 
 /// How many decimals fit in one read.
@@ -64,22 +110,24 @@ fn decimals(powers: &[(Component, Vec<f64>)]) -> usize {
     room.saturating_sub(whole + 2).min(MOST_DECIMALS)
 }
 
-/// A number that is not negative, with at most so many decimals and without zeros at its end.
-fn number(to: &mut Vec<u8>, value: f64, decimals: usize) {
+/// A number that is not negative, with at most so many decimals and without zeros at its end. Gives what rounding took from it.
+fn number(to: &mut Vec<u8>, value: f64, decimals: usize) -> f64 {
     const POWERS: [u64; MOST_DECIMALS + 1] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000];
     let unit = POWERS[decimals.min(MOST_DECIMALS)];
-    let scaled = (value * unit as f64).round();
+    // What was carried on may be a little less than nothing.
+    let scaled = if value < 0.0 { 0.0 } else { (value * unit as f64).round() };
     // Watts of more than nine thousand million are no watts; they are written in the long way.
     if !(0.0..9e15).contains(&scaled) {
         let value = if value.is_finite() { value.max(0.0) } else { 0.0 };
         let _ = serde_json::to_writer(&mut *to, &value);
-        return;
+        return 0.0;
     }
+    let over = value - scaled / unit as f64;
     let scaled = scaled as u64;
     digits(to, scaled / unit, 1);
     let mut rest = scaled % unit;
     if rest == 0 {
-        return;
+        return over;
     }
     let mut places = decimals.min(MOST_DECIMALS);
     while rest.is_multiple_of(10) {
@@ -88,6 +136,7 @@ fn number(to: &mut Vec<u8>, value: f64, decimals: usize) {
     }
     to.push(b'.');
     digits(to, rest, places);
+    over
 }
 
 fn digits(to: &mut Vec<u8>, mut value: u64, least: usize) {
@@ -125,6 +174,7 @@ mod tests {
             (0.000_001, 6, "0.000001"),
             (1e20, 3, "1e+20"),
             (f64::NAN, 3, "0.0"),
+            (-0.5, 0, "0"),
         ] {
             assert_eq!(text(value, decimals), want);
         }
@@ -146,7 +196,44 @@ mod tests {
             prop_assert!(to.len() <= READ_BYTES, "{}", to.len());
             let value: serde_json::Value = serde_json::from_slice(&to).unwrap();
             let got = value["powers"]["dram"][99].as_f64().unwrap();
-            prop_assert!((got - watts[399]).abs() < 0.0006, "milliwatts");
+            prop_assert!((got - watts[399]).abs() < 0.0011, "milliwatts");
+        }
+
+        #[test]
+        fn sums_hold_however_short_the_numbers_are(watts in proptest::collection::vec(0.0..1.4f64, 1..900)) {
+            let mut to = Vec::new();
+            if powers(&mut to, &[(Component::Package, watts.clone()), (Component::Dram, watts.clone())], 1.0) {
+                let value: serde_json::Value = serde_json::from_slice(&to).unwrap();
+                let read = value["powers"]["dram"].as_array().unwrap();
+                let sum: f64 = read.iter().map(|watts| watts.as_f64().unwrap()).sum();
+                prop_assert!((sum - watts.iter().sum::<f64>()).abs() < 0.51, "{sum}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_takes_nothing_is_given_nothing_and_what_does_not_fit_is_not_written() {
+        let mut to = Vec::new();
+        let watts: Vec<f64> = (0..900).map(|row| if row % 2 == 0 { 0.7 } else { 0.0 }).collect();
+        assert!(powers(&mut to, &[(Component::Package, watts.clone()), (Component::Dram, watts)], 1.0));
+        let value: serde_json::Value = serde_json::from_slice(&to).unwrap();
+        let read: Vec<f64> = serde_json::from_value(value["powers"]["package"].clone()).unwrap();
+        assert!(read.iter().skip(1).step_by(2).all(|watts| *watts == 0.0));
+        assert!((read.iter().sum::<f64>() - 315.0).abs() < 0.51, "{}", read.iter().sum::<f64>());
+        to.clear();
+        assert!(!powers(&mut to, &[(Component::Package, vec![0.7; 2100])], 1.0) && to.is_empty());
+        assert!(may_fit(512, 4) && !may_fit(513, 4));
+    }
+
+    #[test]
+    fn a_reason_is_short_whatever_was_sent() {
+        for text in ["x", "\u{1}", "\"", "ä"] {
+            let mut to = Vec::new();
+            refusal(&mut to, &format!("unknown field `{}`, expected one of `metrics`", text.repeat(9000)));
+            let value: serde_json::Value = serde_json::from_slice(&to).unwrap();
+            let why = value["msg"].as_str().unwrap();
+            assert!(to.len() < 1100, "{}", to.len());
+            assert!(why.starts_with("unknown field") && why.ends_with("expected one of `metrics`"), "{why}");
         }
     }
 

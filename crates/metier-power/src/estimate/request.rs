@@ -5,10 +5,13 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
 
+use super::reply::FEWER;
 use crate::vocabulary::{OutputType, Source};
 
+/// Most rows of a request: each takes two bytes of the reply at least, and an exporter reads 4096.
+const ROWS: usize = 2048;
 /// Most numbers of a request.
-const NUMBERS: usize = 4_000_000;
+const NUMBERS: usize = 256 << 10;
 /// Most names of a request.
 const NAMES: usize = 4096;
 
@@ -77,10 +80,27 @@ impl Request {
 }
 
 fn names<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    let names = Vec::<String>::deserialize(from)?;
-    match names.len() {
-        count if count > NAMES => Err(D::Error::custom(format!("{count} names; want at most {NAMES}"))),
-        _ => Ok(names),
+    from.deserialize_seq(Bounded("names", |name: String| Ok(name)))
+}
+
+/// A list that ends the reading where it is too long, before it takes room.
+struct Bounded<T, U>(&'static str, fn(T) -> Result<U, &'static str>);
+
+impl<'de, T: Deserialize<'de>, U> Visitor<'de> for Bounded<T, U> {
+    type Value = Vec<U>;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a list of {}", self.0)
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<U>, A::Error> {
+        let mut list = Vec::new();
+        while let Some(one) = seq.next_element()? {
+            if list.len() >= NAMES {
+                let why = format!("more than {NAMES} {}; want at most so many", self.0);
+                return Err(A::Error::custom(why));
+            }
+            list.push((self.1)(one).map_err(A::Error::custom)?);
+        }
+        Ok(list)
     }
 }
 
@@ -127,8 +147,9 @@ impl<'de> Deserialize<'de> for Rows {
                         rows.odd = Some((rows.count, width));
                     }
                     rows.count += 1;
-                    if rows.count > NUMBERS {
-                        return Err(A::Error::custom(format!("more than {NUMBERS} rows")));
+                    if rows.count > ROWS {
+                        let why = format!("values has more than {ROWS} rows; {FEWER}");
+                        return Err(A::Error::custom(why));
                     }
                 }
                 Ok(rows)
@@ -152,7 +173,7 @@ impl<'de> Visitor<'de> for Row<'_> {
             self.0.push(number);
             width += 1;
             if self.0.len() > NUMBERS {
-                return Err(A::Error::custom(format!("more than {NUMBERS} numbers")));
+                return Err(A::Error::custom(format!("values has more than {NUMBERS} numbers")));
             }
         }
         Ok(width)
@@ -172,19 +193,15 @@ pub struct Numbers(pub Vec<f64>);
 
 impl<'de> Deserialize<'de> for Numbers {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let values = Vec::<serde_json::Value>::deserialize(from)?;
-        if values.len() > NAMES {
-            return Err(D::Error::custom(format!("{} system values; want at most {NAMES}", values.len())));
-        }
-        let number = |value: &serde_json::Value| match value {
+        let number = |value: serde_json::Value| match value {
             serde_json::Value::Number(number) => Ok(number.as_f64().unwrap_or(0.0)),
             serde_json::Value::String(text) => {
                 Ok(text.parse().ok().filter(|value: &f64| value.is_finite()).unwrap_or(0.0))
             }
             serde_json::Value::Null | serde_json::Value::Bool(_) => Ok(0.0),
-            _ => Err(D::Error::custom("system_values holds a list or an object; want numbers or texts")),
+            _ => Err("system_values holds a list or an object; want numbers or texts"),
         };
-        Ok(Self(values.iter().map(number).collect::<Result<_, _>>()?))
+        from.deserialize_seq(Bounded("system values", number)).map(Self)
     }
 }
 
@@ -221,6 +238,20 @@ mod tests {
         ] {
             let error = Request::read(WHOLE.replace(from, to).as_bytes()).unwrap_err();
             assert!(error.contains(word), "{to}: {error}");
+        }
+    }
+
+    #[test]
+    fn lists_without_end_are_refused_before_they_take_room() {
+        let many = |one: &str| vec![one; 200_000].join(",");
+        for (from, to, word) in [
+            ("[[1,2],[3,4.5]]", format!("[{}]", many("[1,2]")), "more than 2048 rows"),
+            ("[3,4.5]", format!("[{}]", [many("1"), many("1")].join(",")), "numbers"),
+            (r#"["a","b"]"#, format!("[{}]", many("\"\"")), "more than 4096 names"),
+            (r#"["Skylake"]"#, format!("[{}]", many("1")), "more than 4096 system values"),
+        ] {
+            let error = Request::read(WHOLE.replace(from, &to).as_bytes()).unwrap_err();
+            assert!(error.contains(word), "{word}: {error}");
         }
     }
 

@@ -1,10 +1,10 @@
 //! All pipelines that are there, and which of them is asked for a source.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Pipeline, load};
+use super::{Model, Pipeline, load};
 use crate::Error;
 use crate::vocabulary::Source;
 
@@ -72,6 +72,23 @@ impl Registry {
         for source in sources {
             self.active.insert(source, at);
         }
+    }
+
+    /// Adds predictors to a pipeline of that name, where there is one: those of the same name take its place, all others stay. Node types that it has stay what they are.
+    pub fn merge(&mut self, mut pipeline: Pipeline) {
+        if let Some(known) = self.named(&pipeline.name) {
+            let place =
+                |model: &Model| (model.source, model.output_type, model.group, model.full_name.clone());
+            let new: BTreeSet<_> = pipeline.models.iter().map(place).collect();
+            let stay = known.models.iter().filter(|model| !new.contains(&place(model)));
+            pipeline.models.extend(stay.cloned());
+            pipeline.models.sort_by_key(place);
+            if let Some(index) = &known.index {
+                let all = pipeline.index.get_or_insert_default();
+                all.0.extend(index.0.iter().map(|(number, entry)| (*number, entry.clone())));
+            }
+        }
+        self.add(pipeline);
     }
 
     /// The pipeline that is asked for a source.

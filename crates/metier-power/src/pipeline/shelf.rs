@@ -93,18 +93,42 @@ impl Upload {
                 .map_err(|_| wrong("machine_spec", "processor, cores, chips, memory, frequency"))?,
         };
         let weights = body.get("weights").cloned().unwrap_or(Value::Null);
-        Weights::read(&weights)?.formulas(&name.trainer)?;
+        let source = Source::asked(text("source"))?;
+        let output_type = output_type.ok_or_else(|| wrong("output_type", "AbsPower or DynPower"))?;
+        let group = group.ok_or_else(|| wrong("feature_group", "a feature group such as BPFOnly"))?;
+        let read = Weights::read(&weights)?;
+        read.formulas(&name.trainer)?;
+        fits(&read, source, group)?;
         Ok(Self {
             pipeline: pipeline.to_string(),
             name,
-            source: Source::asked(text("source"))?,
-            output_type: output_type.ok_or_else(|| wrong("output_type", "AbsPower or DynPower"))?,
-            group: group.ok_or_else(|| wrong("feature_group", "a feature group such as BPFOnly"))?,
+            source,
+            output_type,
+            group,
             errors,
             machine_spec,
             weights,
         })
     }
+}
+
+/// Whether weights are of components that the source has and of the features of the group.
+fn fits(weights: &Weights, source: Source, group: FeatureGroup) -> Result<(), Error> {
+    let known: Vec<&str> = source.components().iter().map(|component| component.name()).collect();
+    for (component, of) in &weights.0 {
+        let name = component.name();
+        if !known.contains(&name) {
+            let why = format!("is no component of {}; want {}", source.name(), known.join(", "));
+            return Err(Error::weights(name.to_string(), why));
+        }
+        let features: Vec<&str> = of.all.numerical.keys().map(String::as_str).collect();
+        if features != group.features() {
+            let (got, want) = (shorten(&features.join(", ")), group.features().join(", "));
+            let why = format!("has {got}; want {want}, the features of {}", group.name());
+            return Err(Error::weights(format!("{name}.All_Weights.Numerical_Variables"), why));
+        }
+    }
+    Ok(())
 }
 
 impl Shelf {
@@ -167,9 +191,37 @@ impl Shelf {
     }
 
     fn paths(&self) -> Vec<PathBuf> {
-        let uploads = self.uploads.iter().filter(|folder| folder.is_dir());
         let places = self.places.iter().filter_map(Place::path).map(Path::to_path_buf);
-        places.chain(uploads.cloned()).collect()
+        places.chain(self.sent().cloned()).collect()
+    }
+
+    /// The folder of what was uploaded, as soon as there is one.
+    fn sent(&self) -> impl Iterator<Item = &PathBuf> {
+        self.uploads.iter().filter(|folder| folder.is_dir())
+    }
+
+    /// What stands against keeping it in its pipeline: another machine has its node type there.
+    fn check(&self, upload: &Upload) -> Result<(), Error> {
+        let wrong = |field, got: String, want: String| Err(Error::Word { field, got, want });
+        if upload.pipeline == self.defaults.pipeline.name {
+            return wrong("pipeline", upload.pipeline.clone(), "a name that what is shipped has not".into());
+        }
+        let registry = self.registry();
+        let index = registry.named(&upload.pipeline).and_then(|pipeline| pipeline.index.as_ref());
+        let Some(index) = index else { return Ok(()) };
+        let number = upload.name.node_type;
+        let is_other = |spec: &MachineSpec| !upload.machine_spec.is_empty() && *spec != upload.machine_spec;
+        match index.0.get(&number) {
+            Some(entry) if is_other(&entry.spec) => {
+                let free = index.0.keys().last().map_or(0, |last| last.saturating_add(1));
+                let own = index.0.iter().find(|(_, entry)| entry.spec == upload.machine_spec);
+                let free = own.map_or(free, |(number, _)| *number);
+                let (pipeline, trainer) = (&upload.pipeline, &upload.name.trainer);
+                let got = format!("{}, and node type {number} of {pipeline} is another machine", upload.name);
+                wrong("model_name", got, format!("{trainer}_{free}, or another pipeline"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Addresses that were tried, and why the last try failed.
@@ -189,13 +241,20 @@ impl Shelf {
         let paths = self.paths();
         // Before they are read: what is written meanwhile is seen the next time.
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = stamps(&paths);
-        let mut loaded = Registry::load(&paths);
+        let places: Vec<PathBuf> =
+            self.places.iter().filter_map(Place::path).map(Path::to_path_buf).collect();
+        let mut loaded = Registry::load(&places);
         loaded.warnings.splice(0..0, warnings);
+        let sent = Registry::load(&self.sent().cloned().collect::<Vec<_>>());
+        loaded.warnings.extend(sent.warnings);
         let mut registry = Registry::default();
         registry.add(self.defaults.pipeline.clone());
         let before = self.registry();
         for pipeline in &before.pipelines {
-            let is_there = loaded.registry.named(&pipeline.name).is_some();
+            // What was sent may be only a part of what the pipeline had.
+            let is_sent = |sent: &Arc<super::Pipeline>| sent.models.len() >= pipeline.models.len();
+            let is_there = loaded.registry.named(&pipeline.name).is_some()
+                || sent.registry.named(&pipeline.name).is_some_and(is_sent);
             if !is_there && pipeline.name != self.defaults.pipeline.name && !loaded.warnings.is_empty() {
                 loaded.warnings.push(format!("{} stays as it was", pipeline.name));
                 registry.add((**pipeline).clone());
@@ -203,6 +262,10 @@ impl Shelf {
         }
         for pipeline in &loaded.registry.pipelines {
             registry.add((**pipeline).clone());
+        }
+        // What was sent is added to what is there, and takes the place of nothing else.
+        for pipeline in &sent.registry.pipelines {
+            registry.merge((**pipeline).clone());
         }
         *self.registry.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(registry);
         loaded.warnings
@@ -218,6 +281,7 @@ impl Shelf {
             });
         };
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.check(upload)?;
         let pipeline = root.join(&upload.pipeline);
         let group =
             pipeline.join(upload.source.name()).join(upload.output_type.name()).join(upload.group.name());
@@ -296,6 +360,56 @@ mod tests {
     }
 
     #[test]
+    fn what_is_uploaded_is_added_and_displaces_nothing() {
+        let (base, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        // A pipeline that others made, of another machine.
+        let (made, _) = Shelf::open(Vec::new(), Some(base.path().to_path_buf())).unwrap();
+        let mut other = body();
+        for (name, output_type) in
+            [("SGDRegressorTrainer_0", "AbsPower"), ("SGDRegressorTrainer_0", "DynPower")]
+        {
+            other["model_name"] = json!(name);
+            other["output_type"] = json!(output_type);
+            other["machine_spec"] = json!({ "processor": "y", "cores": 16 });
+            made.upload(&Upload::read(&other).unwrap()).unwrap();
+        }
+        let places = vec![Place::Path(base.path().join("ours"))];
+        let (shelf, _) = Shelf::open(places, Some(folder.path().to_path_buf())).unwrap();
+        // Its node type is taken by another machine; the next is free.
+        let mut new = body();
+        new["model_name"] = json!("SGDRegressorTrainer_0");
+        let error = shelf.upload(&Upload::read(&new).unwrap()).unwrap_err().to_string();
+        assert!(error.contains("SGDRegressorTrainer_1"), "{error}");
+        new["model_name"] = json!("SGDRegressorTrainer_1");
+        shelf.upload(&Upload::read(&new).unwrap()).unwrap();
+        let count = |shelf: &Shelf| shelf.registry().named("ours").unwrap().models.len();
+        assert_eq!(count(&shelf), 3);
+        // Also where the pipeline itself cannot be read any more.
+        fs::write(base.path().join("ours/metadata.json"), "{ torn").unwrap();
+        let warnings = shelf.reload();
+        assert!(warnings.iter().any(|warning| warning.contains("ours stays as it was")), "{warnings:?}");
+        assert_eq!(count(&shelf), 3);
+        // In a pipeline of its own it answers for its machine, and the other machine is answered as before.
+        new["pipeline"] = json!("uploads");
+        shelf.upload(&Upload::read(&new).unwrap()).unwrap();
+        let ask = |machine: Value, output_type: &str| {
+            let request = json!({ "metrics": ["bpf_cpu_time_ms", "bpf_page_cache_hit"], "output_type": output_type, "source": "acpi",
+                "weight": true, "node_type": 0, "machine_spec": machine });
+            let request = crate::selection::Request::read(&request).unwrap();
+            let registry = shelf.registry();
+            let chosen = crate::selection::select(&registry, &request, "mae", &|_| true).unwrap().unwrap();
+            (chosen.pipeline.name.clone(), chosen.model.name.node_type)
+        };
+        let (other, own) =
+            (json!({ "processor": "y", "cores": 16 }), json!({ "processor": "x", "cores": 8 }));
+        assert_eq!(ask(other.clone(), "DynPower"), ("ours".to_string(), 0));
+        assert_eq!(ask(other, "AbsPower"), ("ours".to_string(), 0));
+        assert_eq!(ask(own, "AbsPower"), ("uploads".to_string(), 1));
+        new["pipeline"] = json!("metier-defaults");
+        assert!(shelf.upload(&Upload::read(&new).unwrap()).is_err());
+    }
+
+    #[test]
     fn a_pipeline_that_breaks_stays_as_it_was() {
         let folder = tempfile::tempdir().unwrap();
         let (shelf, _) = Shelf::open(Vec::new(), Some(folder.path().to_path_buf())).unwrap();
@@ -319,6 +433,8 @@ mod tests {
             ("machine_spec", json!([])),
             ("weights", json!({})),
             ("source", json!("sun")),
+            ("source", json!("rapl-sysfs")),
+            ("feature_group", json!("CounterOnly")),
         ] {
             let mut body = body();
             body[field] = value.clone();

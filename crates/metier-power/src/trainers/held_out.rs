@@ -4,7 +4,7 @@ use metier_learn::conformal::{Calibration, Unseen};
 use metier_learn::score::Score;
 use serde::{Deserialize, Serialize};
 
-use super::{Learn, Learned, Part, Task};
+use super::{FEWEST_ROWS, Learn, Learned, Part, Task};
 use crate::Error;
 use crate::vocabulary::Component;
 
@@ -100,9 +100,13 @@ pub(super) fn part(task: &Task<'_>, component: Component, learn: Learn) -> Resul
         })
         .collect();
     let parts = task.validation.parts(rows.len());
+    // Of a few rows nobody can say where nine of ten lie.
+    let reach = |without| {
+        if rows.len() < FEWEST_ROWS { Ok(None) } else { reach(&rows, &parts, task.validation, without) }
+    };
     let (mut covered, mut width, mut asked) = (0usize, 0.0, 0usize);
     for part in 0..PARTS {
-        let Some(reach) = reach(&rows, &parts, task.validation, Some(part))? else { continue };
+        let Some(reach) = reach(Some(part))? else { continue };
         for (row, _) in rows.iter().zip(&parts).filter(|(_, own)| **own == part) {
             covered += usize::from((row.measured - row.predicted).abs() <= reach * row.scale);
             width += 2.0 * reach * row.scale;
@@ -124,7 +128,7 @@ pub(super) fn part(task: &Task<'_>, component: Component, learn: Learn) -> Resul
         coverage: share(covered as f64),
         width: share(width),
     };
-    let reach = reach(&rows, &parts, task.validation, None)?;
+    let reach = reach(None)?;
     Ok(Part { learned, reach, held_out })
 }
 

@@ -33,8 +33,10 @@ use crate::Error;
 use crate::frame::Frame;
 use crate::vocabulary::{Component, Trainer, main_feature};
 
-/// Fewest rows that are learned from: five parts must each hold two. A report of SPECpower has eleven.
+/// Fewest rows that intervals are learned from: five parts must each hold two. A report of SPECpower has eleven.
 pub const FEWEST_ROWS: usize = 10;
+/// Fewest rows that are learned from at all, without intervals: each row is held out by itself, and three say what it is.
+pub const LEAST_ROWS: usize = 4;
 /// Most rows that are learned from.
 pub const MOST_ROWS: usize = metier_learn::regress::ROWS;
 
@@ -121,6 +123,8 @@ pub struct Trained {
     pub predictor: Predictor,
     /// Errors on rows that were held out, the worst component first.
     pub held_out: Vec<HeldOut>,
+    /// Whether it goes on from an earlier one.
+    pub is_continued: bool,
 }
 
 impl Trained {
@@ -137,9 +141,9 @@ pub fn train(frame: &Frame, settings: &Settings, from: Option<&Predictor>) -> Re
     if settings.features.is_empty() || settings.components.is_empty() {
         return Err(Error::table("no features or no components to learn; want at least one of each"));
     }
-    if !(FEWEST_ROWS..=MOST_ROWS).contains(&frame.len()) {
+    if !(LEAST_ROWS..=MOST_ROWS).contains(&frame.len()) {
         let got = frame.len();
-        return Err(Error::table(format!("{got} rows; want {FEWEST_ROWS} to {MOST_ROWS} to learn from")));
+        return Err(Error::table(format!("{got} rows; want {LEAST_ROWS} to {MOST_ROWS} to learn from")));
     }
     if !(settings.floor > 0.0 && settings.floor.is_finite()) {
         return Err(Error::table(format!("a floor of {} watts; want above 0", settings.floor)));
@@ -158,12 +162,14 @@ pub fn train(frame: &Frame, settings: &Settings, from: Option<&Predictor>) -> Re
     let from =
         from.filter(|from| from.trainer == settings.trainer.name() && from.features == settings.features);
     let mut predictor = Predictor::new(settings, scale.clone());
+    let mut is_continued = false;
     for component in &settings.components {
         let Some(y) = frame.watts(*component) else {
             return Err(Error::table(format!("no column {}", component.column())));
         };
         // An earlier predictor was learned in its own scale; where that has changed, it cannot go on.
         let before = from.filter(|from| from.scale == scale).and_then(|from| from.components.get(component));
+        is_continued |= before.is_some() && matches!(settings.trainer, Trainer::Xgboost | Trainer::Auto);
         let task = Task {
             x: &x,
             y: &y,
@@ -178,5 +184,5 @@ pub fn train(frame: &Frame, settings: &Settings, from: Option<&Predictor>) -> Re
     let mut held_out: Vec<HeldOut> =
         predictor.components.values().map(|part| part.held_out.clone()).collect();
     held_out.sort_by(|a, b| b.badness().total_cmp(&a.badness()));
-    Ok(Trained { predictor, held_out })
+    Ok(Trained { predictor, held_out, is_continued })
 }

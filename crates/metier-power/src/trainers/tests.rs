@@ -113,10 +113,44 @@ fn xgboost_goes_on_from_what_is_there() {
 }
 
 #[test]
+fn a_few_rows_are_learned_from_without_intervals() {
+    let small = frame(5);
+    for (trainer, _) in LIST {
+        let trained = match train(&small, &settings(trainer), None) {
+            Ok(trained) => trained,
+            // Six neighbours are among no fewer rows than six.
+            Err(error) => {
+                let why = error.to_string();
+                assert!(matches!(trainer, Trainer::KNeighbors | Trainer::Auto), "{}: {why}", trainer.name());
+                continue;
+            }
+        };
+        for part in trained.predictor.components.values() {
+            let held_out = &part.held_out;
+            assert_eq!((part.reach, held_out.coverage, held_out.rows), (None, None, 5), "{}", trainer.name());
+        }
+    }
+}
+
+#[test]
+fn only_who_goes_on_is_said_to() {
+    let frame = frame(100);
+    for trainer in [Trainer::Sgd, Trainer::Xgboost] {
+        let first = train(&frame, &settings(trainer), None).unwrap();
+        let second = train(&frame, &settings(trainer), Some(&first.predictor)).unwrap();
+        assert!(
+            !first.is_continued && second.is_continued == (trainer == Trainer::Xgboost),
+            "{}",
+            trainer.name()
+        );
+    }
+}
+
+#[test]
 fn what_cannot_be_learned_from_is_named() {
-    let small = frame(FEWEST_ROWS - 1);
+    let small = frame(LEAST_ROWS - 1);
     let error = train(&small, &settings(Trainer::Linear), None).unwrap_err().to_string();
-    assert!(error.contains("9 rows"), "{error}");
+    assert!(error.contains("3 rows"), "{error}");
     let wanted = Settings { features: vec!["cpu_cycles".to_string()], ..settings(Trainer::Linear) };
     let error = train(&frame(50), &wanted, None).unwrap_err().to_string();
     assert!(error.contains("cpu_cycles"), "{error}");

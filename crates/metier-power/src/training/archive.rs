@@ -8,7 +8,7 @@ use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
 use crate::Error;
-use crate::pipeline::Files;
+use crate::pipeline::{Files, Reader, aside};
 
 fn put<W: Write + Seek>(zip: &mut ZipWriter<W>, name: &str, bytes: &[u8]) -> Result<(), Error> {
     let wrong = |why: String| Error::file(name, why);
@@ -31,15 +31,38 @@ pub fn pack_file(folder: &Path, to: &Path) -> Result<(), Error> {
     let (files, names) = Files::open(folder)?;
     let mut reader = files.reader()?;
     let root = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let mut aside = to.as_os_str().to_owned();
-    aside.push(".part");
-    let aside = Path::new(&aside);
-    let file = fs::File::create(aside).map_err(|error| Error::file(aside, error))?;
+    let aside = aside(to);
+    let packed = pack_to(&mut reader, &names, &root, &aside);
+    let placed = packed.and_then(|()| fs::rename(&aside, to).map_err(|error| Error::file(to, error)));
+    if placed.is_err() {
+        let _ = fs::remove_file(&aside);
+    }
+    placed
+}
+
+fn pack_to(reader: &mut Reader, names: &[String], root: &str, to: &Path) -> Result<(), Error> {
+    let file = fs::File::create(to).map_err(|error| Error::file(to, error))?;
     let mut zip = ZipWriter::new(std::io::BufWriter::new(file));
     for name in names.iter().filter(|name| !name.ends_with(".part")) {
         put(&mut zip, &format!("{root}/{name}"), &reader.read(name)?)?;
     }
     let done = zip.finish().map_err(|error| Error::file(to, error))?;
     done.into_inner().map_err(|error| Error::file(to, error.to_string()))?;
-    fs::rename(aside, to).map_err(|error| Error::file(to, error))
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_pack_the_same_folder_at_once() {
+        let root = tempfile::tempdir().unwrap();
+        let (folder, zip) = (root.path().join("mine"), root.path().join("mine.zip"));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("a.json"), vec![b'1'; 1 << 20]).unwrap();
+        let pack = || (0..20).for_each(|_| pack_file(&folder, &zip).unwrap());
+        std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(pack))));
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 2, "nothing is left over");
+    }
 }

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::tables::check;
 use super::{Plan, Table, Tables, write};
 use crate::Error;
 use crate::frame::Frame;
-use crate::trainers::{self, HeldOut, Predictor, Settings};
+use crate::trainers::{self, FEWEST_ROWS, HeldOut, Predictor, Settings};
 use crate::vocabulary::{FeatureGroup, ModelName, OutputType, Source, Trainer};
 
 /// What became of a predictor.
@@ -20,8 +21,10 @@ use crate::vocabulary::{FeatureGroup, ModelName, OutputType, Source, Trainer};
 pub enum State {
     /// Learned anew.
     New,
-    /// Learned from other rows than before, going on from what was there where its trainer can.
+    /// Learned from other rows than before, going on from what was there.
     Continued,
+    /// Learned from other rows than before, in the place of what was there.
+    Anew,
     /// Learned from the same rows before, and left as it is.
     Kept,
 }
@@ -32,6 +35,7 @@ impl State {
         match self {
             Self::New => "new",
             Self::Continued => "continued",
+            Self::Anew => "anew",
             Self::Kept => "kept",
         }
     }
@@ -65,6 +69,21 @@ impl Entry {
     /// The largest mean relative error of a component, in per cent; `None` where no component has rows above the floor.
     pub fn mape(&self) -> Option<f64> {
         self.held_out.iter().filter_map(|one| one.mape).reduce(f64::max).map(|ratio| ratio * 100.0)
+    }
+
+    /// As programs are told of it (`metier.power-training/1`): every `mae` in watts, every `mape` in per cent, `coverage` a share.
+    pub fn record(&self) -> Value {
+        let component = |one: &HeldOut| {
+            json!({
+                "component": one.component, "mae": one.mae, "mape": one.mape.map(|ratio| ratio * 100.0), "rows": one.rows,
+                "rows_above_floor": one.rows_above_floor, "coverage": one.coverage, "width": one.width, "validation": one.validation,
+            })
+        };
+        json!({
+            "source": self.source.name(), "output_type": self.output_type.name(), "feature_group": self.group.name(),
+            "model_name": self.name.to_string(), "state": self.state.name(), "rows": self.rows,
+            "mae": self.mae(), "mape": self.mape(), "held_out": self.held_out.iter().map(component).collect::<Vec<_>>(),
+        })
     }
 }
 
@@ -143,6 +162,13 @@ pub fn train_pipeline(
         .collect();
     let mut outcome =
         Outcome { folder: folder.clone(), entries: Vec::new(), warnings: tables.warnings.clone() };
+    let few: Vec<usize> = parts.iter().map(|part| part.2.len()).filter(|rows| *rows < FEWEST_ROWS).collect();
+    if let Some(least) = few.iter().min() {
+        let (few, all) = (few.len(), parts.len());
+        outcome.warnings.push(format!(
+            "{few} of {all} tables have fewer than {FEWEST_ROWS} rows, the least {least}: what is learned from them has no intervals"
+        ));
+    }
     let was_stopped = work(&jobs, plan, &folder, progress, &mut outcome);
     outcome.entries.sort_by(|one, two| {
         let place = |entry: &Entry| (entry.source, entry.output_type, entry.group.name());
@@ -184,19 +210,37 @@ fn work(
         }
         drop(to);
         let mut done = 0;
+        // What several were left out for is said once.
+        let mut left: Vec<(String, Vec<String>)> = Vec::new();
         for (job, result) in from {
             done += 1;
             let label = job.label();
             match result {
                 Ok(entry) => outcome.entries.push(entry),
-                Err(error) => outcome.warnings.push(format!("{label} was left out: {error}")),
+                Err(error) => {
+                    let why = error.to_string();
+                    match left.iter_mut().find(|(known, _)| *known == why) {
+                        Some((_, labels)) => labels.push(label.clone()),
+                        None => left.push((why, vec![label.clone()])),
+                    }
+                }
             }
             if progress(Step { done, of: jobs.len(), name: &label }).is_break() {
                 stop.store(true, Ordering::Relaxed);
             }
         }
+        outcome.warnings.extend(left.iter().map(|(why, labels)| left_out(why, labels)));
         stop.load(Ordering::Relaxed) && done < jobs.len()
     })
+}
+
+/// Why predictors were left out, and which.
+fn left_out(why: &str, labels: &[String]) -> String {
+    match labels {
+        [only] => format!("{only} was left out: {why}"),
+        [first, ..] => format!("{first} and {} more were left out: {why}", labels.len() - 1),
+        [] => why.to_string(),
+    }
 }
 
 /// One predictor: what is there already, or what is learned now.
@@ -225,7 +269,11 @@ fn one(job: &Job<'_>, plan: &Plan, folder: &Path) -> Result<Entry, Error> {
         ..Settings::new(job.trainer, table.group.features(), table.source.components())
     };
     let trained = trainers::train(job.rows, &settings, before.as_ref())?;
-    let state = if before.is_some() { State::Continued } else { State::New };
+    let state = match (trained.is_continued, before.is_some()) {
+        (true, _) => State::Continued,
+        (false, true) => State::Anew,
+        (false, false) => State::New,
+    };
     let entry = entry(state, trained.held_out.clone());
     let spec = super::index(folder)?.0.get(&job.node_type).map(|entry| entry.spec.clone());
     write::model(&place, &entry, &trained, spec.as_ref(), job.digest)?;

@@ -43,9 +43,15 @@ pub fn tables(
     }
     let groups = if plan.groups.is_empty() { whole } else { plan.groups.clone() };
     if groups.is_empty() {
-        return Err(Error::table(
-            "the response has all metrics of no feature group; BPFOnly wants kepler_container_bpf_cpu_time_ms_total and kepler_container_bpf_page_cache_hit_total",
-        ));
+        return Err(Error::table({
+            let names: Vec<String> = FeatureGroup::BpfOnly
+                .features()
+                .iter()
+                .map(|feature| extract::metric(feature, plan.vm))
+                .collect();
+            let names = names.join(" and ");
+            format!("the response has all metrics of no feature group; BPFOnly wants {names}")
+        }));
     }
     let there = extract::sources(response);
     if let Some(source) = plan.sources.iter().find(|source| !plan.vm && !there.contains(source)) {

@@ -40,8 +40,11 @@ pub struct Power {
     what: What,
 }
 
-/// Says which metrics there are beside Kepler's: those that are given, else those of the environment.
+/// Says which metrics there are beside Kepler's: those that are given, else those of the environment; and which job's series are of virtual machines.
 pub fn third_party(given: &[String]) -> anyhow::Result<Vec<String>> {
+    if let Some(job) = std::env::var("VM_JOB_NAME").ok().filter(|job| !job.is_empty()) {
+        metier_power::extract::set_vm_job(&job);
+    }
     let (whose, names) = match given {
         [] => ("PROM_THIRDPARTY_METRICS", std::env::var("PROM_THIRDPARTY_METRICS").unwrap_or_default()),
         given => ("--thirdparty-metrics", given.join(",")),

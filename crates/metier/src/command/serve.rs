@@ -61,9 +61,12 @@ pub struct Predictors {
     /// Pipeline of kepler-model-db: a folder or zip, a folder of such, or the address of a zip; the last that knows a source answers for it
     #[arg(long, value_name = "PATH|URL")]
     models: Vec<String>,
-    /// Folder where pipelines that are fetched are kept [default: below the user's cache]
+    /// Folder where pipelines that are fetched are kept [MODEL_PATH, MNT_PATH; default: below the user's cache, else the folder for temporary files]
     #[arg(long, value_name = "FOLDER")]
     downloads: Option<PathBuf>,
+    /// Where Kepler's settings would keep them.
+    #[arg(skip)]
+    downloads_of_settings: Option<PathBuf>,
     /// File that says what machine this is: processor, cores, chips, memory in GiB, frequency in MHz
     #[arg(long, value_name = "FILE")]
     machine_spec: Option<PathBuf>,
@@ -73,6 +76,9 @@ pub struct Predictors {
     /// Folder of Kepler's settings, a file for each key [CONFIG_PATH; default: /etc/kepler/kepler.config]
     #[arg(long, short = 'c', value_name = "FOLDER")]
     config_dir: Option<PathBuf>,
+    /// How much is logged [default: info]
+    #[arg(long, short = 'l', value_name = "LEVEL", value_parser = ["debug", "info", "warn", "error"])]
+    log_level: Option<String>,
 }
 
 /// The estimator.
@@ -84,6 +90,12 @@ struct EstimatorRole {
     /// Model server that is asked for predictors [MODEL_SERVER_URL, where MODEL_SERVER_ENABLE is true]
     #[arg(long, value_name = "URL")]
     model_server: Option<String>,
+    /// Tell health (/healthz, /readyz) and which predictors are in use (/metrics) there
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+    /// What is shown on an address that is not loopback: metrics
+    #[arg(long, value_name = "DOOR", value_parser = ["metrics"])]
+    open: Vec<String>,
     #[command(flatten)]
     predictors: Predictors,
 }
@@ -113,7 +125,13 @@ struct ModelsRole {
 impl Serve {
     /// Serves.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        crate::log::start(&room.console, room.verbose, crate::log::SERVER)?;
+        let predictors = match &self.role {
+            Role::Estimator(role) => &role.predictors,
+            Role::Models(role) => &role.predictors,
+            Role::Trainer(role) => role.predictors(),
+        };
+        let level = predictors.log_level.as_deref().unwrap_or(crate::log::SERVER);
+        crate::log::start(&room.console, room.verbose, level)?;
         match &self.role {
             Role::Estimator(role) => role.run(room),
             Role::Models(role) => role.run(room),
@@ -133,14 +151,18 @@ impl Predictors {
 
     /// Kepler's own settings. What is said here goes before them.
     fn settings(&self) -> Settings {
-        Settings::open(self.config_dir.as_deref(), |key| std::env::var(key).ok())
+        let settings = Settings::open(self.config_dir.as_deref(), |key| std::env::var(key).ok());
+        if let Some(job) = settings.vm_job() {
+            metier_power::extract::set_vm_job(&job);
+        }
+        settings
     }
 
     /// With the pipelines that Kepler's settings name, where none is named here.
     fn or_of(&self, settings: &Settings) -> Self {
         let models = if self.models.is_empty() { settings.pipelines() } else { self.models.clone() };
         let error_key = self.error_key.clone().or_else(|| settings.error_key());
-        Self { models, error_key, ..self.clone() }
+        Self { models, error_key, downloads_of_settings: settings.downloads(), ..self.clone() }
     }
 
     fn error_key(&self) -> String {
@@ -149,8 +171,12 @@ impl Predictors {
 
     /// Where what is fetched is kept.
     fn downloads(&self) -> anyhow::Result<PathBuf> {
-        let folder = self.downloads.clone().or_else(crate::config::pipeline_folder);
-        let why = "there is no home to keep predictors in that are fetched; name a --downloads FOLDER";
+        let folder = self.downloads.clone().or_else(|| {
+            let places =
+                self.downloads_of_settings.clone().into_iter().chain(crate::config::pipeline_folder());
+            crate::config::writable_folder(places, "pipelines")
+        });
+        let why = "there is no folder to keep predictors in that are fetched; name a --downloads FOLDER";
         folder.ok_or_else(|| usage(why))
     }
 
@@ -211,13 +237,22 @@ fn spec(path: &Path) -> Result<MachineSpec, String> {
 
 impl EstimatorRole {
     fn run(&self, room: &Room) -> anyhow::Result<Code> {
+        crate::resident::keep_small();
         let settings = self.predictors.settings();
         let predictors = self.predictors.or_of(&settings);
         let asking = self.asking(&predictors, &settings)?;
         let folder = asking.as_ref().and_then(|asking| asking.folder.parent());
         let shelf = predictors.shelf(room, None, folder)?;
         let estimator = Some(predictors.estimator(&shelf)?);
-        run(room, Doors { socket: Some(self.socket.clone()), estimator, asking, ..Doors::new(shelf) })
+        let doors = Doors {
+            socket: Some(self.socket.clone()),
+            metrics: self.listen,
+            is_open: !self.open.is_empty(),
+            estimator,
+            asking,
+            ..Doors::new(shelf)
+        };
+        run(room, doors)
     }
 
     /// Where predictors are looked for that are not here; `None` where nobody named a place.
@@ -248,6 +283,7 @@ fn model_route(address: &str) -> String {
 
 impl ModelsRole {
     fn run(&self, room: &Room) -> anyhow::Result<Code> {
+        crate::resident::keep_small();
         let token = token(room, self.token_file.as_deref())?;
         let settings = self.predictors.settings();
         let predictors = self.predictors.or_of(&settings);
@@ -277,6 +313,7 @@ fn token(room: &Room, file: Option<&Path>) -> anyhow::Result<Option<Secret>> {
 }
 
 fn run(room: &Room, doors: Doors) -> anyhow::Result<Code> {
+    let doors = Doors { give_back: crate::resident::give_back, ..doors };
     doors.check().map_err(|error| usage(error.to_string()))?;
     let console = room.console;
     doors.run(|opened| {

@@ -62,6 +62,9 @@ pub struct Up {
     /// Learn predictors of power from that Prometheus while others work, and keep them in this folder [METIER_UP_ONLINE]
     #[arg(long, value_name = "FOLDER")]
     online: Option<PathBuf>,
+    /// Folder for predictors of power that are uploaded to the model server; without one none are taken
+    #[arg(long, value_name = "FOLDER")]
+    uploads: Option<PathBuf>,
     /// Prometheus that knows the nodes of the cluster, for /api/profiling and /upload [METIER_UP_PROMETHEUS, PROMETHEUS_IP]
     #[arg(long, value_name = "URL")]
     prometheus: Option<String>,
@@ -115,6 +118,7 @@ impl Up {
             ("up.doors", joined(&self.door)),
             ("up.models", joined(&self.models)),
             ("up.online", shown(&self.online)),
+            ("up.uploads", shown(&self.uploads)),
             ("up.prometheus", self.prometheus.clone()),
             ("up.prometheus_ca", shown(&self.prometheus_ca)),
             ("up.prometheus_token_file", shown(&self.prometheus_token_file)),

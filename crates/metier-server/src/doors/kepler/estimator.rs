@@ -1,7 +1,7 @@
 //! The estimator's socket: one request a connection, one reply in one write, then the connection is closed.
 //!
 //! A request has no length; it is whole when its last byte that is not blank is a brace and what came is JSON. A few threads accept; a client that does not send its request
-//! at once is handed to a thread of its own, so that it makes nobody wait. Both are bounded, as are time and size; whatever comes, the reply is one
+//! at once, or sends much, is handed to a thread of its own, so that it makes nobody wait. Both are bounded, as are time, size and what all hold together; whatever comes, the reply is one
 //! JSON object, or nothing where the client is gone.
 
 use std::io::{self, Read, Write};
@@ -9,13 +9,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use metier_power::estimate::{Estimator, is_whole};
 
+use super::kept::Kept;
 use crate::error::Error;
 
 /// Where the exporter looks for it.
@@ -25,14 +26,16 @@ pub const SOCKET: &str = "/tmp/estimator.sock";
 const THREADS: usize = 4;
 /// Clients at once that take their time.
 const SLOW: usize = 64;
-/// What a quick client is waited for.
+/// What a quick client is waited for: from connection to the whole request.
 const QUICK: Duration = Duration::from_millis(20);
 /// From connection to the whole request.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
 /// How long more is waited for where a request looks whole and is not.
 const CUT_TIME: Duration = Duration::from_millis(200);
-/// Largest request that is kept; more is read and thrown away.
-const REQUEST_BYTES: usize = 16 << 20;
+/// Largest request of a quick client. Larger ones are answered one at a time: their rows take several times what their text does.
+const QUICK_BYTES: usize = 128 << 10;
+/// How often what looks whole and is not is looked at before the client has to pause.
+const LOOKS: usize = 64;
 /// Largest request that is read.
 const READ_BYTES: usize = 512 << 20;
 
@@ -71,11 +74,22 @@ struct Shared {
     estimator: Arc<Estimator>,
     figures: Arc<Figures>,
     slow: AtomicUsize,
+    /// Bytes that slow clients hold together.
+    together: AtomicUsize,
+    /// One large request at a time.
+    large: Mutex<()>,
+    /// Gives memory back that a large request took.
+    give_back: fn(),
 }
 
 impl Door {
     /// Opens the socket, for its user and group only. A socket that nobody listens to any more is replaced.
     pub fn open(path: &Path, estimator: Arc<Estimator>) -> Result<Self, Error> {
+        Self::open_with(path, estimator, || {})
+    }
+
+    /// The same, with something that gives memory back after a large request.
+    pub fn open_with(path: &Path, estimator: Arc<Estimator>, give_back: fn()) -> Result<Self, Error> {
         let wrong = |why: String| Error::Socket { path: path.to_path_buf(), why };
         clear(path).map_err(wrong)?;
         // Its mode is right before anybody can find it.
@@ -89,7 +103,14 @@ impl Door {
             return Err(wrong(error.to_string()));
         }
         let figures = Arc::new(Figures::default());
-        let shared = Arc::new(Shared { estimator, figures: figures.clone(), slow: AtomicUsize::new(0) });
+        let shared = Arc::new(Shared {
+            estimator,
+            figures: figures.clone(),
+            slow: AtomicUsize::new(0),
+            together: AtomicUsize::new(0),
+            large: Mutex::new(()),
+            give_back,
+        });
         let stop = Arc::new(AtomicBool::new(false));
         let listening = listener.try_clone().map_err(|error| wrong(error.to_string()))?;
         let listening = UnixStream::from(OwnedFd::from(listening));
@@ -145,9 +166,6 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>, stop: &AtomicBool) {
         match accepted {
             Ok((stream, _)) => {
                 request.clear();
-                if request.capacity() > 1 << 20 {
-                    request = Vec::with_capacity(16 << 10);
-                }
                 serve(stream, shared, &mut request, &mut reply);
             }
             Err(error) => {
@@ -173,7 +191,8 @@ fn serve(mut stream: UnixStream, shared: &Arc<Shared>, request: &mut Vec<u8>, re
                 if is_whole(request) && answer(&mut stream, shared, request, reply) {
                     return;
                 }
-                if request.len() > 1 << 20 {
+                // The whole request counts, not each piece: who sends byte by byte is as slow as who says nothing.
+                if request.len() > QUICK_BYTES || begun.elapsed() >= QUICK {
                     break;
                 }
             }
@@ -188,10 +207,13 @@ fn serve(mut stream: UnixStream, shared: &Arc<Shared>, request: &mut Vec<u8>, re
         say(&mut stream, "too many clients take their time; try again");
         return;
     }
-    let (inner, mut request) = (shared.clone(), std::mem::take(request));
+    let (inner, request) = (shared.clone(), std::mem::take(request));
     let work = move || {
-        slow(stream, &inner, &mut request, begun);
+        let is_large = slow(stream, &inner, request, begun);
         inner.slow.fetch_sub(1, Ordering::SeqCst);
+        if is_large {
+            (inner.give_back)();
+        }
     };
     let thread = std::thread::Builder::new().name("metier-slow".into()).stack_size(512 << 10).spawn(work);
     if thread.is_err() {
@@ -199,51 +221,69 @@ fn serve(mut stream: UnixStream, shared: &Arc<Shared>, request: &mut Vec<u8>, re
     }
 }
 
-/// Answers a client that takes its time, within limits.
-fn slow(mut stream: UnixStream, shared: &Arc<Shared>, request: &mut Vec<u8>, begun: Instant) {
-    let (mut piece, mut reply) = (vec![0u8; 64 << 10], Vec::new());
-    let mut read = request.len();
-    let mut last = request.iter().rev().find(|byte| !byte.is_ascii_whitespace()).copied();
+/// Answers a client that takes its time, within limits. Says whether what it sent was large.
+fn slow(mut stream: UnixStream, shared: &Shared, came: Vec<u8>, begun: Instant) -> bool {
+    let (mut piece, mut reply) = ([0u8; 16 << 10], Vec::new());
+    let mut kept = Kept::new(&came, &shared.together);
+    drop(came);
+    let mut looks = 0;
     loop {
         let left = REQUEST_TIME.saturating_sub(begun.elapsed());
-        let is_large = read > REQUEST_BYTES;
-        let looks_whole = last == Some(b'}');
-        let wait = if looks_whole { left.min(CUT_TIME) } else { left };
-        if wait.is_zero() || read > READ_BYTES {
+        let wait = if kept.looks_whole() { left.min(CUT_TIME) } else { left };
+        if wait.is_zero() || kept.read > READ_BYTES {
             shared.figures.refused.fetch_add(1, Ordering::Relaxed);
-            return say(&mut stream, "failed to handle request: it did not come to its end in time");
+            say(&mut stream, "failed to handle request: it did not come to its end in time");
+            break;
         }
         let _ = stream.set_read_timeout(Some(wait));
         match stream.read(&mut piece) {
-            Ok(0) => return ended(stream, shared, request, &mut reply),
+            Ok(0) => {
+                finish(stream, shared, &kept, &mut reply);
+                break;
+            }
             Ok(count) => {
-                read += count;
-                last = piece[..count].iter().rev().find(|byte| !byte.is_ascii_whitespace()).copied().or(last);
-                if is_large || read > REQUEST_BYTES {
-                    // Read to its end, so that the client gets the reply, and thrown away.
-                    request.clear();
-                    request.shrink_to_fit();
-                } else {
-                    request.extend_from_slice(&piece[..count]);
-                    if is_whole(request) && answer(&mut stream, shared, request, &mut reply) {
-                        return;
+                kept.add(&piece[..count]);
+                // Who sends many braces is looked at when it pauses: each look reads all that came.
+                if kept.looks_whole() && kept.thrown().is_none() && looks < LOOKS {
+                    looks += 1;
+                    if answer_alone(&mut stream, shared, kept.bytes(), &mut reply) {
+                        break;
                     }
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if is_late(&error) => {
-                shared.figures.refused.fetch_add(1, Ordering::Relaxed);
-                return match is_large {
-                    true => say(
-                        &mut stream,
-                        &format!("failed to handle request: it has more than {REQUEST_BYTES} bytes"),
-                    ),
-                    false => refuse_cut(&mut stream, shared, request, &mut reply),
-                };
+                finish(stream, shared, &kept, &mut reply);
+                break;
             }
-            Err(_) => return,
+            Err(_) => break,
         }
     }
+    kept.read > QUICK_BYTES
+}
+
+/// No more will come of a slow client: it is told what came of it.
+fn finish(mut stream: UnixStream, shared: &Shared, kept: &Kept<'_>, reply: &mut Vec<u8>) {
+    match kept.thrown() {
+        Some(thrown) => {
+            shared.figures.refused.fetch_add(1, Ordering::Relaxed);
+            say(&mut stream, &thrown.why());
+        }
+        None => {
+            let _one = alone(shared, kept.bytes());
+            ended(stream, shared, kept.bytes(), reply);
+        }
+    }
+}
+
+/// What keeps other large requests waiting while this one is answered.
+fn alone<'a>(shared: &'a Shared, request: &[u8]) -> Option<std::sync::MutexGuard<'a, ()>> {
+    (request.len() > QUICK_BYTES).then(|| shared.large.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn answer_alone(stream: &mut UnixStream, shared: &Shared, request: &[u8], reply: &mut Vec<u8>) -> bool {
+    let _one = alone(shared, request);
+    answer(stream, shared, request, reply)
 }
 
 fn is_late(error: &io::Error) -> bool {
@@ -273,12 +313,9 @@ fn ended(mut stream: UnixStream, shared: &Shared, request: &[u8], reply: &mut Ve
         shared.figures.silent.fetch_add(1, Ordering::Relaxed);
         return;
     }
-    refuse_cut(&mut stream, shared, request, reply);
-}
-
-fn refuse_cut(stream: &mut UnixStream, shared: &Shared, request: &[u8], reply: &mut Vec<u8>) {
-    shared.figures.refused.fetch_add(1, Ordering::Relaxed);
-    shared.estimator.answer(request, reply);
+    let is_good = shared.estimator.answer(request, reply);
+    let figure = if is_good { &shared.figures.answered } else { &shared.figures.refused };
+    figure.fetch_add(1, Ordering::Relaxed);
     let _ = stream.write_all(reply);
 }
 

@@ -48,6 +48,12 @@ pub fn page(models: &Models) -> String {
             family.sample(&labels, 1.0);
         }
         let mut family = page.family(
+            "metier_power_predictors_broken",
+            Kind::Gauge,
+            "Predictors that a request wanted and that cannot be read.",
+        );
+        family.sample(&Labels::default(), estimator.broken().len() as f64);
+        let mut family = page.family(
             "metier_power_estimates_total",
             Kind::Counter,
             "Requests to the estimator, by outcome.",

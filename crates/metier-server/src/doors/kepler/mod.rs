@@ -3,6 +3,7 @@
 mod asking;
 mod estimator;
 mod figures;
+mod kept;
 mod models;
 mod online;
 mod role;

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::Router;
 use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, RawQuery, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
@@ -38,6 +39,10 @@ pub const PORT: u16 = 8100;
 
 /// Largest body: an upload of weights with trees.
 const BODY_BYTES: usize = 32 << 20;
+/// Largest request for a predictor: names of metrics, a machine, a filter.
+const REQUEST_BYTES: usize = 256 << 10;
+/// Longest reason of a refusal.
+const REASON: usize = 600;
 /// Most kinds of answers that are counted by name.
 const COUNTED: usize = 1000;
 
@@ -57,6 +62,8 @@ pub struct Models {
     pub answers: [AtomicU64; 3],
     /// How often each predictor was given away.
     pub given: std::sync::Mutex<BTreeMap<[String; 5], u64>>,
+    /// Gives memory back that a change took.
+    pub give_back: fn(),
 }
 
 impl Models {
@@ -70,6 +77,7 @@ impl Models {
             error_key: "mae".to_string(),
             answers: Default::default(),
             given: std::sync::Mutex::default(),
+            give_back: || {},
         }
     }
 
@@ -90,7 +98,7 @@ type Shared = Arc<Models>;
 /// The routes.
 pub fn router(models: Shared) -> Router {
     Router::new()
-        .route("/model", get(model_by_query).post(model_by_body))
+        .route("/model", get(model_by_query).post(model_by_body).layer(DefaultBodyLimit::max(REQUEST_BYTES)))
         .route("/best-models", get(best_models).post(best_models))
         .route("/models", get(list).post(upload))
         .route("/reload", axum::routing::post(reload))
@@ -99,6 +107,15 @@ pub fn router(models: Shared) -> Router {
         .route("/readyz", get(ready))
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         .layer(middleware::from_fn_with_state(models.clone(), enter))
+        .with_state(models)
+}
+
+/// What an estimator alone shows: health, and which predictors are in use.
+pub fn metrics_only(models: Shared) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
         .with_state(models)
 }
 
@@ -124,6 +141,11 @@ async fn enter(State(models): State<Shared>, request: Request, next: Next) -> Re
 
 /// RFC 9457, with the field at fault.
 pub(super) fn refusal(status: StatusCode, field: &str, why: &str) -> Response {
+    // What was sent may be in it, and be long.
+    let why = match why.char_indices().nth(REASON) {
+        Some((end, _)) => &format!("{}…", &why[..end]),
+        None => why,
+    };
     let body = json!({ "type": "about:blank", "title": status.canonical_reason().unwrap_or_default(), "status": status.as_u16(), "detail": why,
         "errors": [{ "field": field, "want": why }] });
     let kind = [(header::CONTENT_TYPE, "application/problem+json")];
@@ -142,7 +164,19 @@ pub(super) fn json_of(value: &Value) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
 }
 
-async fn model_by_body(State(models): State<Shared>, headers: HeaderMap, body: Bytes) -> Response {
+async fn model_by_body(
+    State(models): State<Shared>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    let body = match body {
+        Ok(body) => body,
+        Err(error) if error.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+            let why = format!("has more than {REQUEST_BYTES} bytes");
+            return refusal(StatusCode::PAYLOAD_TOO_LARGE, "body", &why);
+        }
+        Err(error) => return refusal(error.status(), "body", &error.body_text()),
+    };
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !kind.trim_start().to_ascii_lowercase().starts_with("application/json") {
         let why = format!("is {kind:?}; want application/json");
@@ -201,13 +235,23 @@ async fn model(models: &Shared, body: &Value) -> Response {
         return refusal(
             StatusCode::BAD_REQUEST,
             "metrics",
-            &format!("cannot find model for {body} at the moment"),
+            &format!("cannot find model for {} at the moment", brief(body)),
         );
     };
     count(models, &chosen, request.weight);
     match request.weight {
         true => weights(models, &request, &chosen),
         false => archive(machine_of(&chosen), chosen.model.clone()).await,
+    }
+}
+
+/// A request in a refusal: enough to know it by.
+fn brief(body: &Value) -> String {
+    const MOST: usize = 400;
+    let text = body.to_string();
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
     }
 }
 
@@ -382,6 +426,7 @@ fn changed(models: &Models) {
     if let Some((estimator, _)) = &models.estimator {
         estimator.replace(models.shelf.registry());
     }
+    (models.give_back)();
 }
 
 async fn upload(State(models): State<Shared>, headers: HeaderMap, body: Bytes) -> Response {

@@ -35,9 +35,11 @@ pub struct Doors {
     pub models: Option<SocketAddr>,
     /// Where the trainer listens.
     pub trainer: Option<SocketAddr>,
+    /// Where the estimator alone tells its health and metrics.
+    pub metrics: Option<SocketAddr>,
     /// What is learned from Prometheus while others work.
     pub online: Option<Online>,
-    /// Whether the model server answers without the token on an address that is not loopback.
+    /// Whether the model server, or where there are only metrics they, answer without the token on an address that is not loopback.
     pub is_open: bool,
     /// What those show who change something.
     pub token: Option<Secret>,
@@ -49,6 +51,8 @@ pub struct Doors {
     pub asking: Option<Asking>,
     /// By which error the model server compares predictors.
     pub error_key: String,
+    /// Gives memory back that a large request or a reload took.
+    pub give_back: fn(),
 }
 
 /// Where doors were opened.
@@ -60,6 +64,8 @@ pub struct Opened {
     pub models: Option<SocketAddr>,
     /// The trainer.
     pub trainer: Option<SocketAddr>,
+    /// Health and metrics of the estimator.
+    pub metrics: Option<SocketAddr>,
 }
 
 impl Opened {
@@ -69,7 +75,8 @@ impl Opened {
         let models = self.models.map(|one| address("models", one));
         let trainer = self.trainer.map(|one| address("trainer", one));
         let socket = self.socket.as_ref().map(|socket| format!("{} (estimator)", socket.display()));
-        let all: Vec<String> = models.into_iter().chain(trainer).chain(socket).collect();
+        let metrics = self.metrics.map(|one| address("metrics", one));
+        let all: Vec<String> = models.into_iter().chain(trainer).chain(metrics).chain(socket).collect();
         (!all.is_empty()).then(|| all.join(", "))
     }
 }
@@ -101,6 +108,7 @@ impl Doors {
             socket: None,
             models: None,
             trainer: None,
+            metrics: None,
             online: None,
             is_open: false,
             token: None,
@@ -108,6 +116,7 @@ impl Doors {
             estimator: None,
             asking: None,
             error_key: "mae".to_string(),
+            give_back: || {},
         }
     }
 
@@ -116,6 +125,9 @@ impl Doors {
         let reachable = |address: &SocketAddr| !is_loopback(*address) && self.token.is_none();
         if let Some(address) = self.models.filter(reachable).filter(|_| !self.is_open) {
             return Err(Error::ClosedModels { address });
+        }
+        if let Some(address) = self.metrics.filter(|address| !is_loopback(*address) && !self.is_open) {
+            return Err(Error::ClosedFigures { address });
         }
         match self.trainer.filter(reachable) {
             Some(address) => Err(Error::ClosedTrainer { address }),
@@ -126,7 +138,7 @@ impl Doors {
     /// Serves until INT or TERM; HUP has pipelines fetched and read again.
     pub fn run(self, on_ready: impl FnOnce(&Opened)) -> Result<(), Error> {
         self.check()?;
-        let (shelf, estimator) = (self.shelf.clone(), self.estimator.clone());
+        let (shelf, estimator, give_back) = (self.shelf.clone(), self.estimator.clone(), self.give_back);
         runtime()?.block_on(async {
             let told = serve::until_told()?;
             let mut hang_up = signal(SignalKind::hangup()).map_err(|source| Error::Signals { source })?;
@@ -135,7 +147,7 @@ impl Doors {
                 loop {
                     tokio::select! {
                         () = &mut told => return,
-                        _ = hang_up.recv() => refresh(&shelf, estimator.as_ref(), true),
+                        _ = hang_up.recv() => refresh(&shelf, estimator.as_ref(), true, give_back),
                     }
                 }
             };
@@ -174,7 +186,7 @@ impl Doors {
         let mut opened = Opened::default();
         let door = match (&self.socket, &self.estimator) {
             (Some(socket), Some(estimator)) => {
-                let door = given(Door::open(socket, estimator.clone()), is_lenient)?;
+                let door = given(Door::open_with(socket, estimator.clone(), self.give_back), is_lenient)?;
                 opened.socket = door.as_ref().map(|_| socket.clone());
                 door
             }
@@ -190,7 +202,17 @@ impl Doors {
             let figures = door.as_ref().map(|door| door.figures.clone());
             models.estimator = self.estimator.clone().zip(figures);
             models.error_key.clone_from(&self.error_key);
+            models.give_back = self.give_back;
             let router = models::router(Arc::new(models));
+            doors.push(Behind { listener, router, limits: Limits::default() });
+        }
+        if let Some(address) = self.metrics
+            && let Some(listener) = given(serve::listen(address).await, is_lenient)?
+        {
+            opened.metrics = listener.local_addr().ok();
+            let mut models = Models::new(self.shelf.clone(), None, false);
+            models.estimator = self.estimator.clone().zip(door.as_ref().map(|door| door.figures.clone()));
+            let router = models::metrics_only(Arc::new(models));
             doors.push(Behind { listener, router, limits: Limits::default() });
         }
         let asker = match (self.asking, &self.estimator) {
@@ -222,7 +244,7 @@ impl Doors {
             doors.push(Behind { listener, router, limits: Limits::default() });
         }
         if self.shelf.is_waiting() {
-            refresh(&self.shelf, self.estimator.as_ref(), true);
+            refresh(&self.shelf, self.estimator.as_ref(), true, self.give_back);
         }
         on_ready(&opened);
         let (stop, stopping) = watch::channel(false);
@@ -239,7 +261,7 @@ impl Doors {
             tokio::select! {
                 () = &mut shutdown => break,
                 _ = look.tick() => if self.shelf.has_changed() {
-                    refresh(&self.shelf, self.estimator.as_ref(), false);
+                    refresh(&self.shelf, self.estimator.as_ref(), false, self.give_back);
                 },
             }
         }
@@ -268,7 +290,7 @@ fn given<T>(opened: Result<T, Error>, is_lenient: bool) -> Result<Option<T>, Err
 }
 
 /// Reads pipelines again, with those at addresses where that is wanted, on a thread of its own: an address may take its time.
-fn refresh(shelf: &Arc<Shelf>, estimator: Option<&Arc<Estimator>>, fetches: bool) {
+fn refresh(shelf: &Arc<Shelf>, estimator: Option<&Arc<Estimator>>, fetches: bool, give_back: fn()) {
     let (shelf, estimator) = (shelf.clone(), estimator.cloned());
     let work = move || {
         for warning in if fetches { shelf.reload() } else { shelf.reread() } {
@@ -277,6 +299,8 @@ fn refresh(shelf: &Arc<Shelf>, estimator: Option<&Arc<Estimator>>, fetches: bool
         if let Some(estimator) = estimator {
             estimator.replace(shelf.registry());
         }
+        // Reading took several times what is kept, and what was there before is free now.
+        give_back();
     };
     if let Err(error) = std::thread::Builder::new().name("metier-fetch".to_string()).spawn(work) {
         tracing::warn!(%error, "pipelines cannot be fetched");

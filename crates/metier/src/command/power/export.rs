@@ -25,7 +25,7 @@ pub struct Export {
     /// Account that publishes it
     #[arg(long, value_name = "NAME")]
     publisher: String,
-    /// When it was measured, as 2026-11-17T15:40:00Z
+    /// When it was measured, as 2026-11-17T15:40:00Z or 2026-11-17
     #[arg(long, value_name = "TIME", required_unless_present = "benchmark")]
     collect_date: Option<String>,
     /// Benchmark file that tells when it was measured
@@ -52,8 +52,16 @@ impl Export {
                 let read = Benchmark::read(&text).map_err(|error| wrong(error.to_string()))?;
                 read.span.ok_or_else(|| wrong("has no times".to_string()))?.start
             }
-            (None, Some(text)) => metier_power::query::time("time", text)
-                .map_err(|error| usage(format!("--collect-date: {error}")))?,
+            (None, Some(text)) => {
+                // A day is its beginning.
+                let day = text
+                    .trim()
+                    .parse::<jiff::civil::Date>()
+                    .ok()
+                    .map(|_| format!("{}T00:00:00Z", text.trim()));
+                metier_power::query::time("time", day.as_deref().unwrap_or(text))
+                    .map_err(|error| usage(format!("--collect-date: {error}")))?
+            }
             (None, None) => return Err(usage("--collect-date is missing; want a time, or --benchmark")),
         };
         let folder = data.0.join(&self.pipeline_name);

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use metier_power::extract::Extractor;
+use metier_power::frame::Frame;
 use metier_power::isolate::{Hints, Isolator};
 use metier_power::pipeline::Pipeline;
 use metier_power::profile::Idle;
@@ -156,6 +157,19 @@ pub fn output_type(name: &str) -> Result<OutputType, String> {
 pub fn group(name: &str) -> Result<FeatureGroup, String> {
     let names: Vec<&str> = FeatureGroup::ALL.iter().map(|one| one.name()).collect();
     one_of(FeatureGroup::named(name), &names)
+}
+
+/// The group that was named; else of those whose features the table has the one with the most of them.
+pub fn group_of(frame: &Frame, named: Option<FeatureGroup>, input: &str) -> anyhow::Result<FeatureGroup> {
+    let names: Vec<&str> = frame.names().collect();
+    let whole = FeatureGroup::ALL
+        .into_iter()
+        .filter(|group| !group.features().is_empty() && group.is_within(&names))
+        .max_by_key(|group| group.features().len());
+    named.or(whole).ok_or_else(|| {
+        let want = FeatureGroup::BpfOnly.features().join(", ");
+        usage(format!("--input {input}: has all features of no group; want some such as {want}"))
+    })
 }
 
 /// A trainer.

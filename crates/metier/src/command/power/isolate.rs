@@ -57,9 +57,9 @@ pub struct FromData {
     /// Where energy was read
     #[arg(short, long, value_name = "SOURCE", default_value = "rapl-sysfs", value_parser = flags::source)]
     energy_source: Source,
-    /// Which features
+    /// Which features [default: those of the table]
     #[arg(long, value_name = "GROUP", value_parser = flags::group)]
-    feature_group: FeatureGroup,
+    feature_group: Option<FeatureGroup>,
     #[command(flatten)]
     isolation: Isolation,
     #[command(flatten)]
@@ -75,21 +75,18 @@ impl FromData {
             false => format!("extracted_{}", self.input),
         };
         let extracted = data.table("--input", &name)?;
-        let about = About { source: self.energy_source, group: self.feature_group };
+        let group = flags::group_of(&extracted, self.feature_group, &self.input)?;
+        let about = About { source: self.energy_source, group };
         training::check(&extracted, about.source, about.group)
             .map_err(|error| usage(format!("--input {}: {error}", self.input)))?;
         let frame = isolated(&extracted, about, &self.isolation, &data)?;
         let stem = self.paths.out.strip_suffix(".csv").unwrap_or(&self.paths.out);
         let files = vec![data.write_table(&format!("isolated_{stem}"), &frame)?];
-        let made = Made {
-            group: self.feature_group,
-            extracted: Extracted { frame: extracted, correlations: Vec::new() },
-            files,
-        };
+        let made = Made { group, extracted: Extracted { frame: extracted, correlations: Vec::new() }, files };
         let of = Of {
             input: self.input.clone(),
             energy_source: self.energy_source,
-            feature_group: Some(self.feature_group),
+            feature_group: Some(group),
             output_type: OutputType::DynPower,
         };
         show(room, "isolate-from-data", &of, &made, &frame)?;

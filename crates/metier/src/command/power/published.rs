@@ -1,6 +1,6 @@
 //! `metier power specpower`, `ec2`: the two published pipelines, learned anew from their measurements.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use metier_power::training::published::{self, EC2, EC2_IMAGE};
@@ -167,23 +167,38 @@ impl Ec2 {
         let published: Vec<String> = EC2.iter().map(ToString::to_string).collect();
         let instances = if self.instance.is_empty() { &published } else { &self.instance };
         let mut tables = Tables::default();
+        let mut missing = Vec::new();
         for instance in instances {
-            let id = format!("{instance}-{EC2_IMAGE}");
-            let (spec_name, query_name) =
-                (format!("{id}/data/machine_spec/{id}.json"), format!("{id}/data/kepler_query.json"));
-            let wrong = |name: &str, why: String| usage(format!("--from {}: {name}: {why}", self.from.from));
-            let spec = serde_json::from_slice(&self.from.file(room, &spec_name)?)
-                .map_err(|error| wrong(&spec_name, error.to_string()))?;
-            let machine = Machine { id, spec };
-            let response = metier_power::response::Response::read(&self.from.file(room, &query_name)?)
-                .map_err(|error| wrong(&query_name, error.to_string()))?;
-            let node_type = training::join(&folder, Some(&machine))?;
-            let of = training::tables(&response, Known::default(), &plan, node_type)
-                .map_err(|error| wrong(&query_name, error.to_string()))?;
-            tables.append(of)?;
+            match self.one(room, instance, &plan, &folder) {
+                Ok(of) => tables.append(of)?,
+                // One that cannot be had is not the end of the others.
+                Err(error) => missing.push(format!("{instance} was left out: {error:#}")),
+            }
         }
+        if tables.list.is_empty() {
+            let why = missing.join("; ");
+            return Err(usage(format!("--from {}: nothing can be learned from: {why}", self.from.from)));
+        }
+        tables.warnings.extend(missing.iter().cloned());
         let outcome =
             with_progress(room, |progress| training::train_pipeline(&tables, &plan, &data.0, progress))?;
-        finish(room, &outcome)
+        let code = finish(room, &outcome)?;
+        Ok(if missing.is_empty() { code } else { Code::PARTIAL })
+    }
+
+    /// The tables of one instance.
+    fn one(&self, room: &Room, instance: &str, plan: &Plan, folder: &Path) -> anyhow::Result<Tables> {
+        let id = format!("{instance}-{EC2_IMAGE}");
+        let (spec_name, query_name) =
+            (format!("{id}/data/machine_spec/{id}.json"), format!("{id}/data/kepler_query.json"));
+        let wrong = |name: &str, why: String| usage(format!("--from {}: {name}: {why}", self.from.from));
+        let spec = serde_json::from_slice(&self.from.file(room, &spec_name)?)
+            .map_err(|error| wrong(&spec_name, error.to_string()))?;
+        let machine = Machine { id, spec };
+        let response = metier_power::response::Response::read(&self.from.file(room, &query_name)?)
+            .map_err(|error| wrong(&query_name, error.to_string()))?;
+        let node_type = training::join(folder, Some(&machine))?;
+        training::tables(&response, Known::default(), plan, node_type)
+            .map_err(|error| wrong(&query_name, error.to_string()))
     }
 }

@@ -99,7 +99,13 @@ impl Query {
         let span = Benchmark::read(held["times"].to_string().as_bytes())?.span.unwrap_or(span);
         let question = Question { prefix: self.metric_prefix.clone(), others, span, step };
         let client = Blocking::new(endpoint)?;
-        let names = ask(&client, async |client| query::names(client, &question).await)?;
+        let names = match ask(&client, async |client| query::names(client, &question).await) {
+            Ok(names) => names,
+            Err(error) => {
+                kept.leave()?;
+                return Err(error);
+            }
+        };
         let there = names.iter().filter(|name| kept.has(name)).count();
         if there > 0 {
             room.console
@@ -108,8 +114,14 @@ impl Query {
         let steps = room.console.steps(names.len() as u64, "metrics", "saved");
         for name in &names {
             if !kept.has(name) {
-                let series = ask(&client, async |client| query::metric(client, name, &question).await)?;
-                kept.put(name, &query::value(&series))?;
+                let series = ask(&client, async |client| query::metric(client, name, &question).await);
+                match series {
+                    Ok(series) => kept.put(name, &query::value(&series))?,
+                    Err(error) => {
+                        kept.leave()?;
+                        return Err(error);
+                    }
+                }
             }
             steps.one();
         }

@@ -1,8 +1,9 @@
-//! The original's spellings of flags: `-o NAME` names files there, and three flags have two letters behind one dash.
+//! The original's spellings of flags: `-o NAME` names files there, three flags have two letters behind one dash, and every command takes every flag: those
+//! that a command of ours has no use for are left out.
 
 use std::ffi::OsString;
 
-use clap::ValueEnum;
+use clap::{CommandFactory as _, ValueEnum};
 
 use crate::output::Form;
 
@@ -11,6 +12,90 @@ const WITH_VALUE: [&str; 5] = ["--store", "--config", "-o", "--output", "--color
 /// Two letters behind one dash.
 const TWO_LETTERS: [(&str, &str); 3] =
     [("-tm", "--thirdparty-metrics"), ("-ot", "--output-type"), ("-fg", "--feature-group")];
+
+/// The original's flags, which all of its commands take: name, letter, and whether a value follows.
+const EVERYWHERE: [(&str, Option<char>, bool); 31] = [
+    ("input", Some('i'), true),
+    ("server", Some('s'), true),
+    ("interval", None, true),
+    ("start-time", None, true),
+    ("end-time", None, true),
+    ("step", None, true),
+    ("metric-prefix", None, true),
+    ("to-csv", None, false),
+    ("pipeline-name", Some('p'), true),
+    ("extractor", None, true),
+    ("isolator", None, true),
+    ("profile", None, true),
+    ("target-hints", None, true),
+    ("bg-hints", None, true),
+    ("abs-pipeline-name", None, true),
+    ("energy-source", Some('e'), true),
+    ("abs-trainers", None, true),
+    ("dyn-trainers", None, true),
+    ("trainers", None, true),
+    ("vm-train", None, false),
+    ("benchmark", None, true),
+    ("output-type", None, true),
+    ("feature-group", None, true),
+    ("model-name", None, true),
+    ("target-data", None, true),
+    ("scenario", None, true),
+    ("publisher", None, true),
+    ("include-raw", None, false),
+    ("collect-date", None, true),
+    ("zip", None, false),
+    ("id", None, true),
+];
+
+/// What a command knows of flags: names and letters.
+type Known = (Vec<String>, Vec<char>);
+
+/// The flags of a command of `metier power`; `None` where there is no such command.
+fn known(command: &str) -> Option<Known> {
+    let all = crate::cli::Cli::command();
+    let power = all.find_subcommand("power")?;
+    let own = power.find_subcommand(command)?;
+    let names = own.get_arguments().filter_map(|one| one.get_long().map(str::to_string)).collect();
+    Some((names, own.get_arguments().filter_map(clap::Arg::get_short).collect()))
+}
+
+/// The words behind a command without the original's flags that it does not know.
+fn of_use(words: Vec<OsString>, (names, letters): &Known) -> Vec<OsString> {
+    let mut out = Vec::new();
+    let mut rest = words.into_iter();
+    while let Some(word) = rest.next() {
+        let text = word.to_string_lossy().into_owned();
+        if text == "--" {
+            out.push(word);
+            out.extend(rest);
+            break;
+        }
+        let (name, has_value) = match text.split_once('=') {
+            Some((name, _)) => (name, true),
+            None => (text.as_str(), false),
+        };
+        let by_name = EVERYWHERE.iter().find(|(long, ..)| name.strip_prefix("--") == Some(long));
+        let by_letter = EVERYWHERE.iter().find(|(_, letter, _)| {
+            let letter = letter.filter(|_| !text.starts_with("--"));
+            letter.is_some_and(|letter| text.strip_prefix('-').is_some_and(|rest| rest.starts_with(letter)))
+        });
+        match (by_name, by_letter) {
+            (Some((long, _, takes)), _) if !names.iter().any(|known| known == long) => {
+                if *takes && !has_value {
+                    rest.next();
+                }
+            }
+            (None, Some((_, Some(letter), _))) if !letters.contains(letter) => {
+                if text.len() == 2 {
+                    rest.next();
+                }
+            }
+            _ => out.push(word),
+        }
+    }
+    out
+}
 
 /// The same words in our spelling, where they are for `metier power`: there `-o` with a word that is no form of output means `--out`.
 pub fn spelled(arguments: &[OsString]) -> Vec<OsString> {
@@ -43,6 +128,11 @@ pub fn spelled(arguments: &[OsString]) -> Vec<OsString> {
             Some(value) => out.push(format!("--out={}", value.trim_start_matches('=')).into()),
             None => out.push(argument.clone()),
         }
+    }
+    let command = (at + 1..out.len()).find(|at| !out[*at].to_string_lossy().starts_with('-'));
+    if let Some((command, known)) = command.and_then(|at| Some((at, known(&out[at].to_string_lossy())?))) {
+        let behind = out.split_off(command + 1);
+        out.extend(of_use(behind, &known));
     }
     out
 }
@@ -84,6 +174,14 @@ mod tests {
             ),
             ("metier runs -o power", "metier runs -o power"),
             ("metier power x -ojson", "metier power x -ojson"),
+            ("metier power extract -i a --id node1 -s=http://p -p mine --zip", "metier power extract -i a"),
+            ("metier power isolate -i a -pmine --isolator none", "metier power isolate -i a --isolator none"),
+            ("metier power validate --metric-prefix=x -i a", "metier power validate -i a"),
+            (
+                "metier power train_from_data --benchmark b -i a --id n",
+                "metier power train_from_data -i a --id n",
+            ),
+            ("metier power extract --wrong -i a", "metier power extract --wrong -i a"),
         ] {
             assert_eq!(spelled(&words(typed)), words(means), "{typed}");
         }

@@ -134,9 +134,9 @@ pub struct FromData {
     /// Where energy was read
     #[arg(short, long, value_name = "SOURCE", default_value = "rapl-sysfs", value_parser = flags::source)]
     energy_source: Source,
-    /// Which features
+    /// Which features [default: those of the table]
     #[arg(long, value_name = "GROUP", value_parser = flags::group)]
-    feature_group: FeatureGroup,
+    feature_group: Option<FeatureGroup>,
     /// Whether idle power is part of it
     #[arg(long, value_name = "TYPE", default_value = "AbsPower", value_parser = flags::output_type)]
     output_type: OutputType,
@@ -156,11 +156,12 @@ impl FromData {
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let data = self.paths.data();
         let frame = data.table("--input", &self.input)?;
-        training::check(&frame, self.energy_source, self.feature_group)
+        let group = flags::group_of(&frame, self.feature_group, &self.input)?;
+        training::check(&frame, self.energy_source, group)
             .map_err(|error| usage(format!("--input {}: {error}", self.input)))?;
         let mut plan = Plan {
             sources: vec![self.energy_source],
-            groups: vec![self.feature_group],
+            groups: vec![group],
             abs_trainers: Vec::new(),
             dyn_trainers: Vec::new(),
             machine: self.which.machine(&data)?,
@@ -172,12 +173,8 @@ impl FromData {
         }
         self.learning.apply(&mut plan);
         plan.check().map_err(|error| usage(error.to_string()))?;
-        let mut table = training::Table {
-            source: self.energy_source,
-            output_type: self.output_type,
-            group: self.feature_group,
-            frame,
-        };
+        let mut table =
+            training::Table { source: self.energy_source, output_type: self.output_type, group, frame };
         if plan.machine.is_some() {
             let node_type = training::join(&data.0.join(&plan.name), plan.machine.as_ref())?;
             let rows = table.frame.len();
@@ -221,9 +218,18 @@ pub fn finish(room: &Room, outcome: &Outcome) -> anyhow::Result<Code> {
         Format::Json => console.data(|out| output::json(out, &record(outcome, zip)))?,
         Format::Yaml => console.data(|out| output::yaml(out, &record(outcome, zip)))?,
         Format::Csv => {
-            let header =
-                ["source", "output_type", "feature_group", "model_name", "state", "rows", "mae", "mape"];
-            let row = |entry: &training::Entry| {
+            let header = [
+                "source",
+                "output_type",
+                "feature_group",
+                "model_name",
+                "state",
+                "rows",
+                "component",
+                "mae",
+                "mape",
+            ];
+            let row = |entry: &training::Entry, one: &HeldOut| {
                 vec![
                     entry.source.name().to_string(),
                     entry.output_type.name().to_string(),
@@ -231,11 +237,13 @@ pub fn finish(room: &Room, outcome: &Outcome) -> anyhow::Result<Code> {
                     entry.name.to_string(),
                     entry.state.name().to_string(),
                     entry.rows.to_string(),
-                    entry.mae().to_string(),
-                    plain(entry.mape()),
+                    one.component.name().to_string(),
+                    one.mae.to_string(),
+                    plain(one.mape.map(|ratio| ratio * 100.0)),
                 ]
             };
-            console.data(|out| output::csv(out, &header, entries.iter().map(row)))?;
+            let rows = entries.iter().flat_map(|entry| entry.held_out.iter().map(move |one| row(entry, one)));
+            console.data(|out| output::csv(out, &header, rows))?;
         }
         Format::Table => {
             let mut table = Table::with_header(&[
@@ -243,26 +251,26 @@ pub fn finish(room: &Room, outcome: &Outcome) -> anyhow::Result<Code> {
                 "TYPE",
                 "FEATURES",
                 "PREDICTOR",
-                "WORST",
+                "COMPONENT",
                 "MAE",
                 "MAPE",
                 "INSIDE 90 %",
                 "ROWS",
                 "STATE",
             ]);
-            for entry in entries {
-                let worst = entry.held_out.first();
+            // A line for each component, the worst first: no figure is of another component than its line says.
+            for (entry, one) in
+                entries.iter().flat_map(|entry| entry.held_out.iter().map(move |one| (entry, one)))
+            {
                 table.row(vec![
                     Cell::text(entry.source.name()),
                     Cell::text(entry.output_type.name()),
                     Cell::text(entry.group.name()),
                     Cell::text(entry.name.to_string()),
-                    Cell::text(worst.map_or("", |one| one.component.name())),
-                    Cell::number(format!("{:.2} W", entry.mae())),
-                    Cell::quantity(entry.mape().map(|mape| format!("{mape:.2} %"))),
-                    Cell::quantity(
-                        worst.and_then(|one| one.coverage).map(|share| format!("{:.1} %", share * 100.0)),
-                    ),
+                    Cell::text(one.component.name()),
+                    Cell::number(format!("{:.2} W", one.mae)),
+                    Cell::quantity(one.mape.map(|ratio| format!("{:.2} %", ratio * 100.0))),
+                    Cell::quantity(one.coverage.map(|share| format!("{:.1} %", share * 100.0))),
                     Cell::number(entry.rows.to_string()),
                     Cell::text(entry.state.name()).styled(Paint::dim),
                 ]);
@@ -275,21 +283,8 @@ pub fn finish(room: &Room, outcome: &Outcome) -> anyhow::Result<Code> {
 }
 
 fn record(outcome: &Outcome, zip: &Path) -> Value {
-    let component = |one: &HeldOut| {
-        json!({
-            "component": one.component, "mae": one.mae, "mape": one.mape.map(|ratio| ratio * 100.0), "rows": one.rows,
-            "rows_above_floor": one.rows_above_floor, "coverage": one.coverage, "width": one.width, "validation": one.validation,
-        })
-    };
-    let one = |entry: &training::Entry| {
-        json!({
-            "source": entry.source.name(), "output_type": entry.output_type.name(), "feature_group": entry.group.name(),
-            "model_name": entry.name.to_string(), "state": entry.state.name(), "rows": entry.rows,
-            "mae": entry.mae(), "mape": entry.mape(), "held_out": entry.held_out.iter().map(component).collect::<Vec<_>>(),
-        })
-    };
     json!({
         "schema": "metier.power-training/1", "folder": outcome.folder.display().to_string(), "zip": zip.display().to_string(),
-        "predictors": outcome.entries.iter().map(one).collect::<Vec<_>>(), "warnings": outcome.warnings,
+        "predictors": outcome.entries.iter().map(training::Entry::record).collect::<Vec<_>>(), "warnings": outcome.warnings,
     })
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use metier_power::node::Attribute;
+use metier_power::settings::Settings;
 use metier_power::training::Machine;
 use metier_power::vocabulary::Trainer;
 use metier_prom::query::Endpoint;
@@ -24,8 +25,8 @@ pub struct TrainerRole {
     /// File that holds the token; needed on any address but loopback
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Prometheus that scrapes Kepler's exporter: learn from it while others work
-    #[arg(long, value_name = "URL", env = "PROM_SERVER", requires = "pipelines")]
+    /// Prometheus that scrapes Kepler's exporter: learn from it while others work [PROM_SERVER]
+    #[arg(long, value_name = "URL")]
     prometheus: Option<String>,
     /// File of the certificate authority that alone vouches for that Prometheus
     #[arg(long, value_name = "FILE")]
@@ -33,10 +34,11 @@ pub struct TrainerRole {
     /// File that holds the token that Prometheus wants
     #[arg(long, value_name = "FILE")]
     prometheus_token_file: Option<PathBuf>,
-    /// Believe whoever answers in the place of that Prometheus
+    /// Believe whoever answers in the place of that Prometheus [PROM_SSL_DISABLE]
     #[arg(long)]
     prometheus_insecure: bool,
-    /// Folder for what is learned from Prometheus; an estimator that is given it as --models takes it up by itself
+    /// Folder for what is learned from Prometheus; an estimator that is given it as --models takes it up by itself [MODEL_PATH, MNT_PATH; default: among the user's data, else
+    /// below the folder for temporary files]
     #[arg(long, value_name = "FOLDER")]
     pipelines: Option<PathBuf>,
     #[command(flatten)]
@@ -49,31 +51,20 @@ pub struct TrainerRole {
 }
 
 /// How often the online trainer learns, and from what.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct Pace {
-    /// Time from round to round
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = span)]
-    interval: Duration,
-    /// Time that a round looks back; the newest quarter is for comparison
-    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = span)]
-    window: Duration,
-    /// Time from row to row
-    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = span)]
-    step: Duration,
+    /// Time from round to round [SAMPLING_INTERVAL, PROM_QUERY_INTERVAL; default: 5m]
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    interval: Option<Duration>,
+    /// Time that a round looks back; the newest quarter is for comparison [PROM_QUERY_INTERVAL; default: 30m]
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    window: Option<Duration>,
+    /// Time from row to row [PROM_QUERY_STEP; default: 3s]
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    step: Option<Duration>,
     /// Trainer that learns; can be repeated [default: XgboostFitTrainer and LinearRegressionTrainer]
     #[arg(long, value_name = "NAME")]
     trainer: Vec<String>,
-}
-
-impl Default for Pace {
-    fn default() -> Self {
-        Self {
-            interval: Duration::from_secs(300),
-            window: Duration::from_secs(1800),
-            step: Duration::from_secs(3),
-            trainer: Vec::new(),
-        }
-    }
 }
 
 fn span(text: &str) -> Result<Duration, String> {
@@ -86,6 +77,20 @@ fn span(text: &str) -> Result<Duration, String> {
 const ROWS: u128 = 11_000;
 
 impl Pace {
+    /// With what Kepler's settings say, where nothing is said here.
+    fn or_of(&self, settings: &Settings) -> anyhow::Result<Self> {
+        let said = |own: Option<Duration>, of: Result<Option<Duration>, metier_power::Error>| match own {
+            Some(own) => Ok(Some(own)),
+            None => of.map_err(|error| usage(error.to_string())),
+        };
+        Ok(Self {
+            interval: said(self.interval, settings.sampling_interval())?,
+            window: said(self.window, settings.query_interval())?,
+            step: said(self.step, settings.query_step())?,
+            trainer: self.trainer.clone(),
+        })
+    }
+
     /// The online trainer of that Prometheus, into that folder.
     pub fn online(
         &self,
@@ -93,7 +98,10 @@ impl Pace {
         folder: PathBuf,
         predictors: &Predictors,
     ) -> anyhow::Result<Online> {
-        if self.window.as_nanos() / self.step.as_nanos() >= ROWS {
+        let seconds = |said: Option<Duration>, otherwise| said.unwrap_or(Duration::from_secs(otherwise));
+        let interval = seconds(self.interval, 300);
+        let (window, step) = (seconds(self.window, 1800), seconds(self.step, 3));
+        if window.as_nanos() / step.as_nanos() >= ROWS {
             return Err(usage(format!(
                 "--window has {ROWS} steps or more; want a longer --step or a shorter --window"
             )));
@@ -112,22 +120,43 @@ impl Pace {
             };
             settings.trainers = self.trainer.iter().map(named).collect::<Result<_, _>>()?;
         }
-        Ok(Online { prometheus, interval: self.interval, window: self.window, step: self.step, settings })
+        Ok(Online { prometheus, interval, window, step, settings })
     }
 }
 
 impl TrainerRole {
+    /// Which predictors, and for which machine.
+    pub fn predictors(&self) -> &Predictors {
+        &self.predictors
+    }
+
+    /// Where what is learned from Prometheus is kept: where it is said, else where Kepler's settings would, else among the user's data.
+    fn folder(&self, settings: &Settings) -> anyhow::Result<PathBuf> {
+        let places =
+            || settings.models().into_iter().chain(crate::config::data_folder().map(|one| one.join("power")));
+        let folder = self.pipelines.clone().or_else(|| crate::config::writable_folder(places(), "power"));
+        folder
+            .ok_or_else(|| usage("there is no folder to keep what is learned in; name a --pipelines FOLDER"))
+    }
+
     /// Serves.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let token = super::token(room, self.token_file.as_deref())?;
-        let predictors = self.predictors.or_of(&self.predictors.settings());
-        let shelf = predictors.shelf(room, None, self.pipelines.as_deref())?;
-        let online = match (&self.prometheus, &self.pipelines) {
+        let settings = self.predictors.settings();
+        let predictors = self.predictors.or_of(&settings);
+        let prometheus = self.prometheus.clone().or_else(|| settings.prometheus());
+        let folder = match (&prometheus, &self.pipelines) {
+            (Some(_), _) => Some(self.folder(&settings)?),
+            (None, folder) => folder.clone(),
+        };
+        let shelf = predictors.shelf(room, None, folder.as_deref())?;
+        let online = match (&prometheus, &folder) {
             (Some(address), Some(folder)) => {
                 let (ca, token) = (self.prometheus_ca.clone(), self.prometheus_token_file.clone());
                 let mut endpoint = up::endpoint(address, ca, token)?;
-                endpoint.accept_any_certificate = self.prometheus_insecure;
-                Some(self.pace.online(endpoint, folder.clone(), &predictors)?)
+                endpoint.accept_any_certificate =
+                    self.prometheus_insecure || settings.is_prometheus_believed();
+                Some(self.pace.or_of(&settings)?.online(endpoint, folder.clone(), &predictors)?)
             }
             _ => None,
         };

@@ -88,7 +88,7 @@ impl Named {
         let has_doors = !is_closed || !models.is_empty();
         let predictors = Predictors::of(models);
         let folder = online.as_ref().map(|(folder, _)| folder.as_path());
-        let shelf = predictors.shelf(room, None, folder)?;
+        let shelf = predictors.shelf(room, room.settings.path("up.uploads"), folder)?;
         let online =
             online.map(|(folder, prometheus)| Pace::default().online(prometheus, folder, &predictors));
         // What this user keeps in a file is for this machine; who is reached from others is given a token on purpose.
@@ -105,6 +105,7 @@ impl Named {
             is_open: config.open.iter().any(|door| door == "models"),
             token,
             estimator: Some(estimator.clone()),
+            give_back: crate::resident::give_back,
             ..Doors::new(shelf)
         };
         doors.check().map_err(|error| usage(error.to_string()))?;

@@ -285,13 +285,6 @@ impl Jobs {
 
 /// What is in a zip: every predictor with its errors, the worst component first.
 fn about(outcome: &Outcome) -> Value {
-    let predictors: Vec<Value> = outcome
-        .entries
-        .iter()
-        .map(|entry| {
-            json!({ "source": entry.source.name(), "output_type": entry.output_type.name(), "feature_group": entry.group.name(),
-                "model_name": entry.name.to_string(), "rows": entry.rows, "mae": entry.mae(), "mape": entry.mape(), "held_out": entry.held_out })
-        })
-        .collect();
+    let predictors: Vec<Value> = outcome.entries.iter().map(training::Entry::record).collect();
     json!({ "predictors": predictors, "warnings": outcome.warnings })
 }

@@ -1,0 +1,96 @@
+//! How containers share the packages of a machine, where an exporter tells it (`kepler_container_cpu_usage_per_package_ratio`, which only old ones do): then a table has a column of watts
+//! for each package and the share of each package in the work.
+//!
+//! Whoever learns from such a table takes the watts of all packages together ([`Frame::watts`]), and shares that add up to 1 leave features as they are.
+
+use std::collections::BTreeMap;
+
+use crate::Error;
+use crate::frame::Frame;
+use crate::response::{Response, Series};
+use crate::vocabulary::{Component, Source};
+
+const METRIC: &str = "kepler_container_cpu_usage_per_package_ratio";
+/// Most packages of a machine.
+const MOST: usize = 64;
+
+/// Shares of all packages by time and container.
+pub struct Shares {
+    /// The packages, by name.
+    pub packages: Vec<String>,
+    by_time: BTreeMap<u64, BTreeMap<String, Vec<f64>>>,
+}
+
+impl Shares {
+    /// What the response tells; `None` where it tells nothing, or the source has no packages.
+    pub fn of(response: &Response, source: Source, id: impl Fn(&Series) -> String) -> Option<Self> {
+        let list = response.metric(METRIC);
+        if source.components().len() < 2 || list.is_empty() {
+            return None;
+        }
+        let energy = response.metric(&format!("kepler_node_{}_joules_total", Component::Package.name()));
+        let of_source = energy.iter().filter(|series| series.label("source") == source.name());
+        let mut packages: Vec<String> = of_source.map(|series| series.label("package").to_string()).collect();
+        packages.sort_unstable();
+        packages.dedup();
+        if packages.is_empty() || packages.len() > MOST || packages[0].is_empty() {
+            return None;
+        }
+        let mut by_time: BTreeMap<u64, BTreeMap<String, Vec<f64>>> = BTreeMap::new();
+        for series in list {
+            let Some(place) = packages.iter().position(|package| package == series.label("pkg_id")) else {
+                continue;
+            };
+            let id = id(series);
+            for (time, value) in series.samples.iter().filter(|(time, _)| *time >= 0.0) {
+                let of_time = by_time.entry(time.to_bits()).or_default();
+                of_time.entry(id.clone()).or_insert_with(|| vec![0.0; packages.len()])[place] += value;
+            }
+        }
+        Some(Self { packages, by_time })
+    }
+
+    /// The share of each package at a time, of a container or of all; `None` where nothing is known then. Where nobody worked, all packages are alike.
+    pub fn at(&self, time: u64, id: Option<&str>) -> Option<Vec<f64>> {
+        let of_time = self.by_time.get(&time)?;
+        let mut sum = vec![0.0; self.packages.len()];
+        for (_, values) in of_time.iter().filter(|(known, _)| id.is_none_or(|id| id == known.as_str())) {
+            sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+        }
+        if id.is_some_and(|id| !of_time.contains_key(id)) {
+            return None;
+        }
+        let all: f64 = sum.iter().sum();
+        let even = 1.0 / self.packages.len() as f64;
+        Some(sum.iter().map(|value| if all > 0.0 { value / all } else { even }).collect())
+    }
+
+    /// The column of a component's watts of one package.
+    pub fn column(package: &str, component: Component) -> String {
+        format!("package_{package}_{}", component.column())
+    }
+
+    /// The column of a package's share; the name is the original's, letter for letter.
+    pub fn ratio(package: &str) -> String {
+        format!("packge_ratio_{package}")
+    }
+}
+
+/// The same table with the watts of all packages together in one column for each component.
+pub fn together(frame: &Frame, source: Source) -> Result<Frame, Error> {
+    let is_whole = |component: &Component| frame.column(&component.column()).is_some();
+    if source.components().iter().all(is_whole) {
+        return Ok(frame.clone());
+    }
+    let mut out = Frame::new(frame.timestamps.clone(), frame.ids.clone())?;
+    let is_part = |name: &str| name.starts_with("package_") && name != Component::Package.column();
+    for name in frame.names().filter(|name| !is_part(name)) {
+        out.set(name, frame.need(name)?.to_vec())?;
+    }
+    for component in source.components() {
+        if let Some(watts) = frame.watts(*component) {
+            out.set(&component.column(), watts)?;
+        }
+    }
+    Ok(out)
+}
