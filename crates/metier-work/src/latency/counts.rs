@@ -1,9 +1,24 @@
 //! From the counts of the SOPRANO profiler alone: without shapes, so coarser.
+//!
+//! The order is that of graphs: what was learned on the device in the runtime that is asked for, then what was learned there in the other runtime or elsewhere in
+//! this one, carried over, then the passport.
 
 use metier_onnx::soprano::Characteristics;
-use metier_types::{Bytes, Interval, Prediction, Ratio};
+use metier_types::{Bytes, Interval, Passport, Precision, Prediction, Ratio};
 
-use super::{COVERAGE, Error, Latency, RUNTIME_BYTES};
+use super::conditions::{Conditions, ONNX_RUNTIME};
+use super::learned::Learned;
+use super::physical::{self, Speeds};
+use super::{COVERAGE, Error, Latency, RUNTIME_BYTES, big};
+
+/// Factor to either side of an answer from counts and a passport alone.
+const REACH: f64 = 8.0;
+/// Share of the stated multiply-adds a second that whole networks reach, in the built-in runtime and in ONNX Runtime.
+const REACHED: (f64, f64) = (0.25, 0.4);
+/// Every layer comes with a few small operators, which take so many seconds.
+const LAYER: f64 = 10e-6;
+/// Share of a graph's time that moves bytes, where its operators are not known.
+const MOVING: f64 = 0.3;
 
 /// What is alive at one moment, at most, in sizes of input and output together.
 const MOST_ALIVE: f64 = 64.0;
@@ -68,7 +83,65 @@ impl Counts {
     }
 }
 
+/// Seconds on an idle device, from counts and what a passport says.
+pub fn seconds(counts: &Counts, speeds: &Speeds, runtime: &str) -> f64 {
+    let positive = |count: f64| if count.is_finite() { count.max(0.0) } else { 0.0 };
+    let layers: f64 = [counts.conv_layers, counts.pool_layers, counts.fc_layers].map(positive).iter().sum();
+    let share = if runtime == ONNX_RUNTIME { REACHED.1 } else { REACHED.0 };
+    let weights = 4.0 * positive(counts.total_parameters);
+    (counts.multiply_adds() / (share * speeds.adds)).max(weights / speeds.bytes) + LAYER * (1.0 + layers)
+}
+
 impl Latency {
+    /// How long a graph takes of which only counts are known.
+    pub fn counts(
+        &self,
+        counts: &Counts,
+        passport: &Passport,
+        conditions: &Conditions,
+    ) -> Result<Prediction, Error> {
+        conditions.check()?;
+        if let Some(answer) = self.counts_learned(counts, passport, conditions)? {
+            return Ok(answer);
+        }
+        let speeds = Speeds::of(passport, conditions.threads, Precision::F32)?;
+        let idle = seconds(counts, &speeds, &conditions.runtime);
+        let seconds = idle * physical::slowdown(conditions, speeds.cores, MOVING);
+        let reach = REACH * speeds.reach() / physical::REACH;
+        let interval = Interval::new(seconds / reach, seconds * reach, Ratio(COVERAGE))?;
+        let because = format!(
+            "from counts alone, without shapes: about {} multiply-adds at what the passport of {} says; no graph was timed there",
+            big(counts.multiply_adds()),
+            passport.name
+        );
+        Ok(Prediction::new(seconds, "seconds", interval, self.passport, false, because)?)
+    }
+
+    /// By what was learned on the device, or else in the other runtime or on another device.
+    fn counts_learned(
+        &self,
+        counts: &Counts,
+        passport: &Passport,
+        conditions: &Conditions,
+    ) -> Result<Option<Prediction>, Error> {
+        let is_own = |one: &&Learned| one.is_of(passport) && one.file.law.runtime == conditions.runtime;
+        let own = self.learned.iter().filter(is_own);
+        let others = self.nearest(passport, &conditions.runtime).into_iter().filter(|one| !is_own(one));
+        for one in own.chain(others) {
+            let Some((seconds, factor, in_range)) = one.counts(counts, passport, conditions) else {
+                continue;
+            };
+            let interval = Interval::new(seconds / factor, seconds * factor, Ratio(COVERAGE))?;
+            let source = match is_own(&one) {
+                true => format!("by graphs that were timed on {}", passport.name),
+                false => one.source_elsewhere(passport, &conditions.runtime),
+            };
+            let because = format!("from counts alone, without shapes, {source}");
+            return Ok(Some(Prediction::new(seconds, "seconds", interval, one.id, in_range, because)?));
+        }
+        Ok(None)
+    }
+
     /// How much memory a graph needs of which only counts are known: weights of four bytes, what goes in and out, and the runtime. What is
     /// between input and output is not known, so the interval is wide.
     pub fn memory_of_counts(&self, counts: &Counts) -> Result<Prediction, Error> {

@@ -275,20 +275,71 @@ impl Learned {
         Some(Measured { seconds_by_family: sums, seconds: kept.seconds })
     }
 
-    /// Seconds and factor for a graph of which only counts are known; and whether they are like those that were seen.
-    pub fn counts(&self, counts: &Counts, conditions: &Conditions) -> Option<(f64, f64, bool)> {
+    /// Seconds and factor for a graph of which only counts are known, and whether they are like those that were seen; `None` where it has not learned that, or nothing
+    /// leads from where it was learned to where it is asked for.
+    ///
+    /// In another runtime, on another device, or with a number of threads that was never tried, what it says is scaled by what passports say of such counts there and here.
+    pub fn counts(
+        &self,
+        counts: &Counts,
+        passport: &Passport,
+        conditions: &Conditions,
+    ) -> Option<(f64, f64, bool)> {
         let law = self.file.counts.as_ref()?;
-        let row = counts_row(counts.features(), conditions.threads);
-        let pressure = pressure(conditions, f64::from(self.file.cores));
+        let is_own = self.is_of(passport) && self.file.law.runtime == conditions.runtime;
+        let (least, most) = law.range.last().copied().unwrap_or((1.0, 1.0));
+        let tried = f64::from(conditions.threads).clamp(least.max(1.0), most.max(least).max(1.0)) as u32;
+        let row = counts_row(counts.features(), tried);
+        let (ratio, cores) = if is_own && tried == conditions.threads {
+            (1.0, f64::from(self.file.cores))
+        } else {
+            self.counts_ratio(counts, passport, conditions, tried)?
+        };
+        let pressure = pressure(conditions, cores);
         let slow = self.file.law.slowdown.logarithm(pressure, USUALLY_MOVING);
-        let seconds = (law.trees.predict(&row) + slow).exp();
+        let seconds = (law.trees.predict(&row) + slow).exp() * ratio;
         let reach = law.calibration.reach(COVERAGE).unwrap_or(2.5);
-        let is_inside = law
+        let mut is_inside = law
             .range
             .iter()
             .zip(&row)
             .all(|((low, high), value)| value.is_finite() && *value >= low - 1.0 && *value <= high + 1.0);
-        Some((seconds, (reach * if is_inside { 1.0 } else { 1.5 }).min(7.0).exp(), is_inside))
+        let mut reach = reach * if is_inside { 1.0 } else { 1.5 };
+        if !is_own {
+            // What passports leave open comes on top of what the counts do.
+            reach = reach.hypot(physical::REACH.ln());
+            is_inside = false;
+        }
+        Some((seconds, reach.min(7.0).exp(), is_inside))
+    }
+
+    /// By how much a graph of such counts takes longer than where it was learned, with so many threads there; and the processors that it has.
+    fn counts_ratio(
+        &self,
+        counts: &Counts,
+        passport: &Passport,
+        conditions: &Conditions,
+        tried: u32,
+    ) -> Option<(f64, f64)> {
+        let home = self.file.passport.as_ref();
+        let (here, there) = if self.is_of(passport) {
+            let cores = f64::from(self.file.cores);
+            let some = Speeds { adds: 50e9, bytes: 10e9, cores, is_stated: false };
+            let of = |threads| Speeds::of(home.unwrap_or(passport), threads, Precision::F32).unwrap_or(some);
+            (of(tried), of(conditions.threads))
+        } else {
+            let there = Speeds::of(passport, conditions.threads, Precision::F32).ok()?;
+            (Speeds::of(home?, tried, Precision::F32).ok()?, there)
+        };
+        let ratio = match self.moved(passport, &conditions.runtime) {
+            // Graphs that were timed there say more than what runtimes usually are apart.
+            Some(moved) => here.adds / there.adds * moved.by.common.exp(),
+            None => {
+                super::counts::seconds(counts, &there, &conditions.runtime)
+                    / super::counts::seconds(counts, &here, &self.file.law.runtime)
+            }
+        };
+        Some((ratio, there.cores))
     }
 }
 

@@ -43,8 +43,6 @@ use trial::record::{self, Kept};
 
 /// The coverage that all intervals plan.
 pub const COVERAGE: f64 = 0.9;
-/// Factor to either side of an answer from counts alone.
-const COUNTS_REACH: f64 = 8.0;
 /// What a runtime needs before it has a graph.
 const RUNTIME_BYTES: f64 = 16e6;
 
@@ -146,43 +144,6 @@ impl Latency {
             }
         }
         Ok(all)
-    }
-
-    /// How long a graph takes of which only counts are known.
-    pub fn counts(
-        &self,
-        counts: &Counts,
-        passport: &Passport,
-        conditions: &Conditions,
-    ) -> Result<Prediction, Error> {
-        conditions.check()?;
-        let own =
-            self.learned.iter().find(|one| one.is_of(passport) && one.file.law.runtime == conditions.runtime);
-        if let Some((one, (seconds, factor, is_inside))) =
-            own.and_then(|one| Some((one, one.counts(counts, conditions)?)))
-        {
-            let interval = Interval::new(seconds / factor, seconds * factor, Ratio(COVERAGE))?;
-            let because =
-                format!("from counts alone, without shapes, by graphs that were timed on {}", passport.name);
-            return Ok(Prediction::new(seconds, "seconds", interval, one.id, is_inside, because)?);
-        }
-        let speeds = Speeds::of(passport, conditions.threads, Precision::F32)?;
-        let layers = [counts.conv_layers, counts.pool_layers, counts.fc_layers];
-        let layers: f64 = layers.iter().filter(|count| count.is_finite()).map(|count| count.max(0.0)).sum();
-        let adds = counts.multiply_adds();
-        let weights =
-            if counts.total_parameters.is_finite() { 4.0 * counts.total_parameters.max(0.0) } else { 0.0 };
-        // Half of what the processor can do, and a few small operators for each layer.
-        let work = (adds / (0.4 * speeds.adds)).max(weights / speeds.bytes);
-        let seconds = (work + 10e-6 * (1.0 + layers)) * physical::slowdown(conditions, speeds.cores, 0.3);
-        let reach = COUNTS_REACH * speeds.reach() / physical::REACH;
-        let interval = Interval::new(seconds / reach, seconds * reach, Ratio(COVERAGE))?;
-        let because = format!(
-            "from counts alone, without shapes: about {} multiply-adds at what the passport of {} says; nothing was measured there",
-            big(adds),
-            passport.name
-        );
-        Ok(Prediction::new(seconds, "seconds", interval, self.passport, false, because)?)
     }
 
     /// Predictors that were not learned for a device and runtime, those first that know most of it.
