@@ -36,8 +36,9 @@ pub use conditions::Conditions;
 use conditions::{ONNX_RUNTIME, RTEN};
 pub use counts::Counts;
 pub use error::Error;
+use family::Family;
 use learned::{File, KIND, Learned, Moved};
-use physical::Speeds;
+use physical::{Accelerator, Speeds};
 use step::Step;
 use trial::record::{self, Kept};
 
@@ -59,8 +60,8 @@ struct Told {
     steps: Vec<Step>,
     /// Seconds of each step, all turns.
     times: Vec<f64>,
-    /// Factor to either side.
-    factor: f64,
+    /// Factors to below and to above.
+    factors: (f64, f64),
     in_range: bool,
     predictor: Digest,
     /// Where it comes from, in words.
@@ -117,7 +118,7 @@ impl Latency {
         let told = self.told(graph, passport, conditions)?;
         let sum: f64 = told.times.iter().sum();
         let because = because_of(&told, graph);
-        let interval = Interval::new(sum / told.factor, sum * told.factor, Ratio(COVERAGE))?;
+        let interval = Interval::new(sum / told.factors.0, sum * told.factors.1, Ratio(COVERAGE))?;
         Ok(Prediction::new(sum, "seconds", interval, told.predictor, told.in_range, because)?)
     }
 
@@ -176,16 +177,19 @@ impl Latency {
                     source.push_str(&format!(", never seen: {}", few.join(", ")));
                 }
             }
-            let (factor, in_range) = (answer.factor, answer.in_range);
-            return Ok(Told { steps, times: answer.each, factor, in_range, predictor: one.id, source });
+            let (factors, in_range) = ((answer.factor, answer.factor), answer.in_range);
+            return Ok(Told { steps, times: answer.each, factors, in_range, predictor: one.id, source });
         }
         for one in self.nearest(passport, &conditions.runtime) {
             let Some(answer) = one.tell_elsewhere(&steps, conditions, passport, precision)? else {
                 continue;
             };
             let source = one.source_elsewhere(passport, &conditions.runtime);
-            let (factor, in_range) = (answer.factor, answer.in_range);
-            return Ok(Told { steps, times: answer.each, factor, in_range, predictor: one.id, source });
+            let (factors, in_range) = ((answer.factor, answer.factor), answer.in_range);
+            let told = Told { steps, times: answer.each, factors, in_range, predictor: one.id, source };
+            // What was timed on the device was timed on its processor.
+            let is_timed = one.is_of(passport) || one.moved(passport, &conditions.runtime).is_some();
+            return Ok(if is_timed { told } else { accelerated(told, passport, conditions, precision) });
         }
         let speeds = Speeds::of(passport, conditions.threads, precision)?;
         let times = steps
@@ -202,8 +206,40 @@ impl Latency {
             "from {stated} of {}: nothing was measured there, so the interval is wide",
             passport.name
         );
-        Ok(Told { steps, times, factor: speeds.reach(), in_range: false, predictor: self.passport, source })
+        let factors = (speeds.reach(), speeds.reach());
+        let told = Told { steps, times, factors, in_range: false, predictor: self.passport, source };
+        Ok(accelerated(told, passport, conditions, precision))
     }
+}
+
+/// The same where the device has an accelerator that is taken to be faster: its time, and an interval that reaches from it to what the processor alone would take.
+fn accelerated(told: Told, passport: &Passport, conditions: &Conditions, precision: Precision) -> Told {
+    let Some(accelerator) = Accelerator::of(passport, &conditions.runtime, precision) else { return told };
+    let cores = f64::from(passport.device.cpu.threads.max(1));
+    let slowdown = physical::slowdown(conditions, cores, 0.0);
+    let time = |step: &Step| {
+        let turns = step.turns as f64;
+        let starts = if matches!(step.family, Family::View | Family::Scalar) { 0.0 } else { turns };
+        let bytes = if starts > 0.0 { step.bytes * turns } else { 0.0 };
+        accelerator.seconds(step.multiply_adds * turns, bytes, starts, slowdown)
+    };
+    let times: Vec<f64> = told.steps.iter().map(time).collect();
+    let (alone, with) = (told.times.iter().sum::<f64>(), times.iter().sum::<f64>());
+    if with >= alone || with <= 0.0 {
+        return told;
+    }
+    let factors = (told.factors.0.max(physical::REACH), told.factors.1 * alone / with);
+    let source = beside_the_processor(&told.source, &accelerator, alone);
+    Told { times, factors, in_range: false, source, ..told }
+}
+
+/// Says that an accelerator was reckoned with, and what the processor alone would take.
+fn beside_the_processor(source: &str, accelerator: &Accelerator, alone: f64) -> String {
+    format!(
+        "on its accelerator ({}) by what the passport states, if the runtime uses it: else {} on the processor, {source}",
+        accelerator.name,
+        Seconds(alone)
+    )
 }
 
 /// What few graphs that were timed on other devices, or in the other runtime, say of them.

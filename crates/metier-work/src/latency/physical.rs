@@ -7,7 +7,7 @@
 use metier_types::{Digest, Passport, Precision};
 use sha2::{Digest as _, Sha256};
 
-use super::conditions::{Conditions, MOST_LOAD};
+use super::conditions::{Conditions, MOST_LOAD, ONNX_RUNTIME};
 use super::error::Error;
 use super::family::Family;
 use super::step::Step;
@@ -37,6 +37,46 @@ const BYTES_GUESSED: f64 = 4e9;
 const MOMENT: f64 = 3e-6;
 const MOMENT_RATE: f64 = 50e9;
 
+/// Share of an accelerator's stated multiply-adds and of memory's bytes a second that is taken to be reached, and the moment that the processor needs to start one
+/// operator there. Estimates: not calibrated.
+const ACCELERATED: (f64, f64, f64) = (0.4, 0.5, 30e-6);
+
+/// An accelerator beside the processor, as a passport states it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Accelerator {
+    /// Its name.
+    pub name: String,
+    /// Multiply-adds in a second.
+    adds: f64,
+    /// Bytes from memory in a second.
+    bytes: f64,
+}
+
+impl Accelerator {
+    /// The fastest one of a device that a runtime could use: ONNX Runtime, where it was built for that. The built-in runtime has the processor only.
+    pub fn of(passport: &Passport, runtime: &str, precision: Precision) -> Option<Self> {
+        if runtime != ONNX_RUNTIME {
+            return None;
+        }
+        let of = |precision| {
+            let all = passport.accelerators.iter().filter(move |one| one.precision == precision);
+            all.max_by(|a, b| a.multiply_adds_per_second.total_cmp(&b.multiply_adds_per_second))
+        };
+        let rate = of(precision).or_else(|| of(Precision::F32))?;
+        let adds = rate.multiply_adds_per_second;
+        // Boards share their memory with it; of a card's own memory a passport says nothing.
+        let bytes = passport.memory_bytes_per_second(u32::MAX).unwrap_or(BYTES_GUESSED);
+        (adds > 0.0 && bytes > 0.0).then(|| Self { name: rate.name.clone(), adds, bytes })
+    }
+
+    /// Seconds of so much work in so many operators; others on the processor slow down only the starting of them.
+    pub fn seconds(&self, multiply_adds: f64, bytes: f64, operators: f64, slowdown: f64) -> f64 {
+        let (adds, of_bytes, moment) = ACCELERATED;
+        (multiply_adds / (self.adds * adds)).max(bytes / (self.bytes * of_bytes))
+            + moment * operators * slowdown
+    }
+}
+
 /// Share of the stated multiply-adds and bytes a second that a family reaches, and multiply-adds' worth of work for an element.
 fn reached(family: Family, runtime: &str) -> (f64, f64, f64) {
     let (adds, bytes, each): (f64, f64, f64) = match family {
@@ -58,7 +98,7 @@ fn reached(family: Family, runtime: &str) -> (f64, f64, f64) {
         Family::View | Family::Scalar => (1.0, 1.0, 0.0),
     };
     // ONNX Runtime's kernels come nearer to what the processor can do.
-    let better = if runtime == "onnxruntime" { 1.6 } else { 1.0 };
+    let better = if runtime == ONNX_RUNTIME { 1.6 } else { 1.0 };
     ((adds * better).min(1.0), (bytes * better).min(1.0), each)
 }
 
@@ -126,7 +166,7 @@ pub fn slowdown(conditions: &Conditions, cores: f64, memory_share: f64) -> f64 {
 /// The id under which answers from a passport alone go: of the table above.
 pub fn id() -> Digest {
     let mut text = format!(
-        "metier.latency.passport/1 {REACH} {REACH_GUESSED} {BYTES_GUESSED} {MOMENT} {ADDS_A_CYCLE:?}"
+        "metier.latency.passport/1 {REACH} {REACH_GUESSED} {BYTES_GUESSED} {MOMENT} {ADDS_A_CYCLE:?} {ACCELERATED:?}"
     );
     for family in Family::ALL {
         text.push_str(&format!(" {} {:?}", family.name(), reached(family, "rten")));
