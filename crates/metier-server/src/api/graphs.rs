@@ -206,10 +206,9 @@ impl Asked<'_> {
         Conditions { runtime: self.runtime.clone(), threads, ..Conditions::default() }
     }
 
-    /// As asked, else one for each core.
+    /// As asked, else one for each processor, as `metier bench` has them.
     fn threads(&self, passport: &Passport) -> u32 {
-        let cpu = &passport.device.cpu;
-        self.threads.unwrap_or_else(|| cpu.cores.unwrap_or(cpu.threads)).max(1)
+        self.threads.unwrap_or(passport.device.cpu.threads).max(1)
     }
 
     fn on(&self, passport: &Passport) -> DeviceTime {

@@ -6,11 +6,10 @@
 //!
 //! - A node is left out of the choice when its load is not known or too old, or when nothing is known of its device's speed. It is still listed, and says so.
 //! - A node that says nothing of its device is known by its name, if a passport was measured on the host of that name.
-//! - A device without a passport is judged by its cores and its instruction set alone ([`generic`]); the interval is wider, and it says so.
+//! - A device without a passport is judged by its cores and its instruction set alone ([`latency::generic`]); the interval is wider, and it says so.
 //! - Equal times are ordered by name, so the same question has the same answer.
 
 mod columns;
-pub mod generic;
 #[cfg(test)]
 mod tests;
 
@@ -27,7 +26,7 @@ use serde::Serialize;
 pub use columns::{Columns, Error as ColumnsError, Inputs};
 
 use crate::latency::conditions::ONNX_RUNTIME;
-use crate::latency::{self, Conditions, Counts, Latency};
+use crate::latency::{self, Conditions, Counts, Latency, generic};
 use crate::nodes::{Node, Snapshot};
 
 /// Most names of devices that are remembered with their passport.
@@ -356,10 +355,9 @@ fn by_passport(
     match predicted {
         Ok(prediction) => {
             let interval = prediction.interval();
-            let reach = if judged.is_generic { generic::REACH } else { 1.0 };
             candidate.predicted_execution_time = Some(prediction.value());
-            candidate.low = Some(interval.low() / reach);
-            candidate.high = Some(interval.high() * reach);
+            candidate.low = Some(interval.low());
+            candidate.high = Some(interval.high());
             candidate.coverage = Some(interval.coverage().get());
             candidate.predictor = Some(prediction.predictor());
             candidate.in_range = Some(prediction.in_range() && !judged.is_generic);

@@ -136,6 +136,7 @@ impl Latency {
         conditions: &Conditions,
     ) -> Result<Prediction, Error> {
         conditions.check()?;
+        let conditions = &conditions.on(passport);
         let told = match self.counts_learned(counts, passport, conditions) {
             Some(told) => told,
             None => self.counts_physical(counts, passport, conditions)?,
@@ -179,8 +180,9 @@ impl Latency {
         let seconds = idle * physical::slowdown(conditions, speeds.cores, MOVING);
         let reach = REACH * speeds.reach() / physical::REACH;
         let source = format!(
-            ": about {} multiply-adds at what the passport of {} says; no graph was timed there",
+            ": about {} multiply-adds at {} of {}; no graph was timed there",
             big(counts.multiply_adds()),
+            speeds.known.source(),
             passport.name
         );
         let told =

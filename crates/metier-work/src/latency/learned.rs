@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::conditions::Conditions;
 use super::error::Error;
-use super::physical::{self, Speeds};
+use super::physical::{self, Known, Speeds};
 use super::step::{self, Step};
 use super::trial::record::Kept;
 use super::{COVERAGE, Counts};
@@ -246,7 +246,7 @@ impl Learned {
         // The same device needs no passport to be as fast as itself; only what its runtimes are apart counts.
         if self.is_of(passport) {
             let cores = f64::from(self.file.cores);
-            let some = Speeds { adds: 50e9, bytes: 10e9, cores, is_stated: false };
+            let some = Speeds { adds: 50e9, bytes: 10e9, cores, known: Known::Guessed };
             let known = self.file.passport.as_ref().unwrap_or(passport);
             let same = Speeds::of(known, threads, precision).unwrap_or(some);
             return Ok(Some((same, same, alone)));
@@ -290,8 +290,8 @@ impl Learned {
         let (least, most) = law.range.last().copied().unwrap_or((1.0, 1.0));
         let tried = f64::from(conditions.threads).clamp(least.max(1.0), most.max(least).max(1.0)) as u32;
         let row = counts_row(counts.features(), tried);
-        let (ratio, cores) = if is_own && tried == conditions.threads {
-            (1.0, f64::from(self.file.cores))
+        let (ratio, cores, by_passports) = if is_own && tried == conditions.threads {
+            (1.0, f64::from(self.file.cores), 1.0)
         } else {
             self.counts_ratio(counts, passport, conditions, tried)?
         };
@@ -307,24 +307,24 @@ impl Learned {
         let mut reach = reach * if is_inside { 1.0 } else { 1.5 };
         if !is_own {
             // What passports leave open comes on top of what the counts do.
-            reach = reach.hypot(physical::REACH.ln());
+            reach = reach.hypot(by_passports.ln());
             is_inside = false;
         }
         Some((seconds, reach.min(7.0).exp(), is_inside))
     }
 
-    /// By how much a graph of such counts takes longer than where it was learned, with so many threads there; and the processors that it has.
+    /// By how much a graph of such counts takes longer than where it was learned, with so many threads there; the processors that it has; and the factor to either side that passports leave.
     fn counts_ratio(
         &self,
         counts: &Counts,
         passport: &Passport,
         conditions: &Conditions,
         tried: u32,
-    ) -> Option<(f64, f64)> {
+    ) -> Option<(f64, f64, f64)> {
         let home = self.file.passport.as_ref();
         let (here, there) = if self.is_of(passport) {
             let cores = f64::from(self.file.cores);
-            let some = Speeds { adds: 50e9, bytes: 10e9, cores, is_stated: false };
+            let some = Speeds { adds: 50e9, bytes: 10e9, cores, known: Known::Guessed };
             let of = |threads| Speeds::of(home.unwrap_or(passport), threads, Precision::F32).unwrap_or(some);
             (of(tried), of(conditions.threads))
         } else {
@@ -339,7 +339,9 @@ impl Learned {
                     / super::counts::seconds(counts, &here, &self.file.law.runtime)
             }
         };
-        Some((ratio, there.cores))
+        // The same device is as fast as itself: what is open is how far its runtimes are apart.
+        let reach = if self.is_of(passport) { physical::REACH } else { there.reach() };
+        Some((ratio, there.cores, reach))
     }
 }
 

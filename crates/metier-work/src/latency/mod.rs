@@ -12,6 +12,7 @@ mod error;
 pub mod family;
 pub mod fit;
 mod fuse;
+pub mod generic;
 pub mod learned;
 pub mod memory;
 pub mod physical;
@@ -115,7 +116,7 @@ impl Latency {
         passport: &Passport,
         conditions: &Conditions,
     ) -> Result<Prediction, Error> {
-        let told = self.told(graph, passport, conditions)?;
+        let told = self.told(graph, passport, &conditions.on(passport))?;
         let sum: f64 = told.times.iter().sum();
         let because = because_of(&told, graph);
         let interval = Interval::new(sum / told.factors.0, sum * told.factors.1, Ratio(COVERAGE))?;
@@ -129,7 +130,7 @@ impl Latency {
         passport: &Passport,
         conditions: &Conditions,
     ) -> Result<Vec<OperatorTime>, Error> {
-        let Told { steps, times, .. } = self.told(graph, passport, conditions)?;
+        let Told { steps, times, .. } = self.told(graph, passport, &conditions.on(passport))?;
         let sum: f64 = times.iter().sum();
         let mut all: Vec<OperatorTime> = (0..graph.operators.len())
             .map(|operator| OperatorTime { operator, seconds: Seconds(0.0), share: Ratio(0.0), within: None })
@@ -200,10 +201,9 @@ impl Latency {
                 idle * physical::slowdown(conditions, speeds.cores, (moved / idle.max(1e-12)).min(1.0))
             })
             .collect();
-        let stated =
-            if speeds.is_stated { "what the passport states" } else { "guesses from frequency and cores" };
         let source = format!(
-            "from {stated} of {}: nothing was measured there, so the interval is wide",
+            "from {} of {}: no graph was timed there, so the interval is wide",
+            speeds.known.source(),
             passport.name
         );
         let factors = (speeds.reach(), speeds.reach());

@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use super::conditions::{Conditions, MOST_LOAD, ONNX_RUNTIME};
 use super::error::Error;
 use super::family::Family;
+use super::generic;
 use super::step::Step;
 
 /// What a passport says of speed, for one number of threads.
@@ -21,8 +22,30 @@ pub struct Speeds {
     pub bytes: f64,
     /// Cores or hardware threads that work can be spread over.
     pub cores: f64,
-    /// Whether all of it stands in the passport.
-    pub is_stated: bool,
+    /// Where it comes from.
+    pub known: Known,
+}
+
+/// What speeds are known from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// All of it stands in the passport.
+    Stated,
+    /// Some of it is a guess from frequency and cores.
+    Guessed,
+    /// What devices of so many cores and that instruction set usually do.
+    Generic,
+}
+
+impl Known {
+    /// In words.
+    pub const fn source(self) -> &'static str {
+        match self {
+            Self::Stated => "what the passport states",
+            Self::Guessed => "guesses from frequency and cores",
+            Self::Generic => "what devices of so many cores and that instruction set usually do (generic)",
+        }
+    }
 }
 
 /// Factor by which the truth is taken to lie to either side on a device with stated rates, and without. Estimates: not calibrated.
@@ -125,17 +148,30 @@ impl Speeds {
         };
         let is_positive = |rate: &f64| rate.is_finite() && *rate > 0.0;
         let bytes = passport.memory_bytes_per_second(threads).filter(is_positive);
-        let adds = stated.or_else(guessed).filter(is_positive).ok_or_else(|| Error::Passport {
-            device: passport.name.clone(),
-            missing: "neither multiply-adds a second nor a frequency",
-        })?;
-        let is_stated = stated.is_some() && bytes.is_some();
-        Ok(Self { adds, bytes: bytes.unwrap_or(BYTES_GUESSED), cores, is_stated })
+        let usual = generic::rates(&cpu.architecture, used as u32);
+        let (adds, known) = match (stated.filter(is_positive), guessed().filter(is_positive), usual) {
+            (Some(adds), ..) if bytes.is_some() => (adds, Known::Stated),
+            (Some(adds), ..) | (None, Some(adds), _) => (adds, Known::Guessed),
+            (None, None, Some((adds, _))) => (adds, Known::Generic),
+            (None, None, None) => {
+                let missing = "neither multiply-adds a second, nor a frequency, nor a known instruction set";
+                return Err(Error::Passport { device: passport.name.clone(), missing });
+            }
+        };
+        let bytes = match known {
+            Known::Generic => bytes.or(usual.map(|(_, bytes)| bytes)),
+            _ => bytes,
+        };
+        Ok(Self { adds, bytes: bytes.unwrap_or(BYTES_GUESSED), cores, known })
     }
 
     /// Factor to either side of an answer from this alone.
     pub fn reach(&self) -> f64 {
-        if self.is_stated { REACH } else { REACH_GUESSED }
+        match self.known {
+            Known::Stated => REACH,
+            Known::Guessed => REACH_GUESSED,
+            Known::Generic => REACH * generic::REACH,
+        }
     }
 }
 

@@ -85,6 +85,7 @@ fn operators_add_up_to_the_graph_and_each_has_a_time_or_a_host() {
 fn a_passport_without_speed_is_refused_by_name() {
     let mut passport = passport(1);
     passport.compute.clear();
+    passport.device.cpu.architecture = "vax".to_string();
     let counts = Counts { total_parameters: 1e6, conv_layers: 10.0, ..Counts::default() };
     let error = Latency::from_passports().counts(&counts, &passport, &Conditions::default()).unwrap_err();
     assert!(error.to_string().contains("bench board"), "{error}");
@@ -171,4 +172,30 @@ fn a_board_with_an_accelerator_is_judged_by_it_and_the_interval_reaches_to_the_p
         let (low, high) = (nano.interval().low(), nano.interval().high());
         assert!(low < nano.value() && high > 3.0 * nano.value() && !nano.in_range(), "{nano:?}");
     }
+}
+
+#[test]
+fn a_device_of_which_nothing_but_cores_is_known_has_a_wide_answer_that_says_so() {
+    let mut bare = passport(4);
+    (bare.compute, bare.bandwidth) = (Vec::new(), Vec::new());
+    let latency = Latency::from_passports();
+    let counts = Counts { total_parameters: 1e6, conv_layers: 10.0, ..Counts::default() };
+    let [bare, known] =
+        [bare, passport(4)].map(|one| latency.counts(&counts, &one, &Conditions::default()).unwrap());
+    assert!(bare.because().contains("(generic)") && !bare.in_range(), "{}", bare.because());
+    let width = |told: &Prediction| told.interval().high() / told.interval().low();
+    assert!(width(&bare) > 8.0 * width(&known));
+}
+
+#[test]
+fn all_threads_are_those_of_the_device_that_is_asked_for() {
+    let latency = Latency::from_passports();
+    let sizes = Counts { model_input_size: 6e5, ..Counts::default() };
+    let counts = Counts { total_parameters: 1e6, conv_layers: 10.0, filter_details: 1e3, ..sizes };
+    let told = |threads: u32| {
+        let conditions = Conditions { threads, ..Conditions::default() };
+        latency.counts(&counts, &passport(4), &conditions).unwrap()
+    };
+    assert_eq!(told(conditions::ALL), told(4));
+    assert_ne!(told(conditions::ALL), told(1));
 }

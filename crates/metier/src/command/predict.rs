@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use metier_measure::Roots;
 use metier_store::Store;
 use metier_types::{Passport, Prediction, Ratio, Seconds};
-use metier_work::latency::conditions::MOST_LOAD;
+use metier_work::latency::conditions::{ALL, MOST_LOAD};
 use metier_work::latency::{Conditions, Latency as Asked};
 use serde_json::{Value, json};
 
@@ -51,9 +51,9 @@ struct Latency {
     /// What runs the graph: rten or onnxruntime
     #[arg(long, value_name = "RUNTIME", default_value = "rten")]
     runtime: String,
-    /// Threads that it may use
-    #[arg(long, value_name = "COUNT", default_value_t = 1)]
-    threads: u32,
+    /// Threads that it may use [default: as many as each device has processors]
+    #[arg(long, value_name = "COUNT")]
+    threads: Option<u32>,
     /// How busy the processors are with something else, as 50%; above 100% others wait in a queue
     #[arg(long, value_name = "SHARE")]
     load: Option<String>,
@@ -94,7 +94,16 @@ pub fn passport_of(store: &Store, flag: &str, name: &str) -> anyhow::Result<Pass
     })
 }
 
-fn share(flag: &str, given: Option<&String>, most: f64) -> anyhow::Result<Option<Ratio>> {
+/// The number of threads that a flag asks for; else all of each device.
+pub fn threads(given: Option<u32>) -> anyhow::Result<u32> {
+    match given {
+        Some(ALL) => Err(usage(format!("--threads is {ALL}; want 1 to 4096"))),
+        given => Ok(given.unwrap_or(ALL)),
+    }
+}
+
+/// A share that a flag gives, as `50%` or `0.5`.
+pub fn share(flag: &str, given: Option<&String>, most: f64) -> anyhow::Result<Option<Ratio>> {
     let Some(text) = given else { return Ok(None) };
     let number = match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
@@ -116,7 +125,7 @@ impl Latency {
             .named(&self.graph, read.and_then(|model| metier_onnx::analyse(&model, &bindings, &limits)))?;
         let conditions = Conditions {
             runtime: self.runtime.clone(),
-            threads: self.threads,
+            threads: threads(self.threads)?,
             cpu_load: share("--load", self.load.as_ref(), MOST_LOAD)?,
             memory_load: share("--memory-load", self.memory_load.as_ref(), 1.0)?,
         };

@@ -61,8 +61,8 @@ struct Latency {
     /// ONNX Runtime's shared library [METIER_ONNXRUNTIME, ORT_DYLIB_PATH; default the usual places]
     #[arg(long, value_name = "FILE")]
     onnxruntime: Option<PathBuf>,
-    /// Numbers of threads
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
+    /// Numbers of threads [default: 1 and all of this device]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
     threads: Vec<u32>,
     /// Graphs of your own, timed before made-up ones; without them there is nothing to say how far off it is
     #[arg(long, value_name = "FILE", num_args = 1..)]
@@ -139,6 +139,12 @@ impl Latency {
         let device = metier_measure::device::this(&Roots::default(), data_folder().as_deref())?;
         store.put_device(&device)?;
         let passport = metier_measure::passport::of_device(Some(&store), &device);
+        let threads = match self.threads.as_slice() {
+            // All is what everybody asks for who says nothing; one is what teaches most in a given time.
+            [] if device.cpu.threads > 1 => vec![1, device.cpu.threads],
+            [] => vec![1],
+            given => given.to_vec(),
+        };
         take_runs(room, &store, &device, self.from_runs)?;
         if self.from_runs {
             return self.learn(room, &store, &device, passport, engine.name());
@@ -150,7 +156,7 @@ impl Latency {
             device: &device.id,
             cores: device.cpu.threads,
             engine: engine.clone(),
-            threads: &self.threads,
+            threads: &threads,
             budget,
             graphs: &graphs,
             load: match (self.load, self.no_load) {
