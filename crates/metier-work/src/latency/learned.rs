@@ -69,6 +69,8 @@ pub struct Moved {
     pub graphs: usize,
     /// Error on a graph that was left out, as a logarithm: root of the mean square; `None` for a single graph.
     pub spread: Option<f64>,
+    /// Whether all of them ran beside others, whose share was taken off by what load was learned to cost.
+    pub is_busy: bool,
 }
 
 /// 95 of 100 draws of Student's t lie below, for 1, 2, … degrees of freedom; the last stands for all that follow.
@@ -93,7 +95,7 @@ impl Moved {
         }
         let mean = squares.iter().sum::<f64>() / squares.len().max(1) as f64;
         let spread = (!squares.is_empty()).then(|| mean.sqrt().max(LEAST_SPREAD));
-        Self { by: Adaptation::fit(&prior, &of(&|_| true)), graphs: names.len(), spread }
+        Self { by: Adaptation::fit(&prior, &of(&|_| true)), graphs: names.len(), spread, is_busy: false }
     }
 
     /// Factor to either side that holds for 9 of 10 graphs if errors are normal on the logarithm; `None` for a single graph.
@@ -203,10 +205,15 @@ impl Learned {
         answer.each.iter_mut().for_each(|one| *one *= slow);
         answer.seconds = answer.each.iter().sum();
         // A few graphs say how far off the others may be; none leave what a passport alone leaves.
-        let factor = moved.and_then(Moved::factor).map_or(there.reach(), |factor| factor.max(answer.factor));
-        let by_load = if pressure.is_idle() { 0.0 } else { NORMAL * slowdown.spread };
+        // So few never make it wider than that.
+        let passports = there.reach();
+        let factor = moved
+            .and_then(Moved::factor)
+            .map_or(passports, |factor| factor.max(answer.factor).min(passports));
+        let is_idle = pressure.is_idle() && moved.is_none_or(|moved| !moved.is_busy);
+        let by_load = if is_idle { 0.0 } else { NORMAL * slowdown.spread };
         answer.factor = factor.ln().hypot(by_load).min(FARTHEST).exp();
-        answer.in_range = answer.in_range && moved.is_some_and(|moved| moved.graphs >= 5);
+        answer.in_range = answer.in_range && moved.is_some_and(|moved| moved.graphs >= 5 && !moved.is_busy);
         Ok(Some(answer))
     }
 
@@ -221,7 +228,11 @@ impl Learned {
         match self.moved(passport, runtime) {
             Some(moved) => {
                 let (count, s) = (moved.graphs, if moved.graphs == 1 { "" } else { "s" });
-                format!("{learned}, moved by {count} graph{s} timed with {runtime} on {}", passport.name)
+                let busy = if moved.is_busy { ", all beside other work" } else { "" };
+                format!(
+                    "{learned}, moved by {count} graph{s} timed with {runtime} on {}{busy}",
+                    passport.name
+                )
             }
             None if self.is_of(passport) => {
                 format!("{learned}, and nothing was measured with {runtime}, so the interval is wide")
@@ -272,7 +283,9 @@ impl Learned {
         for (part, seconds) in point.parts.iter().zip(&answer.each) {
             *sums.entry(part.family.clone()).or_insert(0.0) += seconds * here.adds / there.adds;
         }
-        Some(Measured { seconds_by_family: sums, seconds: kept.seconds })
+        // What others cost there is taken to be what they cost here.
+        let slow = law.slowdown.logarithm(kept.pressure, USUALLY_MOVING).exp();
+        Some(Measured { seconds_by_family: sums, seconds: kept.seconds / slow })
     }
 
     /// Seconds and factor for a graph of which only counts are known, and whether they are like those that were seen; `None` where it has not learned that, or nothing

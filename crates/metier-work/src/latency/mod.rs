@@ -16,10 +16,12 @@ pub mod generic;
 pub mod learned;
 pub mod memory;
 pub mod physical;
+pub mod portable;
 pub mod renew;
 pub mod runs;
 pub mod step;
 pub mod trial;
+pub mod under_way;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -260,15 +262,21 @@ fn elsewhere(store: &Store, all: &mut [Learned]) -> Result<(), Error> {
         let passport = known.unwrap_or_else(|| unmeasured(device.clone()));
         for runtime in strange {
             for one in all.iter_mut() {
-                let usable = kept
-                    .iter()
-                    .filter(|kept| kept.runtime == runtime && !kept.is_trial && kept.pressure.is_idle());
-                let measured: Vec<(String, Measured)> = usable
-                    .filter_map(|kept| Some((kept.name.clone(), one.measured_elsewhere(kept, &passport)?)))
-                    .collect();
+                let of = |is_idle: bool| -> Vec<(String, Measured)> {
+                    let usable = kept.iter().filter(|kept| {
+                        kept.runtime == runtime && !kept.is_trial && kept.pressure.is_idle() == is_idle
+                    });
+                    let told =
+                        |kept: &Kept| Some((kept.name.clone(), one.measured_elsewhere(kept, &passport)?));
+                    usable.filter_map(told).collect()
+                };
+                // What ran beside others says less, and more than nothing.
+                let idle = of(true);
+                let is_busy = idle.is_empty();
+                let measured = if is_busy { of(false) } else { idle };
                 if !measured.is_empty() {
                     let place = (device.id.to_string(), runtime.to_string());
-                    one.elsewhere.insert(place, Moved::fit(&measured));
+                    one.elsewhere.insert(place, Moved { is_busy, ..Moved::fit(&measured) });
                 }
             }
         }

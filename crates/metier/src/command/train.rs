@@ -17,6 +17,7 @@ use metier_types::{Device, HeldOut, Passport, Predictor, Ratio};
 use metier_work::latency::conditions::{ONNX_RUNTIME, RTEN};
 use metier_work::latency::fit::{self, Fitted, Row};
 use metier_work::latency::trial::{Engine, Given, Load, Progress, Wanted, collect};
+use metier_work::latency::under_way::UnderWay;
 use metier_work::latency::{memory, runs};
 
 use super::Room;
@@ -170,7 +171,10 @@ impl Latency {
         };
         let begin = Instant::now();
         let said = Cell::new(None::<Instant>);
+        // Whoever learns again beside it waits for that long.
+        let under_way = UnderWay::begin(&store, &device)?;
         let done = collect(&wanted, &mut |progress| tell(room, &said, begin, budget, progress))?;
+        drop(under_way);
         if !budget.is_zero() {
             room.console.note(format!(
                 "{} points in {}; {} more were disturbed by others or cannot run here",
@@ -312,6 +316,13 @@ fn take_runs(room: &Room, store: &Store, device: &Device, again: bool) -> anyhow
     }
     for (why, count) in taken.left_out.iter().filter(|_| again) {
         room.console.note(format!("{count} runs were left out: {why}"));
+    }
+    // Imported ones move what is said of the devices that they ran on.
+    for other in store.devices()?.iter().filter(|other| other.id != device.id) {
+        let taken = runs::take(store, &other.id, again)?;
+        if taken.points > 0 {
+            room.console.note(format!("{} runs of graphs on {} were new", taken.points, other.name));
+        }
     }
     Ok(())
 }

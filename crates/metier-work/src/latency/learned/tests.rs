@@ -127,3 +127,37 @@ fn counts_that_were_learned_in_one_runtime_answer_for_the_other_and_elsewhere() 
     let more = told(&passport_of(&place), &Conditions { threads: 2, ..asked(RTEN) });
     assert!(more.0 < own.0, "{own:?} {more:?}");
 }
+
+#[test]
+fn graphs_that_disagree_never_make_it_wider_than_the_passport_does() {
+    let place = Place::new();
+    place.trials(0..16);
+    fit::fit(&place.store, &place.device, Some(passport_of(&place)), RTEN).unwrap();
+    let (_, alone, _) = told(&place, &asked(ONNX_RUNTIME), 1.0);
+    for (factor, number) in [(0.05, 20), (1.0, 21), (20.0, 22), (0.3, 23)] {
+        place.trials_in(ONNX_RUNTIME, factor, number..number + 1);
+    }
+    let (_, moved, because) = told(&place, &asked(ONNX_RUNTIME), 1.0);
+    assert!(because.contains("moved by 4 graphs"), "{because}");
+    assert!(moved <= alone * (1.0 + 1e-9), "{moved} {alone}");
+}
+
+#[test]
+fn runs_on_a_busy_host_move_it_where_there_are_no_others_and_that_is_said() {
+    let place = Place::new();
+    place.trials(0..16);
+    fit::fit(&place.store, &place.device, Some(passport_of(&place)), RTEN).unwrap();
+    let run = |number: u64, others: f64| {
+        place.run(number, 0.05, |run| {
+            run.host.others_ratio = Some(metier_types::Ratio(others));
+            run.context.graph.as_mut().unwrap().runtime = ONNX_RUNTIME.to_string();
+        });
+        crate::latency::runs::take(&place.store, &place.device.id, false).unwrap();
+        told(&place, &asked(ONNX_RUNTIME), 1.0).2
+    };
+    run(20, 0.9);
+    let because = run(21, 0.8);
+    assert!(because.contains("moved by 2 graphs") && because.contains("beside other work"), "{because}");
+    let because = run(22, 0.0);
+    assert!(because.contains("moved by 1 graph") && !because.contains("beside"), "{because}");
+}
