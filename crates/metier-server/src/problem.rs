@@ -46,6 +46,9 @@ pub struct Problem {
     pub detail: String,
     /// The fields at fault.
     pub errors: Vec<FieldError>,
+    /// `detail` once more, where clients of another system look for it under this name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
     #[serde(skip)]
     headers: Vec<(HeaderName, &'static str)>,
 }
@@ -77,6 +80,7 @@ impl Problem {
             status: status.as_u16(),
             detail: detail.into(),
             errors: Vec::new(),
+            error: None,
             headers: Vec::new(),
         }
     }
@@ -106,6 +110,12 @@ impl Problem {
     /// With the fields at fault, beside a detail of its own.
     pub fn because(mut self, errors: Vec<FieldError>) -> Self {
         self.errors = errors;
+        self
+    }
+
+    /// With its detail as `error`, too.
+    pub fn as_error(mut self) -> Self {
+        self.error = Some(self.detail.clone());
         self
     }
 
