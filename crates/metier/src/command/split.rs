@@ -16,6 +16,7 @@ use serde_json::json;
 
 use super::Room;
 use super::inspect::Binding;
+use crate::console::Console;
 use crate::exit::{Code, usage};
 use crate::output::{self, Cell, Format, Table, plain};
 use devices::Devices;
@@ -92,7 +93,7 @@ impl Split {
         let costs = chain.costs(&whole);
         let work: Vec<Option<u64>> =
             costs.iter().map(|range| work(&whole.operators[range.clone()])).collect();
-        let cuts = self.cuts(&chain, &work)?;
+        let cuts = self.cuts(&room.console, &chain, &work)?;
         let mut told = Told::new(&self.graph);
         if self.devices.is_given() {
             let plan = match self.devices.ask(room, &self.graph, &chain, &whole, &links, cuts.as_deref())? {
@@ -136,9 +137,21 @@ impl Split {
     }
 
     /// Where to cut; `None` where that is left to us.
-    fn cuts(&self, chain: &Chain, work: &[Option<u64>]) -> anyhow::Result<Option<Vec<usize>>> {
+    fn cuts(
+        &self,
+        console: &Console,
+        chain: &Chain,
+        work: &[Option<u64>],
+    ) -> anyhow::Result<Option<Vec<usize>>> {
         if let Some(parts) = self.parts {
-            return Ok(Some(even(chain, work, parts as usize)));
+            let cuts = even(chain, work, parts as usize);
+            if cuts.len() + 1 < parts as usize {
+                console.note(format!(
+                    "--parts {parts}: {} are made, each with a fair share of the work; more would be parts that do next to nothing, or cut where nothing can be cut",
+                    cuts.len() + 1
+                ));
+            }
+            return Ok(Some(cuts));
         }
         if self.at.is_empty() {
             return Ok(None);
@@ -220,7 +233,11 @@ fn work(operators: &[metier_onnx::OperatorCost]) -> Option<u64> {
     operators.iter().try_fold(0u64, |sum, one| sum.checked_add(one.multiply_adds?.checked_mul(one.turns)?))
 }
 
-/// Places that part the work evenly, each moved by at most a tenth of a share to where least flows over it.
+/// Share of an even part's work that a part has at least.
+const LEAST: f64 = 0.25;
+
+/// Places that part the work evenly, each moved by at most a tenth of a share to where least flows over it. Fewer where an operator does the work of several
+/// parts, or where no place is left: no part has next to nothing to do.
 fn even(chain: &Chain, work: &[Option<u64>], parts: usize) -> Vec<usize> {
     let crossings = chain.crossings();
     let known: Vec<f64> = work.iter().map(|one| one.unwrap_or(0) as f64 + 1.0).collect();
@@ -231,7 +248,10 @@ fn even(chain: &Chain, work: &[Option<u64>], parts: usize) -> Vec<usize> {
     let mut cuts: Vec<usize> = Vec::new();
     for part in 1..parts {
         let target = share * part as f64;
-        let near = crossings.iter().filter(|one| cuts.last().is_none_or(|last| one.place > *last));
+        let before = cuts.last().map_or(0.0, |last| sums[*last]);
+        let fair =
+            |place: usize| sums[place] - before >= LEAST * share && total - sums[place] >= LEAST * share;
+        let near = crossings.iter().filter(|one| fair(one.place));
         let distance = |place: usize| (sums[place] - target).abs();
         let closest = near.clone().map(|one| distance(one.place)).fold(f64::INFINITY, f64::min);
         let reach = closest.max(share * 0.1);
@@ -240,4 +260,39 @@ fn even(chain: &Chain, work: &[Option<u64>], parts: usize) -> Vec<usize> {
         cuts.extend(best.map(|one| one.place));
     }
     cuts
+}
+
+#[cfg(test)]
+mod tests {
+    use metier_onnx::build::Builder;
+    use metier_onnx::{Bindings, DataType, analyse, read};
+
+    use super::*;
+
+    #[test]
+    fn no_part_is_one_operator_that_does_next_to_nothing() {
+        let mut graph = Builder::new(1);
+        let mut value = graph.input(DataType::Float, &[1, 512]);
+        for width in [512, 512] {
+            let weights = graph.weights(&[512, width], 512);
+            value = graph.node("MatMul", &[&value, &weights], &[]);
+            for _ in 0..5 {
+                value = graph.node("Relu", &[&value], &[]);
+            }
+        }
+        graph.output(&value);
+        let bytes = graph.finish();
+        let limits = Limits::default();
+        let model = read(&bytes, &limits).unwrap();
+        let whole = analyse(&model, &Bindings::default(), &limits).unwrap();
+        let chain = Chain::new(&bytes, &model, &Bindings::default(), &limits).unwrap();
+        let costs = chain.costs(&whole);
+        let work: Vec<Option<u64>> =
+            costs.iter().map(|range| work(&whole.operators[range.clone()])).collect();
+        for parts in [2, 3, 8, 60] {
+            let cuts = even(&chain, &work, parts);
+            assert_eq!(cuts.len(), 1, "{parts}: {cuts:?}");
+            assert!((1..7).contains(&cuts[0]), "{parts}: {cuts:?}");
+        }
+    }
 }
