@@ -143,7 +143,7 @@ impl Latency {
         };
         let (low, high) = (told.seconds / told.factors.0, told.seconds * told.factors.1);
         let interval = Interval::new(low, high, Ratio(COVERAGE))?;
-        let because = format!("from counts alone, without shapes{}", told.source);
+        let because = format!("from counts alone, without shapes: {}", told.source);
         Ok(Prediction::new(told.seconds, "seconds", interval, told.predictor, told.in_range, because)?)
     }
 
@@ -160,8 +160,8 @@ impl Latency {
         own.chain(others).find_map(|one| {
             let (seconds, factor, in_range) = one.counts(counts, passport, conditions)?;
             let source = match is_own(&one) {
-                true => format!(", by graphs that were timed on {}", passport.name),
-                false => format!(", {}", one.source_elsewhere(passport, &conditions.runtime)),
+                true => format!("by graphs that were timed on {}", passport.name),
+                false => one.source_elsewhere(passport, &conditions.runtime),
             };
             let told = Coarse { seconds, factors: (factor, factor), in_range, predictor: one.id, source };
             let is_timed = one.is_of(passport) || one.moved(passport, &conditions.runtime).is_some();
@@ -180,7 +180,7 @@ impl Latency {
         let seconds = idle * physical::slowdown(conditions, speeds.cores, MOVING);
         let reach = REACH * speeds.reach() / physical::REACH;
         let source = format!(
-            ": about {} multiply-adds at {} of {}; no graph was timed there",
+            "about {} multiply-adds at {} of {}; no graph was timed there",
             big(counts.multiply_adds()),
             speeds.known.source(),
             passport.name

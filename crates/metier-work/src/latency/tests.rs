@@ -166,7 +166,7 @@ fn a_board_with_an_accelerator_is_judged_by_it_and_the_interval_reaches_to_the_p
     let alone = on_board("jetson-nano", RTEN, 0.8, &graph);
     for ((nano, pi), alone) in nano.iter().zip(&pi).zip(&alone) {
         assert!(nano.value() < pi.value(), "{nano:?} {pi:?}");
-        assert!(nano.because().contains("accelerator (NVIDIA Maxwell"), "{}", nano.because());
+        assert!(nano.because().contains(" on its accelerator (NVIDIA Maxwell"), "{}", nano.because());
         // The built-in runtime has the processor only.
         assert!(!alone.because().contains("accelerator"), "{}", alone.because());
         let (low, high) = (nano.interval().low(), nano.interval().high());

@@ -93,7 +93,8 @@ impl Split {
         let costs = chain.costs(&whole);
         let work: Vec<Option<u64>> =
             costs.iter().map(|range| work(&whole.operators[range.clone()])).collect();
-        let cuts = self.cuts(&room.console, &chain, &work)?;
+        let least: Vec<f64> = costs.iter().map(|range| least(&whole.operators[range.clone()])).collect();
+        let cuts = self.cuts(&room.console, &chain, &least)?;
         let mut told = Told::new(&self.graph);
         if self.devices.is_given() {
             let plan = match self.devices.ask(room, &self.graph, &chain, &whole, &links, cuts.as_deref())? {
@@ -137,14 +138,9 @@ impl Split {
     }
 
     /// Where to cut; `None` where that is left to us.
-    fn cuts(
-        &self,
-        console: &Console,
-        chain: &Chain,
-        work: &[Option<u64>],
-    ) -> anyhow::Result<Option<Vec<usize>>> {
+    fn cuts(&self, console: &Console, chain: &Chain, least: &[f64]) -> anyhow::Result<Option<Vec<usize>>> {
         if let Some(parts) = self.parts {
-            let cuts = even(chain, work, parts as usize);
+            let cuts = even(chain, least, parts as usize);
             if cuts.len() + 1 < parts as usize {
                 console.note(format!(
                     "--parts {parts}: {} are made, each with a fair share of the work; more would be parts that do next to nothing, or cut where nothing can be cut",
@@ -233,16 +229,22 @@ fn work(operators: &[metier_onnx::OperatorCost]) -> Option<u64> {
     operators.iter().try_fold(0u64, |sum, one| sum.checked_add(one.multiply_adds?.checked_mul(one.turns)?))
 }
 
+/// What they do at least, where some of it is not known: every operator counts a little.
+fn least(operators: &[metier_onnx::OperatorCost]) -> f64 {
+    let one =
+        |one: &metier_onnx::OperatorCost| one.multiply_adds.unwrap_or(0) as f64 * one.turns as f64 + 1.0;
+    operators.iter().map(one).sum::<f64>().max(1.0)
+}
+
 /// Share of an even part's work that a part has at least.
 const LEAST: f64 = 0.25;
 
 /// Places that part the work evenly, each moved by at most a tenth of a share to where least flows over it. Fewer where an operator does the work of several
 /// parts, or where no place is left: no part has next to nothing to do.
-fn even(chain: &Chain, work: &[Option<u64>], parts: usize) -> Vec<usize> {
+fn even(chain: &Chain, work: &[f64], parts: usize) -> Vec<usize> {
     let crossings = chain.crossings();
-    let known: Vec<f64> = work.iter().map(|one| one.unwrap_or(0) as f64 + 1.0).collect();
     let mut sums = vec![0.0];
-    known.iter().for_each(|one| sums.push(sums[sums.len() - 1] + one));
+    work.iter().for_each(|one| sums.push(sums[sums.len() - 1] + one));
     let total = sums[sums.len() - 1];
     let share = total / parts as f64;
     let mut cuts: Vec<usize> = Vec::new();
@@ -287,8 +289,7 @@ mod tests {
         let whole = analyse(&model, &Bindings::default(), &limits).unwrap();
         let chain = Chain::new(&bytes, &model, &Bindings::default(), &limits).unwrap();
         let costs = chain.costs(&whole);
-        let work: Vec<Option<u64>> =
-            costs.iter().map(|range| work(&whole.operators[range.clone()])).collect();
+        let work: Vec<f64> = costs.iter().map(|range| least(&whole.operators[range.clone()])).collect();
         for parts in [2, 3, 8, 60] {
             let cuts = even(&chain, &work, parts);
             assert_eq!(cuts.len(), 1, "{parts}: {cuts:?}");
