@@ -143,7 +143,7 @@ impl Split {
             let cuts = even(chain, least, parts as usize);
             if cuts.len() + 1 < parts as usize {
                 console.note(format!(
-                    "--parts {parts}: {} are made, each with a fair share of the work; more would be parts that do next to nothing, or cut where nothing can be cut",
+                    "--parts {parts}: made {}; there are no more operators that multiply and add, or no more places to cut",
                     cuts.len() + 1
                 ));
             }
@@ -236,30 +236,45 @@ fn least(operators: &[metier_onnx::OperatorCost]) -> f64 {
     operators.iter().map(one).sum::<f64>().max(1.0)
 }
 
-/// Share of an even part's work that a part has at least.
-const LEAST: f64 = 0.25;
-
-/// Places that part the work evenly, each moved by at most a tenth of a share to where least flows over it. Fewer where an operator does the work of several
-/// parts, or where no place is left: no part has next to nothing to do.
+/// Places that part the work evenly, each moved by at most a tenth of a share to where least flows over it. Every part has an operator that multiplies and
+/// adds, where any does; so there are fewer where these or the places are too few.
 fn even(chain: &Chain, work: &[f64], parts: usize) -> Vec<usize> {
     let crossings = chain.crossings();
-    let mut sums = vec![0.0];
-    work.iter().for_each(|one| sums.push(sums[sums.len() - 1] + one));
-    let total = sums[sums.len() - 1];
-    let share = total / parts as f64;
+    let is_some = work.iter().any(|one| *one > 1.0);
+    let (mut sums, mut busy) = (vec![0.0], vec![0]);
+    for one in work {
+        sums.push(sums[sums.len() - 1] + one);
+        busy.push(busy[busy.len() - 1] + usize::from(*one > 1.0 || !is_some));
+    }
+    let share = sums[work.len()] / parts as f64;
     let mut cuts: Vec<usize> = Vec::new();
     for part in 1..parts {
         let target = share * part as f64;
-        let before = cuts.last().map_or(0.0, |last| sums[*last]);
-        let fair =
-            |place: usize| sums[place] - before >= LEAST * share && total - sums[place] >= LEAST * share;
-        let near = crossings.iter().filter(|one| fair(one.place));
+        let before = cuts.last().map_or(0, |last| busy[*last]);
+        let does = |place: usize| busy[place] > before && busy[work.len()] > busy[place];
+        let near = crossings.iter().filter(|one| does(one.place));
         let distance = |place: usize| (sums[place] - target).abs();
         let closest = near.clone().map(|one| distance(one.place)).fold(f64::INFINITY, f64::min);
         let reach = closest.max(share * 0.1);
         let best =
             near.filter(|one| distance(one.place) <= reach).min_by_key(|one| one.bytes.unwrap_or(u64::MAX));
         cuts.extend(best.map(|one| one.place));
+    }
+    // Where one operator has the work of several parts, others are cut once more.
+    while cuts.len() + 1 < parts {
+        let ends = |place: usize| {
+            let at = cuts.partition_point(|cut| *cut < place);
+            let from = if at == 0 { 0 } else { cuts[at - 1] };
+            (from, cuts.get(at).copied().unwrap_or(work.len()))
+        };
+        let smaller = |place: usize| {
+            let (from, to) = ends(place);
+            let does = busy[place] > busy[from] && busy[to] > busy[place];
+            does.then(|| (sums[place] - sums[from]).min(sums[to] - sums[place]))
+        };
+        let best = crossings.iter().filter_map(|one| Some((one.place, smaller(one.place)?)));
+        let Some((place, _)) = best.max_by(|a, b| a.1.total_cmp(&b.1)) else { break };
+        cuts.insert(cuts.partition_point(|cut| *cut < place), place);
     }
     cuts
 }
@@ -272,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_part_is_one_operator_that_does_next_to_nothing() {
+    fn every_part_has_an_operator_that_multiplies_and_adds() {
         let mut graph = Builder::new(1);
         let mut value = graph.input(DataType::Float, &[1, 512]);
         for width in [512, 512] {
