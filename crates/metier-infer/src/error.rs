@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use metier_types::Bytes;
+
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -76,6 +78,18 @@ pub enum Error {
         got: String,
         /// What would be right.
         want: &'static str,
+    },
+    /// The graph needs more memory than there is: an engine would end the whole process in the attempt.
+    #[error(
+        "the graph needs at least {needed} of memory, {weights} of it for weights, and {available} are available here; want smaller shapes, or a host with more"
+    )]
+    Memory {
+        /// Weights and activations.
+        needed: Bytes,
+        /// Of these, weights.
+        weights: Bytes,
+        /// What a program could have now.
+        available: Bytes,
     },
     /// What an engine says by the way could not be read.
     #[error("cannot time operators: {0}")]

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use metier_onnx::analysis::Value;
 use metier_onnx::{Analysis, Bindings, DataType, Dim, Graph};
 
-use crate::{Error, Tensor, Values};
+use crate::{Error, Tensor, Values, memory};
 
 /// Most elements of all inputs together.
 pub const MOST_ELEMENTS: usize = 1 << 29;
@@ -31,8 +31,11 @@ pub struct Making {
     pub tensors: BTreeMap<String, Tensor>,
 }
 
-/// Inputs for a graph, in its order, and what was assumed for them.
+/// Inputs for a graph, in its order, and what was assumed for them. A graph that this host has no memory for is refused: whoever asks for inputs is about to run it.
 pub fn make(told: &Analysis, making: &Making) -> Result<(Vec<Tensor>, Vec<String>), Error> {
+    if let Some(available) = memory::available() {
+        memory::fits(told, available)?;
+    }
     let known: BTreeSet<&str> = told.inputs.iter().map(|input| input.name.as_str()).collect();
     for name in making.numbers.keys().chain(making.tensors.keys()) {
         if !known.contains(name.as_str()) {

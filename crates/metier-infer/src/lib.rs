@@ -16,6 +16,7 @@ pub mod inputs;
 pub mod job;
 pub mod library;
 mod loaded;
+pub mod memory;
 pub mod npy;
 mod onnxruntime;
 mod operators;

@@ -118,13 +118,19 @@ fn before_operator_set_13_a_softmax_joins_all_dimensions_from_its_axis_on() {
 
 /// A convolution that leaves its window to the weights; those are in a file where one is named.
 fn convolution(beside: Option<&str>) -> (Vec<u8>, Vec<u8>) {
+    convolution_told(beside, &[("offset", "0"), ("length", "144")])
+}
+
+/// The same, with what is said of the place in that file.
+fn convolution_told(beside: Option<&str>, told: &[(&str, &str)]) -> (Vec<u8>, Vec<u8>) {
     let raw: Vec<u8> = numbers(2 * 2 * 9).iter().flat_map(|number| number.to_le_bytes()).collect();
     let tensor = match beside {
         Some(name) => {
             let entry = |key: &str, value: &str| Message::default().text(1, key).text(2, value);
-            let entries = [entry("location", name), entry("offset", "0"), entry("length", "144")];
-            let tensor =
-                entries.iter().fold(weights("w", &[2, 2, 3, 3]), |tensor, one| tensor.message(13, one));
+            let entries = [("location", name)].into_iter().chain(told.iter().copied());
+            let tensor = entries
+                .map(|(key, value)| entry(key, value))
+                .fold(weights("w", &[2, 2, 3, 3]), |tensor, one| tensor.message(13, &one));
             tensor.number(14, 1)
         }
         None => weights("w", &[2, 2, 3, 3]).bytes(9, &raw),
@@ -169,6 +175,14 @@ fn a_convolution_may_leave_its_window_to_its_weights() {
         let (bytes, raw) = convolution(Some(name));
         std::fs::write(&path, bytes).unwrap();
         std::fs::write(folder.join(name), raw).unwrap();
+        let mut loaded = runtime.load(Source::File(&path)).unwrap();
+        let values = Values::Float(numbers(32));
+        loaded.give(&[Tensor { name: "x".into(), shape: vec![1, 2, 4, 4], values }]).unwrap();
+        near(&loaded.outputs().unwrap()[0].values.numbers(), &want);
+    }
+    // The format leaves it open whether the place in that file is said.
+    for told in [&[][..], &[("offset", "0")], &[("length", "144")]] {
+        std::fs::write(&path, convolution_told(Some("net.data"), told).0).unwrap();
         let mut loaded = runtime.load(Source::File(&path)).unwrap();
         let values = Values::Float(numbers(32));
         loaded.give(&[Tensor { name: "x".into(), shape: vec![1, 2, 4, 4], values }]).unwrap();

@@ -169,6 +169,8 @@ pub struct Tensor {
     pub external: Option<String>,
     /// Where they start in that file, and how many bytes they are, where it is said.
     pub external_span: (u64, Option<u64>),
+    /// Whether both are said: the format leaves that open, and not every reader does.
+    pub is_span_told: bool,
     /// Where it stands in the file.
     pub span: Range<usize>,
     /// Whether it stands there as a list of the elements that are not 0.

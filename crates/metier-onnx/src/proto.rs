@@ -269,10 +269,11 @@ impl Reader {
             small: None,
             external: None,
             external_span: (0, None),
+            is_span_told: false,
             span: message.start..message.start + message.bytes.len(),
             is_sparse: false,
         };
-        let mut raw = None;
+        let (mut raw, mut starts) = (None, false);
         let mut listed: Vec<(u64, Field)> = Vec::new();
         let mut fields = message.fields();
         while let Some((number, field)) = fields.next()? {
@@ -290,7 +291,9 @@ impl Reader {
                     let (key, value) = entry_of(entry)?;
                     match (key.as_str(), value.trim().parse()) {
                         ("location", _) => tensor.external = Some(value),
-                        ("offset", Ok(offset)) => tensor.external_span.0 = offset,
+                        ("offset", Ok(offset)) => {
+                            (tensor.external_span.0, starts) = (offset, true);
+                        }
                         ("length", Ok(length)) => tensor.external_span.1 = Some(length),
                         _ => {}
                     }
@@ -298,6 +301,7 @@ impl Reader {
                 _ => {}
             }
         }
+        tensor.is_span_told = starts && tensor.external_span.1.is_some();
         let count = self.count(&tensor.dims)?;
         if count <= SMALL && self.kept + count <= TOGETHER && tensor.external.is_none() {
             self.kept += count;

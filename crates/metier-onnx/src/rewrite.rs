@@ -19,17 +19,29 @@ pub struct Rewrite<'a> {
     constants: Vec<Vec<u8>>,
     /// Other names for files beside it.
     files: BTreeMap<String, String>,
+    /// Whether weights outside are to say where they start and how long they are.
+    tells_spans: bool,
 }
 
 impl<'a> Rewrite<'a> {
     /// No change yet of a file, and of what was read from it.
     pub fn new(bytes: &'a [u8], model: &'a Model) -> Self {
-        Self { bytes, model, nodes: BTreeMap::new(), constants: Vec::new(), files: BTreeMap::new() }
+        let (nodes, files) = (BTreeMap::new(), BTreeMap::new());
+        Self { bytes, model, nodes, constants: Vec::new(), files, tells_spans: false }
     }
 
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
-        self.nodes.is_empty() && self.files.is_empty()
+        self.nodes.is_empty() && !self.has_outside()
+    }
+
+    fn has_outside(&self) -> bool {
+        self.tells_spans || !self.files.is_empty()
+    }
+
+    /// Has weights that stand in a file beside it say where they start there and how long they are, also where that was left to the reader.
+    pub fn tell_spans(&mut self) {
+        self.tells_spans = true;
     }
 
     /// Has the weights that stand in a file beside it in one of another name.
@@ -97,7 +109,7 @@ impl<'a> Rewrite<'a> {
         while let Some((number, field)) = fields.next()? {
             match (number, field) {
                 (1, _) => {}
-                (5, Field::Bytes(tensor)) if !self.files.is_empty() => {
+                (5, Field::Bytes(tensor)) if self.has_outside() => {
                     message.bytes(5, &self.renamed(tensor)?);
                     continue;
                 }
@@ -118,11 +130,15 @@ impl<'a> Rewrite<'a> {
 }
 
 impl Rewrite<'_> {
-    /// A constant whose elements are in a file of another name.
+    /// A constant whose elements are in a file: by its other name, and with their place in it.
     fn renamed(&self, tensor: Slice<'_>) -> Result<Vec<u8>, Error> {
         let mut message = Message::default();
         let mut fields = tensor.fields();
+        let (mut name, mut told) = (String::new(), Vec::new());
         while let Some((number, field)) = fields.next()? {
+            if let (8, Field::Bytes(text)) = (number, field) {
+                name = text.text();
+            }
             let (13, Field::Bytes(entry)) = (number, field) else {
                 message.field(number, field);
                 continue;
@@ -135,10 +151,25 @@ impl Rewrite<'_> {
                         let text = text.text();
                         changed.bytes(2, self.files.get(&text).unwrap_or(&text).as_bytes());
                     }
+                    Field::Bytes(key) if number == 1 => {
+                        told.push(key.text());
+                        changed.field(number, field);
+                    }
                     other => changed.field(number, other),
                 }
             }
             message.bytes(13, &changed.into_bytes());
+        }
+        let known = self.model.graph.initializers.iter().find(|known| known.name == name);
+        if let Some(known) = known.filter(|known| self.tells_spans && known.external.is_some()) {
+            let (start, length) = (known.external_span.0, known.external_span.1.or_else(|| known.bytes()));
+            for (key, value) in [("offset", Some(start)), ("length", length)] {
+                let Some(value) = value.filter(|_| !told.iter().any(|one| one == key)) else { continue };
+                let mut entry = Message::default();
+                entry.bytes(1, key.as_bytes());
+                entry.bytes(2, value.to_string().as_bytes());
+                message.bytes(13, &entry.into_bytes());
+            }
         }
         Ok(message.into_bytes())
     }

@@ -167,3 +167,46 @@ fn real_graphs_can_be_cut_into_any_number_of_parts() {
     }
     assert_eq!(seen, 23);
 }
+
+#[test]
+fn weights_inside_of_sub_graphs_are_those_of_the_part_that_has_the_operator() {
+    let Some(folder) = std::env::var_os("METIER_LAB_GRAPHS") else {
+        eprintln!("SKIP: a real graph with sub-graphs, because METIER_LAB_GRAPHS is not set");
+        return;
+    };
+    let bytes = std::fs::read(std::path::Path::new(&folder).join("silero-vad.onnx")).unwrap();
+    let (limits, bindings) = (Limits::default(), Bindings::default());
+    let model = read(&bytes, &limits).unwrap();
+    let chain = Chain::new(&bytes, &model, &bindings, &limits).unwrap();
+    let whole = chain.parts(&[]).unwrap();
+    assert!(whole[0].weights.parameters > 500_000, "{:?}", whole[0].weights);
+}
+
+#[test]
+fn sizes_that_were_given_stand_in_the_parts() {
+    use metier_onnx::Dim;
+    use metier_onnx::build::Builder;
+    let bytes = {
+        let mut made = Builder::new(1);
+        let x = made.input(metier_onnx::DataType::Float, &[1, 8]);
+        let bent = made.node("Relu", &[&x], &[]);
+        let back = made.node("Neg", &[&bent], &[]);
+        made.output(&back);
+        made.finish()
+    };
+    let limits = Limits::default();
+    let mut model = read(&bytes, &limits).unwrap();
+    let input = model.graph.inputs[0].name.clone();
+    model.graph.inputs[0].shape = Some(vec![Dim::Named("batch".into()), Dim::Known(8)]);
+    let sizes = |bindings: &Bindings| {
+        let chain = Chain::new(&bytes, &model, bindings, &limits).unwrap();
+        let parts = chain.parts(&[1]).unwrap();
+        let shape = |part: usize| read(&parts[part].bytes, &limits).unwrap().graph.inputs[0].shape.clone();
+        (shape(0).unwrap(), shape(1).unwrap())
+    };
+    let (open, _) = sizes(&Bindings::default());
+    assert_eq!(open[0], Dim::Named("batch".into()), "nobody said it");
+    let shapes = [(input, vec![4, 8])].into_iter().collect();
+    let want = vec![Dim::Known(4), Dim::Known(8)];
+    assert_eq!(sizes(&Bindings { shapes, ..Bindings::default() }), (want.clone(), want));
+}

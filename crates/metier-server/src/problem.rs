@@ -46,6 +46,9 @@ pub struct Problem {
     pub detail: String,
     /// The fields at fault.
     pub errors: Vec<FieldError>,
+    /// Whether `detail` goes out as `error` once more, where clients of another system look for it.
+    #[serde(skip)]
+    says_error: bool,
     #[serde(skip)]
     headers: Vec<(HeaderName, &'static str)>,
 }
@@ -77,6 +80,7 @@ impl Problem {
             status: status.as_u16(),
             detail: detail.into(),
             errors: Vec::new(),
+            says_error: false,
             headers: Vec::new(),
         }
     }
@@ -109,6 +113,12 @@ impl Problem {
         self
     }
 
+    /// With its detail as `error`, too.
+    pub fn as_error(mut self) -> Self {
+        self.says_error = true;
+        self
+    }
+
     /// With a header of the response.
     pub fn with(mut self, name: HeaderName, value: &'static str) -> Self {
         self.headers.push((name, value));
@@ -124,7 +134,13 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         // A record of strings and numbers has no way to fail; the fallback keeps this free of panics.
-        let body = serde_json::to_vec(&self).unwrap_or_else(|_| b"{}".to_vec());
+        let written = serde_json::to_value(&self).and_then(|mut body| {
+            if self.says_error {
+                body["error"] = self.detail.clone().into();
+            }
+            serde_json::to_vec(&body)
+        });
+        let body = written.unwrap_or_else(|_| b"{}".to_vec());
         let mut response = (self.status(), body).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));

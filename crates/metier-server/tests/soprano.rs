@@ -347,7 +347,9 @@ fn an_uploaded_graph_is_answered_by_the_predictor_for_graphs() {
     let with = |file: (&'static str, &[u8])| {
         upload(&server, &form(&[("file", Some(file.0), file.1), sizes[0], sizes[1]]))
     };
-    assert_eq!(upload(&server, &form(&sizes)).problem(400)["errors"][0]["field"], "file");
+    let problem = upload(&server, &form(&sizes)).problem(400);
+    assert_eq!(problem["errors"][0]["field"], "file");
+    assert_eq!(problem["error"], problem["detail"], "where the original's clients look");
     assert_eq!(with(("net.txt", b"x")).problem(400)["errors"][0]["field"], "file");
     assert_eq!(with(("net.onnx", b"not a graph")).problem(422)["errors"][0]["field"], "file");
     let problem = upload(&server, &form(&[("file", Some("a.onnx"), b"x")])).problem(422);
@@ -373,6 +375,35 @@ fn an_uploaded_graph_is_answered_by_the_predictor_for_graphs() {
     let wrong: (&str, Option<&str>, &[u8]) = ("shape", None, b"x=1xcat");
     let body = form(&[("file", Some("a.onnx"), &bytes), sizes[0], sizes[1], wrong]);
     assert_eq!(upload(&server, &body).problem(422)["errors"][0]["field"], "shape");
+}
+
+#[test]
+fn an_uploaded_graph_is_answered_for_a_device_that_the_form_describes() {
+    let (_folder, store) = store();
+    let server = Server::with(&store, config(None));
+    let mut graph = metier_onnx::build::Builder::new(1);
+    let x = graph.input(metier_onnx::DataType::Float, &[1, 64]);
+    let weights = graph.weights(&[64, 64], 64);
+    let made = graph.node("MatMul", &[&x, &weights], &[]);
+    graph.output(&made);
+    let bytes = graph.finish();
+    let file: (&str, Option<&str>, &[u8]) = ("file", Some("net.onnx"), &bytes);
+    let fields: [(&str, Option<&str>, &[u8]); 5] = [
+        ("model_input_size", None, b"256"),
+        ("model_output_size", None, b"256"),
+        ("cpu_usage(percentage)", None, b"20"),
+        ("disk_usage(percentage)", None, b"50"),
+        ("device_type", None, b"Raspberry Pi 4B"),
+    ];
+    let problem = upload(&server, &form(&[file, fields[0], fields[1]])).problem(422);
+    assert_eq!(problem["errors"].as_array().unwrap().len(), 3, "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("must describe its device"), "{problem}");
+    let answer = upload(&server, &form(&[file, fields[0], fields[1], fields[2], fields[3], fields[4]]));
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    let answer: Value = serde_json::from_slice(&answer.body).unwrap();
+    assert_eq!(answer["profiling_prediction"]["model"], "net");
+    assert!(answer["profiling_prediction"]["predicted_execution_time"].as_f64().unwrap() > 0.0);
+    assert_eq!(answer["candidates"][0]["known_from"]["passport"], "raspberry-pi-4b");
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! - `LRN` is unknown to it: squares, averaged along the channels by a pool, and a power.
 //! - `Softmax` and `LogSoftmax` before operator set 13 joined all dimensions from `axis` on, where it takes the one at `axis`, by default the last.
 //! - A `Conv` may leave its `kernel_shape` away where the weights say it; the engine wants it.
-//! - Weights in files beside the graph may be in files of any name; the engine wants `.data` or `.onnx_data` at its end, and no folder.
+//! - Weights in files beside the graph may be in files of any name; the engine wants `.data` or `.onnx_data` at its end, and no folder. They may leave away where
+//!   they start and how long they are; the engine wants both.
 //!
 //! Only operators of the main graph: those inside of an `If` or a loop stay as they are.
 
@@ -45,7 +46,14 @@ pub fn adapted(bytes: &[u8]) -> Option<Adapted> {
         }
     }
     let mut names = BTreeSet::new();
-    metier_onnx::constants::each(&model.graph, &mut |tensor| names.extend(tensor.external.clone()));
+    let mut is_told = true;
+    metier_onnx::constants::each(&model.graph, &mut |tensor| {
+        is_told &= tensor.external.is_none() || tensor.is_span_told;
+        names.extend(tensor.external.clone());
+    });
+    if !is_told {
+        rewrite.tell_spans();
+    }
     let mut beside = Vec::with_capacity(names.len());
     for (number, name) in names.into_iter().enumerate() {
         let taken = if is_taken(&name) { name.clone() } else { format!("{number}.data") };

@@ -14,7 +14,7 @@ use metier_store::Store;
 use metier_types::{Device, Origin, Passport};
 
 pub use bench::{Plan, bench};
-pub use read::{Fault, LARGEST, check, read};
+pub use read::{Fault, LARGEST, read};
 pub use shipped::shipped;
 
 /// The passport of a device by what people, exporters or firmware call it: of the stored ones by id, name or alias, then of

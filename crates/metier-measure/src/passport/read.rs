@@ -74,95 +74,88 @@ pub fn read(bytes: &[u8]) -> Result<Passport, Vec<Fault>> {
     if let Some((_, schema)) = schemas.iter().find(|(name, _)| *name == Passport::SCHEMA) {
         shape::compare(&value, schema.as_value(), &mut faults);
     }
+    for fault in figures(&value) {
+        let is_told = faults.iter().any(|told| told.field == fault.field);
+        if !is_told && faults.len() < Fault::MOST {
+            faults.push(fault);
+        }
+    }
     if !faults.is_empty() {
         return Err(faults);
     }
-    let passport: Passport = match serde_json::from_value(value) {
-        Ok(passport) => passport,
-        Err(error) => return one("the document", Some(error.to_string()), "a passport"),
-    };
-    let faults = check(&passport);
-    if faults.is_empty() { Ok(passport) } else { Err(faults) }
+    match serde_json::from_value(value) {
+        Ok(passport) => Ok(passport),
+        Err(error) => one("the document", Some(error.to_string()), "a passport"),
+    }
 }
 
-/// Figures that no machine has, and names that cannot be used.
-pub fn check(passport: &Passport) -> Vec<Fault> {
+/// Figures that no machine has, and names that cannot be used. What is of another kind than it should be is left to others.
+fn figures(passport: &Value) -> Vec<Fault> {
     let mut faults = Vec::new();
-    let mut want = |field: String, is: bool, got: String, want: &str| {
+    let mut want = |field: &str, is: bool, got: Option<&Value>, want: &str| {
         if !is && faults.len() < Fault::MOST {
-            faults.push(Fault { field, got: Some(got), want: want.into() });
+            faults.push(Fault::new(field, got, want));
         }
     };
-    want(
-        "id".into(),
-        passport.id.parse::<DeviceId>().is_ok(),
-        format!("{:?}", passport.id),
-        "1 to 200 printable characters without '/' at either end",
-    );
-    let name = passport.name.trim();
-    want(
-        "name".into(),
-        !name.is_empty() && name.chars().count() <= 200 && !name.chars().any(char::is_control),
-        format!("{:?}", passport.name),
-        "1 to 200 characters",
-    );
-    for (field, entries) in [
-        ("aliases", passport.aliases.len()),
-        ("compute", passport.compute.len()),
-        ("accelerators", passport.accelerators.len()),
-        ("bandwidth", passport.bandwidth.len()),
-        ("latency", passport.latency.len()),
-        ("sources", passport.sources.len()),
-        ("notes", passport.notes.len()),
-    ] {
-        want(field.into(), entries <= MOST_ENTRIES, format!("{entries} entries"), "at most 4096 entries");
+    let list = |name: &str| passport.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let id = passport.get("id");
+    if let Some(text) = id.and_then(Value::as_str) {
+        // It is a name of files and addresses elsewhere.
+        let is = text.parse::<DeviceId>().is_ok() && !text.contains(['/', '\\']) && !text.starts_with('.');
+        want("id", is, id, "1 to 200 printable characters without '/', and no '.' at the start");
+        let own = passport.pointer("/device/id");
+        let is_own = !is || own.and_then(Value::as_str).is_none_or(|own| own == text);
+        want("device.id", is_own, own, &format!("{text:?}, which is the passport's id"));
     }
+    if let Some(name) = passport.get("name").and_then(Value::as_str).map(str::trim) {
+        let is = !name.is_empty() && name.chars().count() <= 200 && !name.chars().any(char::is_control);
+        want("name", is, passport.get("name"), "1 to 200 characters");
+    }
+    for field in ["aliases", "compute", "accelerators", "bandwidth", "latency", "sources", "notes"] {
+        let entries = list(field).len();
+        let got = Value::from(format!("{entries} entries"));
+        want(field, entries <= MOST_ENTRIES, Some(&got), "at most 4096 entries");
+    }
+    let has_figures = ["compute", "accelerators", "bandwidth"].iter().any(|name| !list(name).is_empty());
+    let is_list = passport.get("compute").is_none_or(Value::is_array);
+    want(
+        "compute",
+        has_figures || !is_list,
+        None,
+        "at least one figure, there, in accelerators or in bandwidth",
+    );
     let positive = "a number above 0 that a machine can have";
     let rate = |rate: f64| rate.is_finite() && rate > 0.0 && rate < 1e21;
     let time = |seconds: f64| seconds.is_finite() && seconds > 0.0 && seconds < 1e5;
-    for (i, one) in passport.compute.iter().enumerate() {
-        let got = one.multiply_adds_per_second;
-        want(format!("compute[{i}].multiply_adds_per_second"), rate(got), got.to_string(), positive);
-        want(format!("compute[{i}].threads"), one.threads > 0, "0".into(), "at least 1");
-    }
-    for (i, one) in passport.accelerators.iter().enumerate() {
-        let got = one.multiply_adds_per_second;
-        want(format!("accelerators[{i}].multiply_adds_per_second"), rate(got), got.to_string(), positive);
-    }
-    for (i, one) in passport.bandwidth.iter().enumerate() {
-        want(
-            format!("bandwidth[{i}].bytes_per_second"),
-            rate(one.bytes_per_second),
-            one.bytes_per_second.to_string(),
-            positive,
-        );
-        want(format!("bandwidth[{i}].threads"), one.threads > 0, "0".into(), "at least 1");
-    }
-    for (i, one) in passport.latency.iter().enumerate() {
-        want(
-            format!("latency[{i}].seconds"),
-            time(one.seconds.get()),
-            one.seconds.get().to_string(),
-            positive,
-        );
-    }
-    let storage = passport.storage.as_ref();
-    for (field, value, is) in [
-        (
-            "storage.read_bytes_per_second",
-            storage.and_then(|storage| storage.read_bytes_per_second),
-            rate as fn(f64) -> bool,
-        ),
-        ("storage.write_bytes_per_second", storage.and_then(|storage| storage.write_bytes_per_second), rate),
-        ("storage.sync_seconds", storage.and_then(|storage| storage.sync_seconds).map(|it| it.get()), time),
-        ("spawn_seconds", passport.spawn_seconds.map(|it| it.get()), time),
-        ("throttling.kept_ratio", passport.throttling.as_ref().map(|it| it.kept_ratio.get()), |it| {
-            it > 0.0 && it < 100.0
-        }),
-    ] {
-        if let Some(value) = value {
-            want(field.into(), is(value), value.to_string(), positive);
+    let threads = |threads: f64| threads >= 1.0;
+    let mut number = |field: String, got: Option<&Value>, is: &dyn Fn(f64) -> bool, wanted: &str| {
+        if let Some(value) = got.and_then(Value::as_f64) {
+            want(&field, is(value), got, wanted);
         }
+    };
+    for (name, field, is) in [
+        ("compute", "multiply_adds_per_second", &rate as &dyn Fn(f64) -> bool),
+        ("compute", "threads", &threads),
+        ("accelerators", "multiply_adds_per_second", &rate),
+        ("bandwidth", "bytes_per_second", &rate),
+        ("bandwidth", "threads", &threads),
+        ("latency", "seconds", &time),
+    ] {
+        let wanted = if field == "threads" { "at least 1" } else { positive };
+        for (i, one) in list(name).iter().enumerate() {
+            number(format!("{name}[{i}].{field}"), one.get(field), is, wanted);
+        }
+    }
+    let kept = |ratio: f64| ratio > 0.0 && ratio < 100.0;
+    for (field, is) in [
+        ("storage.read_bytes_per_second", &rate as &dyn Fn(f64) -> bool),
+        ("storage.write_bytes_per_second", &rate),
+        ("storage.sync_seconds", &time),
+        ("spawn_seconds", &time),
+        ("throttling.kept_ratio", &kept),
+    ] {
+        let got = passport.pointer(&format!("/{}", field.replace('.', "/")));
+        number(field.to_string(), got, is, positive);
     }
     faults
 }
@@ -235,6 +228,34 @@ mod tests {
         });
         assert_eq!(told.len(), 7, "{told:#?}");
         assert!(told.iter().any(|line| line.starts_with("latency[0].seconds is 0")), "{told:#?}");
+    }
+
+    #[test]
+    fn a_passport_is_of_its_own_device_has_a_plain_name_and_some_figure() {
+        let told = faults(|value| value["device"]["id"] = json!("somebody-else"));
+        assert!(told.len() == 1 && told[0].starts_with("device.id is \"somebody-else\"; want"), "{told:#?}");
+        for id in ["../../etc", "a/b", ".hidden"] {
+            let told = faults(|value| {
+                (value["id"], value["device"]["id"]) = (json!(id), json!(id));
+            });
+            assert!(told.iter().any(|line| line.starts_with(&format!("id is {id:?}"))), "{told:#?}");
+        }
+        let told = faults(|value| {
+            for name in ["compute", "accelerators", "bandwidth"] {
+                value[name] = json!([]);
+            }
+        });
+        assert_eq!(told.len(), 1, "{told:#?}");
+        assert!(told[0].starts_with("compute is missing; want at least one figure"), "{told:#?}");
+    }
+
+    #[test]
+    fn figures_are_looked_at_also_where_a_field_is_of_the_wrong_kind() {
+        let told = faults(|value| {
+            value["origin"] = json!("guessed");
+            value["spawn_seconds"] = json!(-1);
+        });
+        assert_eq!(told.len(), 2, "{told:#?}");
     }
 
     #[test]

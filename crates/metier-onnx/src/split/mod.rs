@@ -36,8 +36,10 @@ pub struct Chain<'a> {
     maker: BTreeMap<&'a str, usize>,
     /// Position in `steps` of the last operator that takes a value; past the end for results.
     last: BTreeMap<&'a str, usize>,
-    /// Whether sizes are those of every run: no input was open.
+    /// Whether sizes are those of every run: no input was left open.
     is_closed: bool,
+    /// Inputs whose sizes are those of every run.
+    bound: BTreeSet<String>,
     /// What the files of its parts are called, but for their numbers.
     stem: String,
 }
@@ -108,11 +110,20 @@ impl<'a> Chain<'a> {
             last.insert(output.name.as_str(), steps.len());
         }
         listed(graph, &steps, &last)?;
-        let is_closed = graph.inputs.iter().all(|input| {
-            let shape = input.shape.as_ref();
-            shape.is_some_and(|shape| shape.iter().all(|dim| matches!(dim, crate::Dim::Known(_))))
-        });
-        Ok(Self { bytes, model, facts, steps, maker, last, is_closed, stem: graph.name.clone() })
+        let is_bound = |input: &&crate::ValueInfo| {
+            let is_given = |dim: &crate::Dim| match dim {
+                crate::Dim::Known(_) => true,
+                crate::Dim::Named(name) => bindings.dims.contains_key(name),
+                crate::Dim::Unknown => false,
+            };
+            bindings.shapes.contains_key(&input.name)
+                || input.shape.as_ref().is_some_and(|shape| shape.iter().all(is_given))
+        };
+        let bound: BTreeSet<String> =
+            graph.inputs.iter().filter(is_bound).map(|input| input.name.clone()).collect();
+        let is_closed = bound.len() == graph.inputs.len();
+        let stem = graph.name.clone();
+        Ok(Self { bytes, model, facts, steps, maker, last, is_closed, bound, stem })
     }
 
     /// The same, for parts whose files are called `STEM.1.onnx`, `STEM.2.onnx`, …: weights that stand outside of the whole's file stand

@@ -122,6 +122,11 @@ pub fn write(chain: &Chain, range: Range<usize>, number: usize) -> Result<Part, 
             }
         }
     }
+    for inner in running.iter().flat_map(|index| graph.nodes[*index].graphs()) {
+        crate::constants::each(inner, &mut |tensor| {
+            weights.add(tensor.elements(), tensor.data_type, tensor.dims.len());
+        });
+    }
     let told: BTreeMap<&str, &ValueInfo> = graph
         .values
         .iter()
@@ -217,7 +222,8 @@ fn value(chain: &Chain, name: &str, told: Option<&ValueInfo>) -> Result<Vec<u8>,
     })?;
     let mut tensor = Message::default();
     tensor.number(1, number);
-    if let Some(shape) = shape(chain, &fact, told) {
+    let is_sure = chain.is_closed || chain.bound.contains(name);
+    if let Some(shape) = shape(is_sure, &fact, told) {
         tensor.bytes(2, &shape);
     }
     let mut kind = Message::default();
@@ -228,7 +234,8 @@ fn value(chain: &Chain, name: &str, told: Option<&ValueInfo>) -> Result<Vec<u8>,
     Ok(value.into_bytes())
 }
 
-fn shape(chain: &Chain, fact: &Fact, told: Option<&ValueInfo>) -> Option<Vec<u8>> {
+/// The sizes of a value; where they are those of every run also what the file leaves open.
+fn shape(is_sure: bool, fact: &Fact, told: Option<&ValueInfo>) -> Option<Vec<u8>> {
     let mut shape = Message::default();
     let mut add = |size: Option<u64>, name: Option<&str>| {
         let mut dim = Message::default();
@@ -240,15 +247,17 @@ fn shape(chain: &Chain, fact: &Fact, told: Option<&ValueInfo>) -> Option<Vec<u8>
         shape.bytes(1, &dim.into_bytes());
     };
     if let Some(told) = told.and_then(|told| told.shape.as_ref()) {
-        for dim in told {
+        let known = fact.shape.as_ref().filter(|known| is_sure && known.len() == told.len());
+        for (at, dim) in told.iter().enumerate() {
+            let bound = known.and_then(|known| known[at]);
             match dim {
                 crate::Dim::Known(size) => add(Some(*size), None),
-                crate::Dim::Named(name) => add(None, Some(name)),
-                crate::Dim::Unknown => add(None, None),
+                crate::Dim::Named(name) => add(bound, Some(name)),
+                crate::Dim::Unknown => add(bound, None),
             }
         }
     } else {
-        fact.shape.as_ref()?.iter().for_each(|size| add(size.filter(|_| chain.is_closed), None));
+        fact.shape.as_ref()?.iter().for_each(|size| add(size.filter(|_| is_sure), None));
     }
     Some(shape.into_bytes())
 }

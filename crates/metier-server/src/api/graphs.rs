@@ -130,7 +130,7 @@ pub struct Measured {
     pub shapes: BTreeMap<String, Vec<u64>>,
     /// One inference: the middle one, where inferences were told apart.
     pub seconds: Option<Seconds>,
-    /// What would have been predicted for that device, runtime, number of threads and shapes.
+    /// What would have been predicted for that device, runtime, number of threads, shapes and load.
     pub prediction: Option<Prediction>,
     /// Why there is none.
     pub missing: Option<String>,
@@ -206,10 +206,9 @@ impl Asked<'_> {
         Conditions { runtime: self.runtime.clone(), threads, ..Conditions::default() }
     }
 
-    /// As asked, else one for each core.
+    /// As asked, else one for each processor, as `metier bench` has them.
     fn threads(&self, passport: &Passport) -> u32 {
-        let cpu = &passport.device.cpu;
-        self.threads.unwrap_or_else(|| cpu.cores.unwrap_or(cpu.threads)).max(1)
+        self.threads.unwrap_or(passport.device.cpu.threads).max(1)
     }
 
     fn on(&self, passport: &Passport) -> DeviceTime {
@@ -323,6 +322,8 @@ impl Beside<'_> {
         let used = run.context.graph.as_ref();
         let threads = used.map_or_else(|| self.asked.threads(passport), |used| used.threads);
         let mut conditions = self.asked.conditions(threads);
+        // What else ran meanwhile made it slower, and is known.
+        conditions.cpu_load = run.host.others_ratio.map(|others| Ratio(others.get().clamp(0.0, 1.0)));
         let mut graph = self.asked.graph;
         if let Some(used) = used {
             conditions.runtime = used.runtime.clone();

@@ -6,11 +6,10 @@
 //!
 //! - A node is left out of the choice when its load is not known or too old, or when nothing is known of its device's speed. It is still listed, and says so.
 //! - A node that says nothing of its device is known by its name, if a passport was measured on the host of that name.
-//! - A device without a passport is judged by its cores and its instruction set alone ([`generic`]); the interval is wider, and it says so.
+//! - A device without a passport is judged by its cores and its instruction set alone ([`latency::generic`]); the interval is wider, and it says so.
 //! - Equal times are ordered by name, so the same question has the same answer.
 
 mod columns;
-pub mod generic;
 #[cfg(test)]
 mod tests;
 
@@ -27,7 +26,7 @@ use serde::Serialize;
 pub use columns::{Columns, Error as ColumnsError, Inputs};
 
 use crate::latency::conditions::ONNX_RUNTIME;
-use crate::latency::{self, Conditions, Counts, Latency};
+use crate::latency::{self, Conditions, Counts, Latency, generic};
 use crate::nodes::{Node, Snapshot};
 
 /// Most names of devices that are remembered with their passport.
@@ -217,7 +216,10 @@ impl Chooser {
         let judged = self.passport(device.model).map(|passport| Judged { passport, is_generic: false });
         let busy = Some(Ratio(device.cpu_percent / 100.0));
         self.answer(&mut candidate, judged, busy, question, || {
-            format!("there is no passport of {:?}; `metier device` shows those that there are", device.model)
+            format!(
+                "there is no passport of {:?}; `metier device list` shows those that there are",
+                device.model
+            )
         });
         candidate
     }
@@ -245,15 +247,30 @@ impl Chooser {
         }
         let judged = self.judged(node);
         let busy = node.cpu_busy.map(|busy| busy.value);
-        self.answer(&mut candidate, judged, busy, question, || match &node.model {
-            Some(model) => format!(
-                "left out: there is no passport of {model:?}, and neither its cores nor its instruction set are known"
-            ),
-            None => {
-                let why = node.why_missing("device").unwrap_or("its device is not known");
-                format!("left out: {why}, and neither its cores nor its instruction set are known")
+        self.answer(&mut candidate, judged, busy, question, || {
+            let unknown = match (node.cores, node.architecture.as_deref()) {
+                (None, None) => "neither its cores nor its instruction set are known".to_string(),
+                (Some(cores), None) => format!("of its {cores} cores the instruction set is not known"),
+                (None, Some(kind)) => format!("how many {kind} cores it has is not known"),
+                (Some(cores), Some(kind)) => {
+                    format!("nothing is known of {kind}, which its {cores} cores are")
+                }
+            };
+            match &node.model {
+                Some(model) => format!("left out: there is no passport of {model:?}, and {unknown}"),
+                None => {
+                    let why = node.why_missing("device").unwrap_or("its device is not known");
+                    format!("left out: {why}, and {unknown}")
+                }
             }
         });
+        let is_told = candidate.missing.iter().any(|lack| lack.what == "device");
+        let wants = matches!(self.predictor, Predictor::Ours(_));
+        if wants && !is_told && candidate.known_from.as_ref().is_none_or(|known| known.origin == "generic") {
+            let model = node.model.as_deref().unwrap_or_default();
+            let why = format!("there is no passport of {model:?}; `metier device bench` there makes one");
+            candidate.missing.push(Lack { what: "device", why });
+        }
         candidate
     }
 
@@ -356,10 +373,9 @@ fn by_passport(
     match predicted {
         Ok(prediction) => {
             let interval = prediction.interval();
-            let reach = if judged.is_generic { generic::REACH } else { 1.0 };
             candidate.predicted_execution_time = Some(prediction.value());
-            candidate.low = Some(interval.low() / reach);
-            candidate.high = Some(interval.high() * reach);
+            candidate.low = Some(interval.low());
+            candidate.high = Some(interval.high());
             candidate.coverage = Some(interval.coverage().get());
             candidate.predictor = Some(prediction.predictor());
             candidate.in_range = Some(prediction.in_range() && !judged.is_generic);
@@ -370,13 +386,23 @@ fn by_passport(
 }
 
 fn by_file(columns: &Columns, candidate: &mut Candidate, question: &Question<'_>) {
+    // Such files were learned from counts by the original's rules, its blind spots included.
+    let by_rules = question.graph.and_then(|graph| graph.characteristics_by_rules);
+    let Counts { model_input_size, model_output_size, .. } = question.counts;
+    let counts =
+        by_rules.map_or(question.counts, |rules| Counts::of(&rules, model_input_size, model_output_size));
     let inputs = Inputs {
-        counts: question.counts,
+        counts,
         cpu_percent: candidate.cpu_usage,
         disk_percent: candidate.disk_usage,
         device: candidate.device_model.as_deref(),
     };
     match columns.predict(&inputs) {
+        Ok(seconds) if !(0.0..f32::INFINITY).contains(&seconds) => {
+            candidate.reason = format!(
+                "left out: the predictor file says {seconds} s, which nothing takes; it was not learned from the like"
+            );
+        }
         Ok(seconds) => {
             candidate.predicted_execution_time = Some(f64::from(seconds));
             candidate.reason =

@@ -94,6 +94,7 @@ fn nodes_without_a_load_or_a_device_are_listed_last_with_the_reason() {
     assert!(by("silent").reason.contains("90 s ago"), "{}", by("silent").reason);
     assert_eq!(by("silent").missing[0].what, "cpu");
     assert!(by("strange").reason.contains("no passport of \"Acme Anvil 9000\""), "{}", by("strange").reason);
+    assert_eq!(by("strange").missing[0].what, "device", "{:?}", by("strange").missing);
     // Cores and instruction set allow a guess that says what it is.
     let guess = by("plain");
     assert_eq!((guess.known_from.as_ref().unwrap().origin, guess.in_range), ("generic", Some(false)));
@@ -214,6 +215,38 @@ fn predictor_files_give_the_numbers_of_xgboost_itself() {
     assert_eq!((ranked[0].low, ranked[0].in_range), (None, None), "and has no interval");
     assert!(ranked[0].prediction().unwrap_err().contains("no interval"));
     assert!(chooser.memory(&question()).unwrap_err().contains("no interval"));
+}
+
+#[test]
+fn a_predictor_file_is_asked_by_the_counts_of_the_original() {
+    let Some(graph) = crate::latency::tests::graph("light-resnet50", "gpu_0/data_0", &[1, 3, 224, 224])
+    else {
+        return;
+    };
+    let chooser = Chooser::without_store(Some(Arc::new(Columns::open(&fixture("original.json")).unwrap())));
+    let time = |question: &Question<'_>| {
+        chooser.rank(&snapshot(vec![node("a", "Jetson Nano", 0.1)]), question)[0].predicted_execution_time
+    };
+    let counted = question();
+    let rules = graph.characteristics_by_rules.unwrap();
+    let original = Question { counts: Counts::of(&rules, 602_112.0, 4000.0), graph: None, threads: None };
+    let uploaded = Question { graph: Some(&graph), ..counted };
+    assert_eq!(time(&uploaded), time(&original));
+    assert_ne!(time(&uploaded), time(&counted), "it does matter");
+}
+
+#[test]
+fn a_negative_time_of_a_predictor_file_does_not_win() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(fixture("original.json")).unwrap();
+    let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    value["learner"]["learner_model_param"]["base_score"] = "-1E6".into();
+    let path = folder.path().join("x.json");
+    std::fs::write(&path, value.to_string()).unwrap();
+    let chooser = Chooser::without_store(Some(Arc::new(Columns::open(&path).unwrap())));
+    let ranked = chooser.rank(&snapshot(vec![node("a", "Jetson Nano", 0.1)]), &question());
+    assert_eq!(ranked[0].predicted_execution_time, None);
+    assert!(ranked[0].reason.contains("which nothing takes"), "{}", ranked[0].reason);
 }
 
 #[test]

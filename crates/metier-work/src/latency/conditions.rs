@@ -1,6 +1,6 @@
 //! Under which conditions a graph is to run.
 
-use metier_types::Ratio;
+use metier_types::{Passport, Ratio};
 
 use super::error::Error;
 
@@ -8,6 +8,8 @@ use super::error::Error;
 pub const RTEN: &str = "rten";
 /// ONNX Runtime.
 pub const ONNX_RUNTIME: &str = "onnxruntime";
+/// As many threads as the device that is asked for has processors.
+pub const ALL: u32 = u32::MAX;
 /// Most threads that are asked for.
 const MOST_THREADS: u32 = 4096;
 /// Most load of the processors: so many threads that would run for each of them. More is a percentage that lost its sign.
@@ -18,7 +20,7 @@ pub const MOST_LOAD: f64 = 16.0;
 pub struct Conditions {
     /// `rten` or `onnxruntime`.
     pub runtime: String,
-    /// Threads that the runtime may use.
+    /// Threads that the runtime may use; [`ALL`] for as many as the device has processors.
     pub threads: u32,
     /// Share of all processors' time that others use; `None` for an idle device. Above 1 others wait in a queue: 2 is as many threads again as there are processors.
     pub cpu_load: Option<Ratio>,
@@ -33,6 +35,12 @@ impl Default for Conditions {
 }
 
 impl Conditions {
+    /// The same on a device: with so many threads as it has processors, where all were asked for.
+    pub fn on(&self, passport: &Passport) -> Self {
+        let cores = passport.device.cpu.threads.clamp(1, MOST_THREADS);
+        Self { threads: if self.threads == ALL { cores } else { self.threads }, ..self.clone() }
+    }
+
     /// Refuses what cannot be.
     pub fn check(&self) -> Result<(), Error> {
         if ![RTEN, ONNX_RUNTIME].contains(&self.runtime.as_str()) {
@@ -42,7 +50,7 @@ impl Conditions {
                 want: "rten or onnxruntime",
             });
         }
-        if !(1..=MOST_THREADS).contains(&self.threads) {
+        if self.threads != ALL && !(1..=MOST_THREADS).contains(&self.threads) {
             return Err(Error::Condition {
                 field: "threads",
                 got: self.threads.to_string(),

@@ -43,6 +43,12 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
+    /// A predictor from elsewhere that is not taken.
+    #[error("the predictor is refused: {why}")]
+    Portable {
+        /// What is wrong.
+        why: String,
+    },
     /// A trial that cannot be made or kept.
     #[error("{name}: {why}")]
     Trial {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::conditions::Conditions;
 use super::error::Error;
-use super::physical::{self, Speeds};
+use super::physical::{self, Known, Speeds};
 use super::step::{self, Step};
 use super::trial::record::Kept;
 use super::{COVERAGE, Counts};
@@ -69,6 +69,8 @@ pub struct Moved {
     pub graphs: usize,
     /// Error on a graph that was left out, as a logarithm: root of the mean square; `None` for a single graph.
     pub spread: Option<f64>,
+    /// Whether all of them ran beside others, whose share was taken off by what load was learned to cost.
+    pub is_busy: bool,
 }
 
 /// 95 of 100 draws of Student's t lie below, for 1, 2, … degrees of freedom; the last stands for all that follow.
@@ -93,7 +95,7 @@ impl Moved {
         }
         let mean = squares.iter().sum::<f64>() / squares.len().max(1) as f64;
         let spread = (!squares.is_empty()).then(|| mean.sqrt().max(LEAST_SPREAD));
-        Self { by: Adaptation::fit(&prior, &of(&|_| true)), graphs: names.len(), spread }
+        Self { by: Adaptation::fit(&prior, &of(&|_| true)), graphs: names.len(), spread, is_busy: false }
     }
 
     /// Factor to either side that holds for 9 of 10 graphs if errors are normal on the logarithm; `None` for a single graph.
@@ -203,10 +205,15 @@ impl Learned {
         answer.each.iter_mut().for_each(|one| *one *= slow);
         answer.seconds = answer.each.iter().sum();
         // A few graphs say how far off the others may be; none leave what a passport alone leaves.
-        let factor = moved.and_then(Moved::factor).map_or(there.reach(), |factor| factor.max(answer.factor));
-        let by_load = if pressure.is_idle() { 0.0 } else { NORMAL * slowdown.spread };
+        // So few never make it wider than that.
+        let passports = there.reach();
+        let factor = moved
+            .and_then(Moved::factor)
+            .map_or(passports, |factor| factor.max(answer.factor).min(passports));
+        let is_idle = pressure.is_idle() && moved.is_none_or(|moved| !moved.is_busy);
+        let by_load = if is_idle { 0.0 } else { NORMAL * slowdown.spread };
         answer.factor = factor.ln().hypot(by_load).min(FARTHEST).exp();
-        answer.in_range = answer.in_range && moved.is_some_and(|moved| moved.graphs >= 5);
+        answer.in_range = answer.in_range && moved.is_some_and(|moved| moved.graphs >= 5 && !moved.is_busy);
         Ok(Some(answer))
     }
 
@@ -221,7 +228,11 @@ impl Learned {
         match self.moved(passport, runtime) {
             Some(moved) => {
                 let (count, s) = (moved.graphs, if moved.graphs == 1 { "" } else { "s" });
-                format!("{learned}, moved by {count} graph{s} timed with {runtime} on {}", passport.name)
+                let busy = if moved.is_busy { ", all beside other work" } else { "" };
+                format!(
+                    "{learned}, moved by {count} graph{s} timed with {runtime} on {}{busy}",
+                    passport.name
+                )
             }
             None if self.is_of(passport) => {
                 format!("{learned}, and nothing was measured with {runtime}, so the interval is wide")
@@ -246,7 +257,7 @@ impl Learned {
         // The same device needs no passport to be as fast as itself; only what its runtimes are apart counts.
         if self.is_of(passport) {
             let cores = f64::from(self.file.cores);
-            let some = Speeds { adds: 50e9, bytes: 10e9, cores, is_stated: false };
+            let some = Speeds { adds: 50e9, bytes: 10e9, cores, known: Known::Guessed };
             let known = self.file.passport.as_ref().unwrap_or(passport);
             let same = Speeds::of(known, threads, precision).unwrap_or(some);
             return Ok(Some((same, same, alone)));
@@ -272,23 +283,78 @@ impl Learned {
         for (part, seconds) in point.parts.iter().zip(&answer.each) {
             *sums.entry(part.family.clone()).or_insert(0.0) += seconds * here.adds / there.adds;
         }
-        Some(Measured { seconds_by_family: sums, seconds: kept.seconds })
+        // What others cost there is taken to be what they cost here.
+        let slow = law.slowdown.logarithm(kept.pressure, USUALLY_MOVING).exp();
+        Some(Measured { seconds_by_family: sums, seconds: kept.seconds / slow })
     }
 
-    /// Seconds and factor for a graph of which only counts are known; and whether they are like those that were seen.
-    pub fn counts(&self, counts: &Counts, conditions: &Conditions) -> Option<(f64, f64, bool)> {
+    /// Seconds and factor for a graph of which only counts are known, and whether they are like those that were seen; `None` where it has not learned that, or nothing
+    /// leads from where it was learned to where it is asked for.
+    ///
+    /// In another runtime, on another device, or with a number of threads that was never tried, what it says is scaled by what passports say of such counts there and here.
+    pub fn counts(
+        &self,
+        counts: &Counts,
+        passport: &Passport,
+        conditions: &Conditions,
+    ) -> Option<(f64, f64, bool)> {
         let law = self.file.counts.as_ref()?;
-        let row = counts_row(counts.features(), conditions.threads);
-        let pressure = pressure(conditions, f64::from(self.file.cores));
+        let is_own = self.is_of(passport) && self.file.law.runtime == conditions.runtime;
+        let (least, most) = law.range.last().copied().unwrap_or((1.0, 1.0));
+        let tried = f64::from(conditions.threads).clamp(least.max(1.0), most.max(least).max(1.0)) as u32;
+        let row = counts_row(counts.features(), tried);
+        let (ratio, cores, by_passports) = if is_own && tried == conditions.threads {
+            (1.0, f64::from(self.file.cores), 1.0)
+        } else {
+            self.counts_ratio(counts, passport, conditions, tried)?
+        };
+        let pressure = pressure(conditions, cores);
         let slow = self.file.law.slowdown.logarithm(pressure, USUALLY_MOVING);
-        let seconds = (law.trees.predict(&row) + slow).exp();
+        let seconds = (law.trees.predict(&row) + slow).exp() * ratio;
         let reach = law.calibration.reach(COVERAGE).unwrap_or(2.5);
-        let is_inside = law
+        let mut is_inside = law
             .range
             .iter()
             .zip(&row)
             .all(|((low, high), value)| value.is_finite() && *value >= low - 1.0 && *value <= high + 1.0);
-        Some((seconds, (reach * if is_inside { 1.0 } else { 1.5 }).min(7.0).exp(), is_inside))
+        let mut reach = reach * if is_inside { 1.0 } else { 1.5 };
+        if !is_own {
+            // What passports leave open comes on top of what the counts do.
+            reach = reach.hypot(by_passports.ln());
+            is_inside = false;
+        }
+        Some((seconds, reach.min(7.0).exp(), is_inside))
+    }
+
+    /// By how much a graph of such counts takes longer than where it was learned, with so many threads there; the processors that it has; and the factor to either side that passports leave.
+    fn counts_ratio(
+        &self,
+        counts: &Counts,
+        passport: &Passport,
+        conditions: &Conditions,
+        tried: u32,
+    ) -> Option<(f64, f64, f64)> {
+        let home = self.file.passport.as_ref();
+        let (here, there) = if self.is_of(passport) {
+            let cores = f64::from(self.file.cores);
+            let some = Speeds { adds: 50e9, bytes: 10e9, cores, known: Known::Guessed };
+            let of = |threads| Speeds::of(home.unwrap_or(passport), threads, Precision::F32).unwrap_or(some);
+            (of(tried), of(conditions.threads))
+        } else {
+            let there = Speeds::of(passport, conditions.threads, Precision::F32).ok()?;
+            (Speeds::of(home?, tried, Precision::F32).ok()?, there)
+        };
+        let ratio = match self.moved(passport, &conditions.runtime) {
+            // Graphs that were timed there say more than what runtimes usually are apart.
+            Some(moved) => here.adds / there.adds * moved.by.common.exp(),
+            None => {
+                super::counts::seconds(counts, &there, &conditions.runtime)
+                    / super::counts::seconds(counts, &here, &self.file.law.runtime)
+            }
+        };
+        // The same device is as fast as itself: what is open is how far its runtimes are apart.
+        let reach = if self.is_of(passport) { physical::REACH } else { there.reach() };
+        Some((ratio, there.cores, reach))
     }
 }
 

@@ -73,7 +73,8 @@ pub struct Law {
 }
 
 impl Law {
-    fn read(id: &Digest, bytes: &[u8]) -> Result<Self, Error> {
+    /// Reads a file, checked.
+    pub fn read(id: &Digest, bytes: &[u8]) -> Result<Self, Error> {
         let wrong = |why: String| Error::Predictor { id: id.to_string(), why };
         let law: Self = serde_json::from_slice(bytes).map_err(|error| wrong(error.to_string()))?;
         let is_fit = |value: &f64| value.is_finite() && *value >= 0.0;

@@ -12,13 +12,16 @@ mod error;
 pub mod family;
 pub mod fit;
 mod fuse;
+pub mod generic;
 pub mod learned;
 pub mod memory;
 pub mod physical;
+pub mod portable;
 pub mod renew;
 pub mod runs;
 pub mod step;
 pub mod trial;
+pub mod under_way;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -36,15 +39,14 @@ pub use conditions::Conditions;
 use conditions::{ONNX_RUNTIME, RTEN};
 pub use counts::Counts;
 pub use error::Error;
+use family::Family;
 use learned::{File, KIND, Learned, Moved};
-use physical::Speeds;
+use physical::{Accelerator, Speeds};
 use step::Step;
 use trial::record::{self, Kept};
 
 /// The coverage that all intervals plan.
 pub const COVERAGE: f64 = 0.9;
-/// Factor to either side of an answer from counts alone.
-const COUNTS_REACH: f64 = 8.0;
 /// What a runtime needs before it has a graph.
 const RUNTIME_BYTES: f64 = 16e6;
 
@@ -61,8 +63,8 @@ struct Told {
     steps: Vec<Step>,
     /// Seconds of each step, all turns.
     times: Vec<f64>,
-    /// Factor to either side.
-    factor: f64,
+    /// Factors to below and to above.
+    factors: (f64, f64),
     in_range: bool,
     predictor: Digest,
     /// Where it comes from, in words.
@@ -116,10 +118,10 @@ impl Latency {
         passport: &Passport,
         conditions: &Conditions,
     ) -> Result<Prediction, Error> {
-        let told = self.told(graph, passport, conditions)?;
+        let told = self.told(graph, passport, &conditions.on(passport))?;
         let sum: f64 = told.times.iter().sum();
         let because = because_of(&told, graph);
-        let interval = Interval::new(sum / told.factor, sum * told.factor, Ratio(COVERAGE))?;
+        let interval = Interval::new(sum / told.factors.0, sum * told.factors.1, Ratio(COVERAGE))?;
         Ok(Prediction::new(sum, "seconds", interval, told.predictor, told.in_range, because)?)
     }
 
@@ -130,7 +132,7 @@ impl Latency {
         passport: &Passport,
         conditions: &Conditions,
     ) -> Result<Vec<OperatorTime>, Error> {
-        let Told { steps, times, .. } = self.told(graph, passport, conditions)?;
+        let Told { steps, times, .. } = self.told(graph, passport, &conditions.on(passport))?;
         let sum: f64 = times.iter().sum();
         let mut all: Vec<OperatorTime> = (0..graph.operators.len())
             .map(|operator| OperatorTime { operator, seconds: Seconds(0.0), share: Ratio(0.0), within: None })
@@ -146,43 +148,6 @@ impl Latency {
             }
         }
         Ok(all)
-    }
-
-    /// How long a graph takes of which only counts are known.
-    pub fn counts(
-        &self,
-        counts: &Counts,
-        passport: &Passport,
-        conditions: &Conditions,
-    ) -> Result<Prediction, Error> {
-        conditions.check()?;
-        let own =
-            self.learned.iter().find(|one| one.is_of(passport) && one.file.law.runtime == conditions.runtime);
-        if let Some((one, (seconds, factor, is_inside))) =
-            own.and_then(|one| Some((one, one.counts(counts, conditions)?)))
-        {
-            let interval = Interval::new(seconds / factor, seconds * factor, Ratio(COVERAGE))?;
-            let because =
-                format!("from counts alone, without shapes, by graphs that were timed on {}", passport.name);
-            return Ok(Prediction::new(seconds, "seconds", interval, one.id, is_inside, because)?);
-        }
-        let speeds = Speeds::of(passport, conditions.threads, Precision::F32)?;
-        let layers = [counts.conv_layers, counts.pool_layers, counts.fc_layers];
-        let layers: f64 = layers.iter().filter(|count| count.is_finite()).map(|count| count.max(0.0)).sum();
-        let adds = counts.multiply_adds();
-        let weights =
-            if counts.total_parameters.is_finite() { 4.0 * counts.total_parameters.max(0.0) } else { 0.0 };
-        // Half of what the processor can do, and a few small operators for each layer.
-        let work = (adds / (0.4 * speeds.adds)).max(weights / speeds.bytes);
-        let seconds = (work + 10e-6 * (1.0 + layers)) * physical::slowdown(conditions, speeds.cores, 0.3);
-        let reach = COUNTS_REACH * speeds.reach() / physical::REACH;
-        let interval = Interval::new(seconds / reach, seconds * reach, Ratio(COVERAGE))?;
-        let because = format!(
-            "from counts alone, without shapes: about {} multiply-adds at what the passport of {} says; nothing was measured there",
-            big(adds),
-            passport.name
-        );
-        Ok(Prediction::new(seconds, "seconds", interval, self.passport, false, because)?)
     }
 
     /// Predictors that were not learned for a device and runtime, those first that know most of it.
@@ -215,16 +180,19 @@ impl Latency {
                     source.push_str(&format!(", never seen: {}", few.join(", ")));
                 }
             }
-            let (factor, in_range) = (answer.factor, answer.in_range);
-            return Ok(Told { steps, times: answer.each, factor, in_range, predictor: one.id, source });
+            let (factors, in_range) = ((answer.factor, answer.factor), answer.in_range);
+            return Ok(Told { steps, times: answer.each, factors, in_range, predictor: one.id, source });
         }
         for one in self.nearest(passport, &conditions.runtime) {
             let Some(answer) = one.tell_elsewhere(&steps, conditions, passport, precision)? else {
                 continue;
             };
             let source = one.source_elsewhere(passport, &conditions.runtime);
-            let (factor, in_range) = (answer.factor, answer.in_range);
-            return Ok(Told { steps, times: answer.each, factor, in_range, predictor: one.id, source });
+            let (factors, in_range) = ((answer.factor, answer.factor), answer.in_range);
+            let told = Told { steps, times: answer.each, factors, in_range, predictor: one.id, source };
+            // What was timed on the device was timed on its processor.
+            let is_timed = one.is_of(passport) || one.moved(passport, &conditions.runtime).is_some();
+            return Ok(if is_timed { told } else { accelerated(told, passport, conditions, precision) });
         }
         let speeds = Speeds::of(passport, conditions.threads, precision)?;
         let times = steps
@@ -235,14 +203,45 @@ impl Latency {
                 idle * physical::slowdown(conditions, speeds.cores, (moved / idle.max(1e-12)).min(1.0))
             })
             .collect();
-        let stated =
-            if speeds.is_stated { "what the passport states" } else { "guesses from frequency and cores" };
         let source = format!(
-            "from {stated} of {}: nothing was measured there, so the interval is wide",
+            "from {} of {}: no graph was timed there, so the interval is wide",
+            speeds.known.source(),
             passport.name
         );
-        Ok(Told { steps, times, factor: speeds.reach(), in_range: false, predictor: self.passport, source })
+        let factors = (speeds.reach(), speeds.reach());
+        let told = Told { steps, times, factors, in_range: false, predictor: self.passport, source };
+        Ok(accelerated(told, passport, conditions, precision))
     }
+}
+
+/// The same where the device has an accelerator that is taken to be faster: its time, and an interval that reaches from it to what the processor alone would take.
+fn accelerated(told: Told, passport: &Passport, conditions: &Conditions, precision: Precision) -> Told {
+    let Some(accelerator) = Accelerator::of(passport, &conditions.runtime, precision) else { return told };
+    let cores = f64::from(passport.device.cpu.threads.max(1));
+    let slowdown = physical::slowdown(conditions, cores, 0.0);
+    let time = |step: &Step| {
+        let turns = step.turns as f64;
+        let starts = if matches!(step.family, Family::View | Family::Scalar) { 0.0 } else { turns };
+        let bytes = if starts > 0.0 { step.bytes * turns } else { 0.0 };
+        accelerator.seconds(step.multiply_adds * turns, bytes, starts, slowdown)
+    };
+    let times: Vec<f64> = told.steps.iter().map(time).collect();
+    let (alone, with) = (told.times.iter().sum::<f64>(), times.iter().sum::<f64>());
+    if with >= alone || with <= 0.0 {
+        return told;
+    }
+    let factors = (told.factors.0.max(physical::REACH), told.factors.1 * alone / with);
+    let source = beside_the_processor(&told.source, &accelerator, alone);
+    Told { times, factors, in_range: false, source, ..told }
+}
+
+/// Says that an accelerator was reckoned with, and what the processor alone would take.
+fn beside_the_processor(source: &str, accelerator: &Accelerator, alone: f64) -> String {
+    format!(
+        "on its accelerator ({}) by what the passport states, if the runtime uses it: else {} on the processor, {source}",
+        accelerator.name,
+        Seconds(alone)
+    )
 }
 
 /// What few graphs that were timed on other devices, or in the other runtime, say of them.
@@ -263,15 +262,21 @@ fn elsewhere(store: &Store, all: &mut [Learned]) -> Result<(), Error> {
         let passport = known.unwrap_or_else(|| unmeasured(device.clone()));
         for runtime in strange {
             for one in all.iter_mut() {
-                let usable = kept
-                    .iter()
-                    .filter(|kept| kept.runtime == runtime && !kept.is_trial && kept.pressure.is_idle());
-                let measured: Vec<(String, Measured)> = usable
-                    .filter_map(|kept| Some((kept.name.clone(), one.measured_elsewhere(kept, &passport)?)))
-                    .collect();
+                let of = |is_idle: bool| -> Vec<(String, Measured)> {
+                    let usable = kept.iter().filter(|kept| {
+                        kept.runtime == runtime && !kept.is_trial && kept.pressure.is_idle() == is_idle
+                    });
+                    let told =
+                        |kept: &Kept| Some((kept.name.clone(), one.measured_elsewhere(kept, &passport)?));
+                    usable.filter_map(told).collect()
+                };
+                // What ran beside others says less, and more than nothing.
+                let idle = of(true);
+                let is_busy = idle.is_empty();
+                let measured = if is_busy { of(false) } else { idle };
                 if !measured.is_empty() {
                     let place = (device.id.to_string(), runtime.to_string());
-                    one.elsewhere.insert(place, Moved::fit(&measured));
+                    one.elsewhere.insert(place, Moved { is_busy, ..Moved::fit(&measured) });
                 }
             }
         }

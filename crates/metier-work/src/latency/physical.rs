@@ -7,9 +7,10 @@
 use metier_types::{Digest, Passport, Precision};
 use sha2::{Digest as _, Sha256};
 
-use super::conditions::{Conditions, MOST_LOAD};
+use super::conditions::{Conditions, MOST_LOAD, ONNX_RUNTIME};
 use super::error::Error;
 use super::family::Family;
+use super::generic;
 use super::step::Step;
 
 /// What a passport says of speed, for one number of threads.
@@ -21,8 +22,30 @@ pub struct Speeds {
     pub bytes: f64,
     /// Cores or hardware threads that work can be spread over.
     pub cores: f64,
-    /// Whether all of it stands in the passport.
-    pub is_stated: bool,
+    /// Where it comes from.
+    pub known: Known,
+}
+
+/// What speeds are known from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// All of it stands in the passport.
+    Stated,
+    /// Some of it is a guess from frequency and cores.
+    Guessed,
+    /// What devices of so many cores and that instruction set usually do.
+    Generic,
+}
+
+impl Known {
+    /// In words.
+    pub const fn source(self) -> &'static str {
+        match self {
+            Self::Stated => "what the passport states",
+            Self::Guessed => "guesses from frequency and cores",
+            Self::Generic => "what devices of so many cores and that instruction set usually do (generic)",
+        }
+    }
 }
 
 /// Factor by which the truth is taken to lie to either side on a device with stated rates, and without. Estimates: not calibrated.
@@ -36,6 +59,46 @@ const BYTES_GUESSED: f64 = 4e9;
 /// One operator's own moment, on a core of 50 × 10⁹ multiply-adds a second.
 const MOMENT: f64 = 3e-6;
 const MOMENT_RATE: f64 = 50e9;
+
+/// Share of an accelerator's stated multiply-adds and of memory's bytes a second that is taken to be reached, and the moment that the processor needs to start one
+/// operator there. Estimates: not calibrated.
+const ACCELERATED: (f64, f64, f64) = (0.4, 0.5, 30e-6);
+
+/// An accelerator beside the processor, as a passport states it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Accelerator {
+    /// Its name.
+    pub name: String,
+    /// Multiply-adds in a second.
+    adds: f64,
+    /// Bytes from memory in a second.
+    bytes: f64,
+}
+
+impl Accelerator {
+    /// The fastest one of a device that a runtime could use: ONNX Runtime, where it was built for that. The built-in runtime has the processor only.
+    pub fn of(passport: &Passport, runtime: &str, precision: Precision) -> Option<Self> {
+        if runtime != ONNX_RUNTIME {
+            return None;
+        }
+        let of = |precision| {
+            let all = passport.accelerators.iter().filter(move |one| one.precision == precision);
+            all.max_by(|a, b| a.multiply_adds_per_second.total_cmp(&b.multiply_adds_per_second))
+        };
+        let rate = of(precision).or_else(|| of(Precision::F32))?;
+        let adds = rate.multiply_adds_per_second;
+        // Boards share their memory with it; of a card's own memory a passport says nothing.
+        let bytes = passport.memory_bytes_per_second(u32::MAX).unwrap_or(BYTES_GUESSED);
+        (adds > 0.0 && bytes > 0.0).then(|| Self { name: rate.name.clone(), adds, bytes })
+    }
+
+    /// Seconds of so much work in so many operators; others on the processor slow down only the starting of them.
+    pub fn seconds(&self, multiply_adds: f64, bytes: f64, operators: f64, slowdown: f64) -> f64 {
+        let (adds, of_bytes, moment) = ACCELERATED;
+        (multiply_adds / (self.adds * adds)).max(bytes / (self.bytes * of_bytes))
+            + moment * operators * slowdown
+    }
+}
 
 /// Share of the stated multiply-adds and bytes a second that a family reaches, and multiply-adds' worth of work for an element.
 fn reached(family: Family, runtime: &str) -> (f64, f64, f64) {
@@ -58,7 +121,7 @@ fn reached(family: Family, runtime: &str) -> (f64, f64, f64) {
         Family::View | Family::Scalar => (1.0, 1.0, 0.0),
     };
     // ONNX Runtime's kernels come nearer to what the processor can do.
-    let better = if runtime == "onnxruntime" { 1.6 } else { 1.0 };
+    let better = if runtime == ONNX_RUNTIME { 1.6 } else { 1.0 };
     ((adds * better).min(1.0), (bytes * better).min(1.0), each)
 }
 
@@ -85,17 +148,30 @@ impl Speeds {
         };
         let is_positive = |rate: &f64| rate.is_finite() && *rate > 0.0;
         let bytes = passport.memory_bytes_per_second(threads).filter(is_positive);
-        let adds = stated.or_else(guessed).filter(is_positive).ok_or_else(|| Error::Passport {
-            device: passport.name.clone(),
-            missing: "neither multiply-adds a second nor a frequency",
-        })?;
-        let is_stated = stated.is_some() && bytes.is_some();
-        Ok(Self { adds, bytes: bytes.unwrap_or(BYTES_GUESSED), cores, is_stated })
+        let usual = generic::rates(&cpu.architecture, used as u32);
+        let (adds, known) = match (stated.filter(is_positive), guessed().filter(is_positive), usual) {
+            (Some(adds), ..) if bytes.is_some() => (adds, Known::Stated),
+            (Some(adds), ..) | (None, Some(adds), _) => (adds, Known::Guessed),
+            (None, None, Some((adds, _))) => (adds, Known::Generic),
+            (None, None, None) => {
+                let missing = "neither multiply-adds a second, nor a frequency, nor a known instruction set";
+                return Err(Error::Passport { device: passport.name.clone(), missing });
+            }
+        };
+        let bytes = match known {
+            Known::Generic => bytes.or(usual.map(|(_, bytes)| bytes)),
+            _ => bytes,
+        };
+        Ok(Self { adds, bytes: bytes.unwrap_or(BYTES_GUESSED), cores, known })
     }
 
     /// Factor to either side of an answer from this alone.
     pub fn reach(&self) -> f64 {
-        if self.is_stated { REACH } else { REACH_GUESSED }
+        match self.known {
+            Known::Stated => REACH,
+            Known::Guessed => REACH_GUESSED,
+            Known::Generic => REACH * generic::REACH,
+        }
     }
 }
 
@@ -126,7 +202,7 @@ pub fn slowdown(conditions: &Conditions, cores: f64, memory_share: f64) -> f64 {
 /// The id under which answers from a passport alone go: of the table above.
 pub fn id() -> Digest {
     let mut text = format!(
-        "metier.latency.passport/1 {REACH} {REACH_GUESSED} {BYTES_GUESSED} {MOMENT} {ADDS_A_CYCLE:?}"
+        "metier.latency.passport/1 {REACH} {REACH_GUESSED} {BYTES_GUESSED} {MOMENT} {ADDS_A_CYCLE:?} {ACCELERATED:?}"
     );
     for family in Family::ALL {
         text.push_str(&format!(" {} {:?}", family.name(), reached(family, "rten")));

@@ -12,7 +12,7 @@ use metier_types::{Device, Passport, RunId, RunState, Standing};
 use super::conditions::{ONNX_RUNTIME, RTEN};
 use super::fit::{self, Fitted};
 use super::runs::{self, Taken};
-use super::{Error, memory};
+use super::{Error, memory, under_way};
 use crate::queue::Stop;
 
 /// Points that are worth learning again; one of a graph that was never seen is, too.
@@ -79,6 +79,13 @@ impl Renewal {
         passport: Option<&Passport>,
     ) -> Result<Vec<Fitted>, Error> {
         let Taken { points, known, left_out } = runs::take(store, &device.id, false)?;
+        // Runs of other devices that were imported move what is said of those.
+        for other in store.devices()?.iter().filter(|other| other.id != device.id) {
+            let taken = runs::take(store, &other.id, false)?;
+            if taken.points > 0 {
+                tracing::info!(points = taken.points, device = %other.name, "imported runs of graphs were taken");
+            }
+        }
         if points > 0 {
             tracing::info!(points, "runs of graphs were taken to learn from");
         }
@@ -128,7 +135,7 @@ fn is_measuring(store: &Store, device: &Device) -> Result<bool, Error> {
         limit: 1,
         ..RunFilter::default()
     };
-    Ok(store.runs(&filter)?.total > 0)
+    Ok(store.runs(&filter)?.total > 0 || under_way::is_timing(store, device)?)
 }
 
 /// Does so now and then, until it is asked to end, with what the processors have left over. Call it from a thread of its own.

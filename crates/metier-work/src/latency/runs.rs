@@ -143,7 +143,8 @@ fn point(store: &Store, run: &Run) -> Result<Result<Kept, String>, Error> {
     if run.host.steal_ratio.is_some_and(|stolen| stolen.get() > STOLEN) {
         return Ok(Err("the hypervisor gave its processors to others".to_string()));
     }
-    let Some(pressure) = around(run) else {
+    let cores = store.devices()?.into_iter().find(|one| one.id == run.device.id).map(|one| one.cpu.threads);
+    let Some(pressure) = around(run, cores) else {
         return Ok(Err("what else ran meanwhile is not known".to_string()));
     };
     let Some(result) = run.artefacts.iter().find(|file| file.name == RESULT) else {
@@ -164,7 +165,7 @@ fn point(store: &Store, run: &Run) -> Result<Result<Kept, String>, Error> {
 }
 
 /// What ran beside a run, from how much of the processors others used.
-fn around(run: &Run) -> Option<Pressure> {
+fn around(run: &Run, cores: Option<u32>) -> Option<Pressure> {
     let others = run.host.others_ratio?.get().clamp(0.0, 1.0);
     if others <= IDLE {
         return Some(Pressure::default());
@@ -172,8 +173,8 @@ fn around(run: &Run) -> Option<Pressure> {
     let threads = run.context.graph.as_ref()?.threads;
     let load = (others / LOAD_STEP).round() * LOAD_STEP;
     let conditions = Conditions { threads, cpu_load: Some(Ratio(load)), ..Conditions::default() };
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    Some(pressure(&conditions, cores as f64))
+    let here = || std::thread::available_parallelism().map_or(1, usize::from) as u32;
+    Some(pressure(&conditions, f64::from(cores.unwrap_or_else(here))))
 }
 
 /// The graph that was run, where its file is still there.

@@ -31,7 +31,7 @@ pub fn passport(threads: u32) -> Passport {
     serde_json::from_value(passport).unwrap()
 }
 
-/// A real graph of the lab with the batch that is asked for.
+/// A real graph of the lab with the batch that is asked for; inputs of the same shape by commas.
 pub fn graph(name: &str, input: &str, shape: &[u64]) -> Option<Analysis> {
     let Some(folder) = std::env::var_os("METIER_LAB_GRAPHS") else {
         eprintln!("SKIP: {name}, because METIER_LAB_GRAPHS is not set; `lab/lab up graphs` gets the graphs");
@@ -39,7 +39,7 @@ pub fn graph(name: &str, input: &str, shape: &[u64]) -> Option<Analysis> {
     };
     let bytes = std::fs::read(std::path::Path::new(&folder).join(format!("{name}.onnx"))).unwrap();
     let model = metier_onnx::read(&bytes, &Limits::default()).unwrap();
-    let shapes = BTreeMap::from([(input.to_string(), shape.to_vec())]);
+    let shapes: BTreeMap<_, _> = input.split(',').map(|name| (name.to_string(), shape.to_vec())).collect();
     let bindings = Bindings { shapes, ..Bindings::default() };
     Some(metier_onnx::analyse(&model, &bindings, &Limits::default()).unwrap())
 }
@@ -85,6 +85,7 @@ fn operators_add_up_to_the_graph_and_each_has_a_time_or_a_host() {
 fn a_passport_without_speed_is_refused_by_name() {
     let mut passport = passport(1);
     passport.compute.clear();
+    passport.device.cpu.architecture = "vax".to_string();
     let counts = Counts { total_parameters: 1e6, conv_layers: 10.0, ..Counts::default() };
     let error = Latency::from_passports().counts(&counts, &passport, &Conditions::default()).unwrap_err();
     assert!(error.to_string().contains("bench board"), "{error}");
@@ -143,4 +144,58 @@ fn the_same_values_under_another_shape_are_copied_only_where_somebody_else_wants
     };
     assert_eq!(bytes_of_view(false)[1..], [0.0; step::BASIS.len() - 1]);
     assert_eq!(bytes_of_view(true)[1], 4096.0);
+}
+
+/// The ends and the reason of what is said of counts and of a graph on a shipped board.
+fn on_board(board: &str, runtime: &str, load: f64, graph: &Analysis) -> [Prediction; 2] {
+    let latency = Latency::from_passports();
+    let passport = metier_measure::passport::find(None, board).unwrap();
+    let threads = passport.device.cpu.threads;
+    let runtime = runtime.to_string();
+    let conditions = Conditions { runtime, threads, cpu_load: Some(Ratio(load)), memory_load: None };
+    let counts = Counts::of(&graph.characteristics, 602_112.0, 4_000.0);
+    let by_counts = latency.counts(&counts, &passport, &conditions).unwrap();
+    [latency.graph(graph, &passport, &conditions).unwrap(), by_counts]
+}
+
+#[test]
+fn a_board_with_an_accelerator_is_judged_by_it_and_the_interval_reaches_to_the_processor_alone() {
+    let Some(graph) = graph("light-resnet50", "gpu_0/data_0", &[1, 3, 224, 224]) else { return };
+    let nano = on_board("jetson-nano", ONNX_RUNTIME, 0.8, &graph);
+    let pi = on_board("raspberry-pi-4b", ONNX_RUNTIME, 0.8, &graph);
+    let alone = on_board("jetson-nano", RTEN, 0.8, &graph);
+    for ((nano, pi), alone) in nano.iter().zip(&pi).zip(&alone) {
+        assert!(nano.value() < pi.value(), "{nano:?} {pi:?}");
+        assert!(nano.because().contains(" on its accelerator (NVIDIA Maxwell"), "{}", nano.because());
+        // The built-in runtime has the processor only.
+        assert!(!alone.because().contains("accelerator"), "{}", alone.because());
+        let (low, high) = (nano.interval().low(), nano.interval().high());
+        assert!(low < nano.value() && high > 3.0 * nano.value() && !nano.in_range(), "{nano:?}");
+    }
+}
+
+#[test]
+fn a_device_of_which_nothing_but_cores_is_known_has_a_wide_answer_that_says_so() {
+    let mut bare = passport(4);
+    (bare.compute, bare.bandwidth) = (Vec::new(), Vec::new());
+    let latency = Latency::from_passports();
+    let counts = Counts { total_parameters: 1e6, conv_layers: 10.0, ..Counts::default() };
+    let [bare, known] =
+        [bare, passport(4)].map(|one| latency.counts(&counts, &one, &Conditions::default()).unwrap());
+    assert!(bare.because().contains("(generic)") && !bare.in_range(), "{}", bare.because());
+    let width = |told: &Prediction| told.interval().high() / told.interval().low();
+    assert!(width(&bare) > 8.0 * width(&known));
+}
+
+#[test]
+fn all_threads_are_those_of_the_device_that_is_asked_for() {
+    let latency = Latency::from_passports();
+    let sizes = Counts { model_input_size: 6e5, ..Counts::default() };
+    let counts = Counts { total_parameters: 1e6, conv_layers: 10.0, filter_details: 1e3, ..sizes };
+    let told = |threads: u32| {
+        let conditions = Conditions { threads, ..Conditions::default() };
+        latency.counts(&counts, &passport(4), &conditions).unwrap()
+    };
+    assert_eq!(told(conditions::ALL), told(4));
+    assert_ne!(told(conditions::ALL), told(1));
 }

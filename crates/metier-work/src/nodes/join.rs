@@ -228,7 +228,7 @@ impl Gathered {
                 return Some(Aged { value, age: Seconds(*age) });
             }
             (Ok(_), Some(age)) => too_old("it", *age, patience.load),
-            (Ok(_), None) => "nobody tells when it was taken".to_string(),
+            (Ok(_), None) => "Prometheus has no sample of now: its target is silent or gone".to_string(),
             (Err(why), _) => why,
         };
         missing.push(Missing { what, why });

@@ -21,7 +21,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::latency::{Conditions, Latency};
+use crate::latency::{Conditions, Latency, generic};
 
 /// The label by which a node says which device it is; a node name or one of [`ALSO`] is looked up otherwise.
 pub const DEVICE_LABEL: &str = "metier.device";
@@ -61,7 +61,7 @@ pub struct Predicted {
     pub latency: Prediction,
     /// Bytes of memory.
     pub memory: Prediction,
-    /// The passport that it comes from.
+    /// The passport that it comes from; `None` where its cores and instruction set are all that is known.
     pub passport: Option<PassportUse>,
 }
 
@@ -362,9 +362,13 @@ pub struct Oracle<'a> {
 impl Oracle<'_> {
     /// What a node would do with the graph. The error says why that is not known.
     pub fn ask(&self, node: &NodeFacts) -> Result<Predicted, String> {
-        let passport = self.passport(node).ok_or_else(|| {
+        let known = self.passport(node);
+        // Cores and instruction set allow a first answer with a wide interval.
+        let usual = || generic::passport(&node.architecture, node.cores.unwrap_or(1.0).ceil() as u32);
+        let passport = known.clone().or_else(usual).ok_or_else(|| {
             format!(
-                "no passport is known for it; `metier device bench` there makes one, or the label {DEVICE_LABEL} says which board it is"
+                "no passport is known for it, and nothing of processors of {:?}; `metier device bench` there makes one, or the label {DEVICE_LABEL} says which board it is",
+                node.architecture
             )
         })?;
         let latency = self.latency.graph(self.graph, &passport, &self.conditions);
@@ -372,7 +376,7 @@ impl Oracle<'_> {
         Ok(Predicted {
             latency: latency.map_err(|error| error.to_string())?,
             memory: memory.map_err(|error| error.to_string())?,
-            passport: Some(PassportUse::of(&passport)),
+            passport: known.as_ref().map(PassportUse::of),
         })
     }
 

@@ -8,6 +8,7 @@ use clap::Args;
 use metier_measure::{Roots, device, digest};
 use metier_onnx::{Analysis, Limits};
 use metier_types::{Bytes, Prediction, Seconds};
+use metier_work::latency::conditions::MOST_LOAD;
 use metier_work::latency::{Conditions, Latency};
 use metier_work::placing::{
     self, Access, Applied, Candidate, Demand, Hands, Oracle, Placement, Serving, Standing,
@@ -15,6 +16,7 @@ use metier_work::placing::{
 
 use super::Room;
 use super::inspect::Binding;
+use super::predict::{share, threads};
 use crate::config::data_folder;
 use crate::exit::{Code, usage};
 use crate::output::{self, Cell, Format, Table, plain, word_of};
@@ -39,9 +41,12 @@ pub struct Place {
     /// Runtime that will run it: rten, onnxruntime
     #[arg(long, value_name = "NAME", default_value = "rten")]
     runtime: String,
-    /// Threads of each replica, and cores that it asks for
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
-    threads: u32,
+    /// Threads of each replica, and cores that it asks for [default: all of the node, and one core is asked for]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    threads: Option<u32>,
+    /// How busy the nodes' processors are with something else, as 50%; above 100% others wait in a queue
+    #[arg(long, value_name = "SHARE")]
+    load: Option<String>,
     /// How many of it, all on one node
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     replicas: u32,
@@ -106,13 +111,17 @@ impl Place {
         let graph = self.graph(path, &bytes)?;
         let demand = Demand {
             workload: serving.name.clone(),
-            threads: self.threads,
+            threads: self.threads.unwrap_or(1),
             replicas: self.replicas,
             architecture: self.arch.clone(),
             labels: pairs("--selector", &self.selector)?.into_iter().collect::<BTreeMap<_, _>>(),
         };
-        let conditions =
-            Conditions { runtime: self.runtime.clone(), threads: self.threads, ..Conditions::default() };
+        let conditions = Conditions {
+            runtime: self.runtime.clone(),
+            threads: threads(self.threads)?,
+            cpu_load: share("--load", self.load.as_ref(), MOST_LOAD)?,
+            ..Conditions::default()
+        };
         conditions.check().map_err(|error| usage(format!("--{error}")))?;
         // Without a store there are the passports that are shipped, and nothing learned.
         let store = match room.store() {
@@ -231,8 +240,12 @@ fn say(room: &Room, placement: &Placement, manifest: Option<&serde_json::Value>)
                     let interval = told.interval();
                     format!("{} to {}", Seconds(interval.low()), Seconds(interval.high()))
                 });
-                let passport =
-                    one.passport.as_ref().map(|used| format!("{} ({})", used.name, word_of(&used.origin)));
+                let passport = match &one.passport {
+                    Some(used) => format!("{} ({})", used.name, word_of(&used.origin)),
+                    // Judged by its cores and instruction set alone.
+                    None if one.prediction.is_some() => "generic".to_string(),
+                    None => String::new(),
+                };
                 table.row(vec![
                     Cell::text(one.device.clone()),
                     Cell::text(if one.status == Standing::Chosen { "chosen" } else { "" }),
@@ -240,7 +253,7 @@ fn say(room: &Room, placement: &Placement, manifest: Option<&serde_json::Value>)
                     Cell::text(interval.unwrap_or_default()),
                     Cell::quantity(one.memory.as_ref().map(|told| Bytes(told.value() as u64))),
                     Cell::quantity(one.free_memory_bytes),
-                    Cell::text(passport.unwrap_or_default()),
+                    Cell::text(passport),
                     Cell::text(one.because.clone()),
                 ]);
             }

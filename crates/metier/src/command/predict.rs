@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use metier_measure::Roots;
+use metier_onnx::Analysis;
 use metier_store::Store;
 use metier_types::{Passport, Prediction, Ratio, Seconds};
-use metier_work::latency::conditions::MOST_LOAD;
-use metier_work::latency::{Conditions, Latency as Asked};
+use metier_work::latency::conditions::{ALL, MOST_LOAD};
+use metier_work::latency::{Conditions, Latency as Asked, OperatorTime};
 use serde_json::{Value, json};
 
 use super::Room;
@@ -51,9 +52,9 @@ struct Latency {
     /// What runs the graph: rten or onnxruntime
     #[arg(long, value_name = "RUNTIME", default_value = "rten")]
     runtime: String,
-    /// Threads that it may use
-    #[arg(long, value_name = "COUNT", default_value_t = 1)]
-    threads: u32,
+    /// Threads that it may use [default: as many as each device has processors]
+    #[arg(long, value_name = "COUNT")]
+    threads: Option<u32>,
     /// How busy the processors are with something else, as 50%; above 100% others wait in a queue
     #[arg(long, value_name = "SHARE")]
     load: Option<String>,
@@ -94,7 +95,16 @@ pub fn passport_of(store: &Store, flag: &str, name: &str) -> anyhow::Result<Pass
     })
 }
 
-fn share(flag: &str, given: Option<&String>, most: f64) -> anyhow::Result<Option<Ratio>> {
+/// The number of threads that a flag asks for; else all of each device.
+pub fn threads(given: Option<u32>) -> anyhow::Result<u32> {
+    match given {
+        Some(ALL) => Err(usage(format!("--threads is {ALL}; want 1 to 4096"))),
+        given => Ok(given.unwrap_or(ALL)),
+    }
+}
+
+/// A share that a flag gives, as `50%` or `0.5`.
+pub fn share(flag: &str, given: Option<&String>, most: f64) -> anyhow::Result<Option<Ratio>> {
     let Some(text) = given else { return Ok(None) };
     let number = match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
@@ -116,7 +126,7 @@ impl Latency {
             .named(&self.graph, read.and_then(|model| metier_onnx::analyse(&model, &bindings, &limits)))?;
         let conditions = Conditions {
             runtime: self.runtime.clone(),
-            threads: self.threads,
+            threads: threads(self.threads)?,
             cpu_load: share("--load", self.load.as_ref(), MOST_LOAD)?,
             memory_load: share("--memory-load", self.memory_load.as_ref(), 1.0)?,
         };
@@ -133,11 +143,13 @@ impl Latency {
             }
         }
         answers.sort_by(|a, b| a.1.value().total_cmp(&b.1.value()));
-        self.show(room, &answers)?;
-        if self.operators
-            && let Some((passport, _)) = answers.first()
-        {
-            self.list(room, &latency, &graph, passport, &conditions)?;
+        let operators = match answers.first().filter(|_| self.operators) {
+            Some((passport, _)) => Some(latency.operators(&graph, passport, &conditions)?),
+            None => None,
+        };
+        self.show(room, &answers, &graph, operators.as_deref())?;
+        if let Some(operators) = operators.filter(|_| room.console.format == Format::Table) {
+            list(room, &graph, &operators)?;
         }
         Ok(Code::OK)
     }
@@ -152,7 +164,13 @@ impl Latency {
         self.device.iter().map(|name| passport_of(store, "--device", name)).collect()
     }
 
-    fn show(&self, room: &Room, answers: &[(Passport, Prediction)]) -> anyhow::Result<()> {
+    fn show(
+        &self,
+        room: &Room,
+        answers: &[(Passport, Prediction)],
+        graph: &Analysis,
+        operators: Option<&[OperatorTime]>,
+    ) -> anyhow::Result<()> {
         let console = &room.console;
         let with_device = |(passport, prediction): &(Passport, Prediction)| -> anyhow::Result<Value> {
             let mut value = serde_json::to_value(prediction)?;
@@ -160,7 +178,11 @@ impl Latency {
             Ok(value)
         };
         let record = || -> anyhow::Result<Value> {
-            let all = answers.iter().map(with_device).collect::<anyhow::Result<Vec<_>>>()?;
+            let mut all = answers.iter().map(with_device).collect::<anyhow::Result<Vec<_>>>()?;
+            // They are those of the fastest device.
+            if let (Some(first), Some(operators)) = (all.first_mut(), operators) {
+                first["operators"] = operators.iter().map(|one| operator(graph, one)).collect();
+            }
             Ok(match <[Value; 1]>::try_from(all) {
                 Ok([one]) => one,
                 Err(all) => json!({ "schema": "metier.predictions/1", "predictions": all }),
@@ -207,35 +229,31 @@ impl Latency {
             }
         }
     }
+}
 
-    fn list(
-        &self,
-        room: &Room,
-        latency: &Asked,
-        graph: &metier_onnx::Analysis,
-        passport: &Passport,
-        conditions: &Conditions,
-    ) -> anyhow::Result<()> {
-        if room.console.format != Format::Table {
-            return Ok(());
-        }
-        let mut table = Table::with_header(&["OPERATOR", "KIND", "TIME", "SHARE"]);
-        for one in latency.operators(graph, passport, conditions)? {
-            let operator = &graph.operators[one.operator];
-            let name = if operator.name.is_empty() { "–" } else { operator.name.as_str() };
-            let host = one.within.and_then(|at| graph.operators.get(at));
-            table.row(vec![
-                Cell::text(name).at_most(40),
-                Cell::text(&operator.kind),
-                match host {
-                    Some(host) => Cell::text(format!("with {}", host.kind)).styled(Paint::dim),
-                    None => Cell::quantity(Some(one.seconds)),
-                },
-                Cell::quantity(host.is_none().then_some(one.share)),
-            ]);
-        }
-        room.console.print(&format!("\n{}", table.render(room.console.paint)))
+/// An operator with its time, for programs.
+fn operator(graph: &Analysis, one: &OperatorTime) -> Value {
+    let own = &graph.operators[one.operator];
+    json!({ "name": own.name, "kind": own.kind, "seconds": one.seconds, "share": one.share, "within": one.within })
+}
+
+fn list(room: &Room, graph: &Analysis, operators: &[OperatorTime]) -> anyhow::Result<()> {
+    let mut table = Table::with_header(&["OPERATOR", "KIND", "TIME", "SHARE"]);
+    for one in operators {
+        let operator = &graph.operators[one.operator];
+        let name = if operator.name.is_empty() { "–" } else { operator.name.as_str() };
+        let host = one.within.and_then(|at| graph.operators.get(at));
+        table.row(vec![
+            Cell::text(name).at_most(40),
+            Cell::text(&operator.kind),
+            match host {
+                Some(host) => Cell::text(format!("with {}", host.kind)).styled(Paint::dim),
+                None => Cell::quantity(Some(one.seconds)),
+            },
+            Cell::quantity(host.is_none().then_some(one.share)),
+        ]);
     }
+    room.console.print(&format!("\n{}", table.render(room.console.paint)))
 }
 
 fn ends(prediction: &Prediction) -> (f64, f64) {

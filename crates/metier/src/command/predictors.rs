@@ -1,8 +1,13 @@
 //! `metier predictors`: what was learned.
 
+use std::io::Read as _;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use metier_store::Store;
 use metier_types::{Digest, Predictor, Standing};
+use metier_work::latency::portable;
 use serde_json::json;
 
 use super::Room;
@@ -15,7 +20,10 @@ const EXAMPLES: &str = "Examples:
   metier predictors                    what was learned, newest first
   metier predictors show 3f2a          everything about one, by the start of its id
   metier predictors file 3f2a > x.json its file
-  metier predictors remove 3f2a        forget it";
+  metier predictors remove 3f2a        forget it
+  metier predictors export 3f2a --file pi.json
+                                       for another host
+  metier predictors import pi.json     what was learned elsewhere";
 
 /// List what was learned
 #[derive(Debug, Args)]
@@ -33,6 +41,27 @@ enum What {
     File(Which),
     /// Forget one
     Remove(Which),
+    /// Write one with its record, for another host
+    Export(Export),
+    /// Take one that was exported elsewhere
+    Import(Import),
+}
+
+#[derive(Debug, Args)]
+#[command(before_help = EXAMPLES)]
+struct Export {
+    #[command(flatten)]
+    which: Which,
+    /// Where to; `-` is stdout
+    #[arg(long, value_name = "FILE")]
+    file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(before_help = EXAMPLES)]
+struct Import {
+    /// What `metier predictors export` wrote; `-` is stdin
+    file: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -70,8 +99,45 @@ impl Predictors {
                 promote(&store, &one)?;
                 console.note(format!("removed {}", one.id));
             }
+            Some(What::Export(asked)) => {
+                let store = room.store()?;
+                let bytes = portable::export(&store, &asked.which.find(&store)?.id)?;
+                match asked.file.as_os_str() == "-" {
+                    true => console.data(|out| Ok(out.write_all(&bytes)?))?,
+                    false => std::fs::write(&asked.file, &bytes)
+                        .with_context(|| format!("--file: cannot write {}", asked.file.display()))?,
+                }
+            }
+            Some(What::Import(asked)) => {
+                let bytes = asked.read()?;
+                let taken = portable::import(&room.writable_store()?, &bytes)
+                    .with_context(|| asked.file.display().to_string())?;
+                console.note(match taken.standing {
+                    Standing::InUse => format!("{} answers from now on ({})", short(&taken.id), taken.name),
+                    _ => format!("{} is kept aside: a newer one of {} is here", short(&taken.id), taken.name),
+                });
+            }
         }
         Ok(Code::OK)
+    }
+}
+
+impl Import {
+    fn read(&self) -> anyhow::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let most = portable::LARGEST + 1;
+        let read = match self.file.as_os_str() == "-" {
+            true => std::io::stdin().lock().take(most).read_to_end(&mut bytes),
+            false => std::fs::File::open(&self.file).and_then(|file| file.take(most).read_to_end(&mut bytes)),
+        };
+        read.with_context(|| format!("cannot read {}", self.file.display()))?;
+        anyhow::ensure!(
+            bytes.len() as u64 <= portable::LARGEST,
+            "{}: it is larger than {}",
+            self.file.display(),
+            metier_types::Bytes(portable::LARGEST)
+        );
+        Ok(bytes)
     }
 }
 

@@ -16,6 +16,7 @@ use serde_json::json;
 
 use super::Room;
 use super::inspect::Binding;
+use crate::console::Console;
 use crate::exit::{Code, usage};
 use crate::output::{self, Cell, Format, Table, plain};
 use devices::Devices;
@@ -92,7 +93,8 @@ impl Split {
         let costs = chain.costs(&whole);
         let work: Vec<Option<u64>> =
             costs.iter().map(|range| work(&whole.operators[range.clone()])).collect();
-        let cuts = self.cuts(&chain, &work)?;
+        let least: Vec<f64> = costs.iter().map(|range| least(&whole.operators[range.clone()])).collect();
+        let cuts = self.cuts(&room.console, &chain, &least)?;
         let mut told = Told::new(&self.graph);
         if self.devices.is_given() {
             let plan = match self.devices.ask(room, &self.graph, &chain, &whole, &links, cuts.as_deref())? {
@@ -136,9 +138,16 @@ impl Split {
     }
 
     /// Where to cut; `None` where that is left to us.
-    fn cuts(&self, chain: &Chain, work: &[Option<u64>]) -> anyhow::Result<Option<Vec<usize>>> {
+    fn cuts(&self, console: &Console, chain: &Chain, least: &[f64]) -> anyhow::Result<Option<Vec<usize>>> {
         if let Some(parts) = self.parts {
-            return Ok(Some(even(chain, work, parts as usize)));
+            let cuts = even(chain, least, parts as usize);
+            if cuts.len() + 1 < parts as usize {
+                console.note(format!(
+                    "--parts {parts}: made {}; there are no more operators that multiply and add, or no more places to cut",
+                    cuts.len() + 1
+                ));
+            }
+            return Ok(Some(cuts));
         }
         if self.at.is_empty() {
             return Ok(None);
@@ -220,18 +229,30 @@ fn work(operators: &[metier_onnx::OperatorCost]) -> Option<u64> {
     operators.iter().try_fold(0u64, |sum, one| sum.checked_add(one.multiply_adds?.checked_mul(one.turns)?))
 }
 
-/// Places that part the work evenly, each moved by at most a tenth of a share to where least flows over it.
-fn even(chain: &Chain, work: &[Option<u64>], parts: usize) -> Vec<usize> {
+/// What they do at least, where some of it is not known: every operator counts a little.
+fn least(operators: &[metier_onnx::OperatorCost]) -> f64 {
+    let one =
+        |one: &metier_onnx::OperatorCost| one.multiply_adds.unwrap_or(0) as f64 * one.turns as f64 + 1.0;
+    operators.iter().map(one).sum::<f64>().max(1.0)
+}
+
+/// Places that part the work evenly, each moved by at most a tenth of a share to where least flows over it. Every part has an operator that multiplies and
+/// adds, where any does; so there are fewer where these or the places are too few.
+fn even(chain: &Chain, work: &[f64], parts: usize) -> Vec<usize> {
     let crossings = chain.crossings();
-    let known: Vec<f64> = work.iter().map(|one| one.unwrap_or(0) as f64 + 1.0).collect();
-    let mut sums = vec![0.0];
-    known.iter().for_each(|one| sums.push(sums[sums.len() - 1] + one));
-    let total = sums[sums.len() - 1];
-    let share = total / parts as f64;
+    let is_some = work.iter().any(|one| *one > 1.0);
+    let (mut sums, mut busy) = (vec![0.0], vec![0]);
+    for one in work {
+        sums.push(sums[sums.len() - 1] + one);
+        busy.push(busy[busy.len() - 1] + usize::from(*one > 1.0 || !is_some));
+    }
+    let share = sums[work.len()] / parts as f64;
     let mut cuts: Vec<usize> = Vec::new();
     for part in 1..parts {
         let target = share * part as f64;
-        let near = crossings.iter().filter(|one| cuts.last().is_none_or(|last| one.place > *last));
+        let before = cuts.last().map_or(0, |last| busy[*last]);
+        let does = |place: usize| busy[place] > before && busy[work.len()] > busy[place];
+        let near = crossings.iter().filter(|one| does(one.place));
         let distance = |place: usize| (sums[place] - target).abs();
         let closest = near.clone().map(|one| distance(one.place)).fold(f64::INFINITY, f64::min);
         let reach = closest.max(share * 0.1);
@@ -239,5 +260,55 @@ fn even(chain: &Chain, work: &[Option<u64>], parts: usize) -> Vec<usize> {
             near.filter(|one| distance(one.place) <= reach).min_by_key(|one| one.bytes.unwrap_or(u64::MAX));
         cuts.extend(best.map(|one| one.place));
     }
+    // Where one operator has the work of several parts, others are cut once more.
+    while cuts.len() + 1 < parts {
+        let ends = |place: usize| {
+            let at = cuts.partition_point(|cut| *cut < place);
+            let from = if at == 0 { 0 } else { cuts[at - 1] };
+            (from, cuts.get(at).copied().unwrap_or(work.len()))
+        };
+        let smaller = |place: usize| {
+            let (from, to) = ends(place);
+            let does = busy[place] > busy[from] && busy[to] > busy[place];
+            does.then(|| (sums[place] - sums[from]).min(sums[to] - sums[place]))
+        };
+        let best = crossings.iter().filter_map(|one| Some((one.place, smaller(one.place)?)));
+        let Some((place, _)) = best.max_by(|a, b| a.1.total_cmp(&b.1)) else { break };
+        cuts.insert(cuts.partition_point(|cut| *cut < place), place);
+    }
     cuts
+}
+
+#[cfg(test)]
+mod tests {
+    use metier_onnx::build::Builder;
+    use metier_onnx::{Bindings, DataType, analyse, read};
+
+    use super::*;
+
+    #[test]
+    fn every_part_has_an_operator_that_multiplies_and_adds() {
+        let mut graph = Builder::new(1);
+        let mut value = graph.input(DataType::Float, &[1, 512]);
+        for width in [512, 512] {
+            let weights = graph.weights(&[512, width], 512);
+            value = graph.node("MatMul", &[&value, &weights], &[]);
+            for _ in 0..5 {
+                value = graph.node("Relu", &[&value], &[]);
+            }
+        }
+        graph.output(&value);
+        let bytes = graph.finish();
+        let limits = Limits::default();
+        let model = read(&bytes, &limits).unwrap();
+        let whole = analyse(&model, &Bindings::default(), &limits).unwrap();
+        let chain = Chain::new(&bytes, &model, &Bindings::default(), &limits).unwrap();
+        let costs = chain.costs(&whole);
+        let work: Vec<f64> = costs.iter().map(|range| least(&whole.operators[range.clone()])).collect();
+        for parts in [2, 3, 8, 60] {
+            let cuts = even(&chain, &work, parts);
+            assert_eq!(cuts.len(), 1, "{parts}: {cuts:?}");
+            assert!((1..7).contains(&cuts[0]), "{parts}: {cuts:?}");
+        }
+    }
 }

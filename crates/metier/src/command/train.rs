@@ -15,6 +15,7 @@ use metier_types::{Device, HeldOut, Passport, Predictor, Ratio};
 use metier_work::latency::conditions::{ONNX_RUNTIME, RTEN};
 use metier_work::latency::fit::{self, Fitted, Row};
 use metier_work::latency::trial::{Engine, Given, Load, Wanted, collect};
+use metier_work::latency::under_way::UnderWay;
 use metier_work::latency::{memory, runs};
 
 use super::Room;
@@ -59,8 +60,8 @@ struct Latency {
     /// ONNX Runtime's shared library [METIER_ONNXRUNTIME, ORT_DYLIB_PATH; default the usual places]
     #[arg(long, value_name = "FILE")]
     onnxruntime: Option<PathBuf>,
-    /// Numbers of threads
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
+    /// Numbers of threads [default: 1 and all of this device]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
     threads: Vec<u32>,
     /// Graphs of your own, timed before made-up ones; without them there is nothing to say how far off it is
     #[arg(long, value_name = "FILE", num_args = 1..)]
@@ -137,6 +138,12 @@ impl Latency {
         let device = metier_measure::device::this(&Roots::default(), data_folder().as_deref())?;
         store.put_device(&device)?;
         let passport = metier_measure::passport::of_device(Some(&store), &device);
+        let threads = match self.threads.as_slice() {
+            // All is what everybody asks for who says nothing; one is what teaches most in a given time.
+            [] if device.cpu.threads > 1 => vec![1, device.cpu.threads],
+            [] => vec![1],
+            given => given.to_vec(),
+        };
         take_runs(room, &store, &device, self.from_runs)?;
         if self.from_runs {
             return self.learn(room, &store, &device, passport, engine.name());
@@ -148,7 +155,7 @@ impl Latency {
             device: &device.id,
             cores: device.cpu.threads,
             engine: engine.clone(),
-            threads: &self.threads,
+            threads: &threads,
             budget,
             graphs: &graphs,
             load: match (self.load, self.no_load) {
@@ -160,11 +167,14 @@ impl Latency {
             only_graphs: self.only_graphs,
             is_stopped: &is_stopped,
         };
+        // Whoever learns again beside it waits for that long.
+        let under_way = UnderWay::begin(&store, &device)?;
         let bar = Budget::new(budget, room.console.quiet);
         let done = collect(&wanted, &mut |progress| {
             bar.tell(&format!("{} points, last {}", progress.points, progress.last));
         });
         let took = bar.end();
+        drop(under_way);
         let done = done?;
         if !budget.is_zero() {
             let disturbed = match done.failed {
@@ -314,6 +324,13 @@ fn take_runs(room: &Room, store: &Store, device: &Device, again: bool) -> anyhow
     }
     for (why, count) in taken.left_out.iter().filter(|_| again) {
         room.console.note(format!("{count} runs were left out: {why}"));
+    }
+    // Imported ones move what is said of the devices that they ran on.
+    for other in store.devices()?.iter().filter(|other| other.id != device.id) {
+        let taken = runs::take(store, &other.id, again)?;
+        if taken.points > 0 {
+            room.console.note(format!("{} runs of graphs on {} were new", taken.points, other.name));
+        }
     }
     Ok(())
 }

@@ -153,6 +153,16 @@ impl Fields {
         self.number(name, PERCENT, |percent| (0.0..=100.0).contains(&percent))
     }
 
+    /// Whether a device is described, if only in part.
+    pub fn describes(&self) -> bool {
+        [CPU, DISK, DEVICE].iter().any(|name| self.fields.contains_key(*name))
+    }
+
+    /// The device that is described.
+    pub fn device(&mut self) -> Device {
+        Device { model: self.text(DEVICE), cpu_percent: self.percent(CPU), disk_percent: self.percent(DISK) }
+    }
+
     /// What serves a graph that is to be placed.
     pub fn deployment(&mut self, wanted: Option<Value>, model: &str) -> Option<Deployment> {
         let read = deployment::read(wanted.as_ref(), model);
@@ -188,8 +198,8 @@ pub fn applies(fields: &Map<String, Value>) -> bool {
 
 /// Checks all fields.
 pub fn checked(fields: Map<String, Value>, knows_nodes: bool) -> Result<Request, Problem> {
-    let describes = [CPU, DISK, DEVICE].iter().any(|name| fields.contains_key(*name));
     let mut fields = Fields::new(fields);
+    let describes = fields.describes();
     if fields.fields.len() > MOST_FIELDS {
         let got = fields.fields.len().to_string();
         fields.fault(FieldError::new("body", &got, format!("at most {MOST_FIELDS} fields")));
@@ -204,11 +214,7 @@ pub fn checked(fields: Map<String, Value>, knows_nodes: bool) -> Result<Request,
         model_input_size: fields.count("model_input_size"),
         model_output_size: fields.count("model_output_size"),
     };
-    let device = (describes || !knows_nodes).then(|| Device {
-        model: fields.text(DEVICE),
-        cpu_percent: fields.percent(CPU),
-        disk_percent: fields.percent(DISK),
-    });
+    let device = (describes || !knows_nodes).then(|| fields.device());
     let deployment = match fields.fields.get("apply") {
         None | Some(Value::Null | Value::Bool(false)) => None,
         Some(Value::Bool(true)) if device.is_some() => {
@@ -225,17 +231,20 @@ pub fn checked(fields: Map<String, Value>, knows_nodes: bool) -> Result<Request,
             None
         }
     };
-    let fields = fields.checked().map_err(|mut problem| {
-        if !describes && !knows_nodes {
-            problem.detail.push_str(
-                "; this server knows no Prometheus (metier up --prometheus URL), so a request must describe its device",
-            );
-        }
-        problem
-    })?;
+    let fields = fields.checked().map_err(|problem| must_describe(problem, describes || knows_nodes))?;
     // The original takes `model_name` away; `apply` is ours.
     let echo = fields.into_iter().filter(|(name, _)| name != "model_name" && name != "apply").collect();
     Ok(Request { model, counts, device, deployment, echo })
+}
+
+/// Says why a device has to be described, where it has and was not.
+pub fn must_describe(mut problem: Problem, is_known: bool) -> Problem {
+    if !is_known {
+        problem.detail.push_str(
+            "; this server knows no Prometheus (metier up --prometheus URL), so a request must describe its device",
+        );
+    }
+    problem
 }
 
 /// What was sent, as an error shows it.

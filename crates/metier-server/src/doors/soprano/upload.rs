@@ -19,7 +19,7 @@ use super::deployment::{self, Deployment};
 use super::placed::Plan;
 use super::profiling::{answered, memory};
 use super::reply::Profiling;
-use super::request::Fields;
+use super::request::{Fields, must_describe};
 use crate::problem::{FieldError, Problem};
 use crate::routes::{Call, Reply, Stage};
 use crate::serve::App;
@@ -44,6 +44,14 @@ pub struct Upload {
     pub model_output_size: u64,
     /// Sizes of inputs that the file leaves open: `x=1x3x224x224`, by commas.
     pub shape: Option<String>,
+    /// Per cent of the processor in use; with it no Prometheus is asked.
+    #[serde(rename = "cpu_usage(percentage)")]
+    pub cpu_usage: Option<String>,
+    /// Per cent of the disk in use.
+    #[serde(rename = "disk_usage(percentage)")]
+    pub disk_usage: Option<String>,
+    /// The device, such as "Raspberry Pi 4B".
+    pub device_type: Option<String>,
     /// `true` where the graph is to be placed on the chosen node.
     pub apply: Option<String>,
     /// What serves it there, as JSON; needed with `apply`.
@@ -59,6 +67,12 @@ struct Parts {
 
 /// Says on which node an uploaded graph would be fastest, and puts it there where that is asked for.
 pub fn upload(app: &App, call: &Call) -> Result<Stage, Problem> {
+    let is_bad = |problem: &Problem| problem.status() == StatusCode::BAD_REQUEST;
+    // The original's clients look for `error` there.
+    taken(app, call).map_err(|problem| if is_bad(&problem) { problem.as_error() } else { problem })
+}
+
+fn taken(app: &App, call: &Call) -> Result<Stage, Problem> {
     let kind =
         call.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let boundary = multer::parse_boundary(kind).map_err(|_| {
@@ -79,8 +93,10 @@ pub fn upload(app: &App, call: &Call) -> Result<Stage, Problem> {
     let sizes = (fields.count("model_input_size"), fields.count("model_output_size"));
     let model = name.rsplit(['/', '\\']).next().unwrap_or(&name).to_string();
     let model = model[..model.len() - ".onnx".len()].to_string();
-    let wanted = wanted(app, &parts, &mut fields, &model);
-    fields.checked()?;
+    let (describes, knows_nodes) = (fields.describes(), app.soprano.nodes.is_some());
+    let device = (describes || !knows_nodes).then(|| fields.device());
+    let wanted = wanted(device.is_none(), &parts, &mut fields, &model);
+    fields.checked().map_err(|problem| must_describe(problem, describes || knows_nodes))?;
     let Read { analysis, counted } = graph::read(&bytes, parts.fields.get("shape").map(String::as_str))
         .map_err(|error| {
             let field = if error.is_shape() { "shape" } else { "file" };
@@ -105,7 +121,7 @@ pub fn upload(app: &App, call: &Call) -> Result<Stage, Problem> {
     ]);
     let threads = wanted.as_ref().map(|wanted| wanted.threads);
     let question = Question { counts, graph: Some(&analysis), threads };
-    let mut answer = answered(app, model.clone(), None, &question, echo)?;
+    let mut answer = answered(app, model.clone(), device.as_ref(), &question, echo)?;
     answer.message = "File uploaded and profiled successfully";
     answer.filepath = Some(name);
     let Some(wanted) = wanted else { return created(&answer).map(Stage::Done) };
@@ -119,10 +135,10 @@ fn created(answer: &Profiling) -> Result<Reply, Problem> {
 }
 
 /// What serves the graph, where it is to be placed. Who may not do that has not come this far.
-fn wanted(app: &App, parts: &Parts, fields: &mut Fields, model: &str) -> Option<Deployment> {
+fn wanted(has_nodes: bool, parts: &Parts, fields: &mut Fields, model: &str) -> Option<Deployment> {
     match parts.fields.get("apply").map(String::as_str) {
         None | Some("" | "false") => None,
-        Some("true") if app.soprano.nodes.is_none() => {
+        Some("true") if !has_nodes => {
             fields.fault(deployment::nowhere());
             None
         }

@@ -90,3 +90,75 @@ fn few_graphs_reach_farther_than_many() {
     let many = Moved::fit(&measured(12)).factor().unwrap();
     assert!(many < few && many > 1.1, "{few} {many}");
 }
+
+#[test]
+fn counts_that_were_learned_in_one_runtime_answer_for_the_other_and_elsewhere() {
+    let place = Place::new();
+    place.trials(0..16);
+    fit::fit(&place.store, &place.device, Some(passport_of(&place)), RTEN).unwrap();
+    let latency = Latency::open(&place.store).unwrap();
+    // Bound by multiply-adds, not by memory.
+    let counts = Counts {
+        conv_layers: 20.0,
+        filter_details: 4000.0,
+        total_parameters: 2e6,
+        model_input_size: 602_112.0,
+        model_output_size: 4000.0,
+        ..Counts::default()
+    };
+    let told = |passport: &Passport, conditions: &Conditions| {
+        let told = latency.counts(&counts, passport, conditions).unwrap();
+        let width = told.interval().high() / told.interval().low();
+        (told.value(), width, told.because().to_string(), told.predictor())
+    };
+    let own = told(&passport_of(&place), &asked(RTEN));
+    let other = told(&passport_of(&place), &asked(ONNX_RUNTIME));
+    assert!(own.2.contains("by graphs that were timed on"), "{}", own.2);
+    assert!(other.2.contains("learned with rten on bench"), "{}", other.2);
+    assert_eq!(other.3, own.3, "the same predictor");
+    assert!(other.1 > own.1 && other.0 < own.0, "{own:?} {other:?}");
+    // A device of half the speed, by the passports.
+    let mut slow = tests::passport(2);
+    slow.device.id = "device-2".parse().unwrap();
+    slow.compute.iter_mut().for_each(|rate| rate.multiply_adds_per_second /= 2.0);
+    slow.bandwidth.iter_mut().for_each(|rate| rate.bytes_per_second /= 2.0);
+    let there = told(&slow, &asked(RTEN));
+    assert!(there.2.contains("carried over by the two passports") && there.0 > own.0, "{there:?}");
+    // With more threads than it was ever timed with it is as much faster as the passport says.
+    let more = told(&passport_of(&place), &Conditions { threads: 2, ..asked(RTEN) });
+    assert!(more.0 < own.0, "{own:?} {more:?}");
+}
+
+#[test]
+fn graphs_that_disagree_never_make_it_wider_than_the_passport_does() {
+    let place = Place::new();
+    place.trials(0..16);
+    fit::fit(&place.store, &place.device, Some(passport_of(&place)), RTEN).unwrap();
+    let (_, alone, _) = told(&place, &asked(ONNX_RUNTIME), 1.0);
+    for (factor, number) in [(0.05, 20), (1.0, 21), (20.0, 22), (0.3, 23)] {
+        place.trials_in(ONNX_RUNTIME, factor, number..number + 1);
+    }
+    let (_, moved, because) = told(&place, &asked(ONNX_RUNTIME), 1.0);
+    assert!(because.contains("moved by 4 graphs"), "{because}");
+    assert!(moved <= alone * (1.0 + 1e-9), "{moved} {alone}");
+}
+
+#[test]
+fn runs_on_a_busy_host_move_it_where_there_are_no_others_and_that_is_said() {
+    let place = Place::new();
+    place.trials(0..16);
+    fit::fit(&place.store, &place.device, Some(passport_of(&place)), RTEN).unwrap();
+    let run = |number: u64, others: f64| {
+        place.run(number, 0.05, |run| {
+            run.host.others_ratio = Some(metier_types::Ratio(others));
+            run.context.graph.as_mut().unwrap().runtime = ONNX_RUNTIME.to_string();
+        });
+        crate::latency::runs::take(&place.store, &place.device.id, false).unwrap();
+        told(&place, &asked(ONNX_RUNTIME), 1.0).2
+    };
+    run(20, 0.9);
+    let because = run(21, 0.8);
+    assert!(because.contains("moved by 2 graphs") && because.contains("beside other work"), "{because}");
+    let because = run(22, 0.0);
+    assert!(because.contains("moved by 1 graph") && !because.contains("beside"), "{because}");
+}

@@ -52,6 +52,9 @@ fn a_few_more_runs_of_what_was_seen_wait_for_others_and_for_what_is_being_measur
     assert_eq!(renewal.turn(&place.store, &place.device, None).unwrap(), Vec::new());
     assert_eq!(due(&place.store, &place.device, RTEN).unwrap(), Due::Enough { points: 5, graphs: 0 });
     place.store.delete_run(under_way.id).unwrap();
+    let training = under_way::UnderWay::begin(&place.store, &place.device).unwrap();
+    assert_eq!(renewal.turn(&place.store, &place.device, None).unwrap(), Vec::new());
+    drop(training);
     assert_eq!(renewal.turn(&place.store, &place.device, None).unwrap().len(), 1);
 }
 

@@ -12,7 +12,7 @@ use metier_work::runfile::quantity;
 use metier_work::splitting::{Error, Plan, Question};
 
 use crate::command::Room;
-use crate::command::predict::passport_of;
+use crate::command::predict::{passport_of, threads};
 use crate::console::complain;
 use crate::exit::{Code, usage};
 
@@ -37,9 +37,9 @@ pub struct Devices {
     /// What runs the parts: rten or onnxruntime
     #[arg(long, value_name = "RUNTIME", default_value = "rten")]
     runtime: String,
-    /// Threads that it may use on each device
-    #[arg(long, value_name = "COUNT", default_value_t = 1)]
-    threads: u32,
+    /// Threads that it may use on each device [default: as many as it has processors]
+    #[arg(long, value_name = "COUNT")]
+    threads: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -137,8 +137,8 @@ impl Devices {
         if self.devices.len() > DEVICES {
             return Err(usage(format!("--devices names {}; want 1 to {DEVICES}", self.devices.len())));
         }
-        let conditions =
-            Conditions { runtime: self.runtime.clone(), threads: self.threads, ..Conditions::default() };
+        let threads = threads(self.threads)?;
+        let conditions = Conditions { runtime: self.runtime.clone(), threads, ..Conditions::default() };
         conditions.check().map_err(|error| usage(error.to_string()))?;
         let delay = quantity::duration(&self.delay)
             .ok_or_else(|| usage(format!("--delay is {:?}; want {}", self.delay, quantity::DURATION)))?;

@@ -67,7 +67,7 @@ struct Planned {
     goal: &'static str,
     /// What runs the parts.
     runtime: String,
-    /// With how many threads.
+    /// With how many threads at most; each device says how many it has of them.
     threads: u32,
     /// The devices.
     devices: Vec<Device>,
@@ -86,6 +86,8 @@ struct Device {
     name: String,
     /// Whose passport it has.
     passport: PassportUse,
+    /// Threads that the runtime has there.
+    threads: u32,
     /// The whole graph there, sendings included; `null` where its weights have no room.
     alone: Option<Total>,
 }
@@ -149,18 +151,25 @@ impl Told {
         }
         let sent =
             |sent: Sending| Sent { to: labels[sent.to].clone(), bytes: sent.bytes, seconds: sent.seconds };
+        let threads: Vec<u32> = passports.iter().map(|one| conditions.on(one).threads).collect();
         self.plan = Some(Planned {
             goal,
             runtime: conditions.runtime,
-            threads: conditions.threads,
+            threads: threads.iter().copied().max().unwrap_or(1),
             input_sent: plan.arrives.map(sent),
             total: plan.total,
             notes: plan.notes,
             devices: labels
                 .into_iter()
                 .zip(&passports)
+                .zip(threads)
                 .zip(plan.alone)
-                .map(|((name, passport), alone)| Device { name, passport: PassportUse::of(passport), alone })
+                .map(|(((name, passport), threads), alone)| Device {
+                    name,
+                    passport: PassportUse::of(passport),
+                    threads,
+                    alone,
+                })
                 .collect(),
         });
     }

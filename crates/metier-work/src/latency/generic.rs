@@ -1,4 +1,4 @@
-//! A passport for a device of which only cores and instruction set are known: what such devices usually do.
+//! A device of which only cores and instruction set are known: what such devices usually do.
 //!
 //! The figures are those of a plain core of that family (a Cortex-A72 or a Skylake-class server core at a moderate clock), rounded. Real devices are up to
 //! several times faster or slower, so intervals are widened by [`REACH`] to either side and nothing is said to be in range.
@@ -27,17 +27,17 @@ fn family(architecture: &str) -> Option<Family> {
     })
 }
 
-/// A passport for such a device; `None` for an instruction set that nothing is known of.
+/// Multiply-adds and bytes in a second with so many threads; `None` for an instruction set that nothing is known of.
+pub fn rates(architecture: &str, threads: u32) -> Option<(f64, f64)> {
+    let Family { adds, bytes, .. } = family(architecture)?;
+    Some((adds * f64::from(threads), bytes * f64::from(threads.min(MEMORY_THREADS))))
+}
+
+/// A passport without figures for such a device; `None` for an instruction set that nothing is known of.
 pub fn passport(architecture: &str, cores: u32) -> Option<Passport> {
-    let Family { name, adds, bytes } = family(architecture)?;
+    let Family { name, .. } = family(architecture)?;
     let cores = cores.clamp(1, 1024);
     let id = format!("generic-{name}-{cores}");
-    let threads: Vec<u32> = if cores > 1 { vec![1, cores] } else { vec![1] };
-    let compute = |threads: &u32| json!({"precision": "f32", "threads": threads, "multiply_adds_per_second": adds * f64::from(*threads)});
-    let bandwidth = |threads: &u32| {
-        let together = f64::from((*threads).min(MEMORY_THREADS));
-        json!({"threads": threads, "working_set_bytes": null, "bytes_per_second": bytes * together})
-    };
     let seen = Timestamp::UNIX_EPOCH;
     let written = json!({
         "schema": "metier.passport/1",
@@ -53,8 +53,6 @@ pub fn passport(architecture: &str, cores: u32) -> Option<Passport> {
             "cpu": {"architecture": name, "threads": cores},
             "seen": seen,
         },
-        "compute": threads.iter().map(compute).collect::<Vec<_>>(),
-        "bandwidth": threads.iter().map(bandwidth).collect::<Vec<_>>(),
         "sources": ["what such devices usually do; nothing is known of this one but its cores"],
     });
     serde_json::from_value(written).ok()
@@ -62,7 +60,10 @@ pub fn passport(architecture: &str, cores: u32) -> Option<Passport> {
 
 #[cfg(test)]
 mod tests {
+    use metier_types::Precision;
+
     use super::*;
+    use crate::latency::physical::{self, Speeds};
 
     #[test]
     fn known_instruction_sets_have_a_passport_and_others_none() {
@@ -70,7 +71,8 @@ mod tests {
         {
             let passport = passport(name, cores).unwrap_or_else(|| panic!("{name}"));
             assert_eq!(passport.device.cpu.threads, cores.min(1024));
-            assert!(passport.memory_bytes_per_second(cores).is_some());
+            let speeds = Speeds::of(&passport, cores.min(1024), Precision::F32).unwrap();
+            assert_eq!(speeds.reach(), physical::REACH * REACH);
         }
         assert_eq!(passport("VAX", 1), None);
     }

@@ -1,0 +1,71 @@
+//! Whether a graph has room here at all: an engine that asks for more than there is takes the whole process with it. Reads `/proc/meminfo`.
+
+use metier_onnx::Analysis;
+use metier_types::Bytes;
+
+use crate::Error;
+
+/// What a program could have now, swap included; `None` where the kernel does not say.
+pub fn available() -> Option<Bytes> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let of = |name: &str| -> Option<u64> {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+    };
+    Some(Bytes(of("MemAvailable")?.saturating_add(of("SwapFree").unwrap_or(0))))
+}
+
+/// Refuses a graph whose weights and activations have no room. Engines need more than that, so what passes may still be too much.
+pub fn fits(told: &Analysis, available: Bytes) -> Result<(), Error> {
+    let weights = told.weight_bytes;
+    // Where some size is open, single values may still be known.
+    let largest = told.operators.iter().flat_map(|one| &one.outputs).filter_map(|value| {
+        let count = value.shape.as_ref()?.iter().try_fold(1u64, |count, size| count.checked_mul((*size)?))?;
+        Some(count.saturating_mul(value.data_type?.bits()?) / 8)
+    });
+    let alive = told.peak_activation_bytes.map_or(0, Bytes::get).max(largest.max().unwrap_or(0));
+    let needed = Bytes(weights.get().saturating_add(alive));
+    match needed > available {
+        true => Err(Error::Memory { needed, weights, available }),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use metier_onnx::build::Builder;
+    use metier_onnx::{Bindings, DataType, Limits, analyse, read};
+
+    use super::*;
+    use crate::inputs::{Making, make};
+
+    fn told(graph: Builder) -> Analysis {
+        let bytes = graph.finish();
+        let model = read(&bytes, &Limits::default()).unwrap();
+        analyse(&model, &Bindings::default(), &Limits::default()).unwrap()
+    }
+
+    #[test]
+    fn a_few_bytes_that_ask_for_terabytes_are_refused_before_anything_is_run() {
+        let mut graph = Builder::new(1);
+        let sizes = graph.integers(&[1 << 20, 1 << 19]);
+        let made = graph.node("ConstantOfShape", &[&sizes], &[]);
+        graph.output(&made);
+        let error = make(&told(graph), &Making::default()).unwrap_err().to_string();
+        assert!(error.contains("at least 2.00 TiB of memory"), "{error}");
+    }
+
+    #[test]
+    fn weights_and_activations_count_together() {
+        let mut graph = Builder::new(1);
+        let x = graph.input(DataType::Float, &[1, 1024]);
+        let weights = graph.weights(&[1024, 1024], 1024);
+        let made = graph.node("MatMul", &[&x, &weights], &[]);
+        graph.output(&made);
+        let told = told(graph);
+        assert!(fits(&told, Bytes(5 << 20)).is_ok());
+        assert!(
+            matches!(fits(&told, Bytes(4 << 20)), Err(Error::Memory { weights: Bytes(w), .. }) if w == 4 << 20)
+        );
+    }
+}
