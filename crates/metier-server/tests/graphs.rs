@@ -151,3 +151,35 @@ fn predictors_are_listed() {
     let list = server.get("/api/v1/predictors?kind=latency").json();
     assert_eq!(list, json!({ "schema": "metier.predictors/1", "predictors": [] }));
 }
+
+#[test]
+fn what_is_predicted_beside_a_run_is_for_the_load_that_it_had() {
+    use sha2::Digest as _;
+    let (_folder, store) = store();
+    let body = product(Some(2));
+    let digest = metier_types::Digest::from_bytes(sha2::Sha256::digest(&body).into());
+    let mut own = workload("product");
+    own.digest = Some(digest);
+    store.put_device(&device()).unwrap();
+    store.put_workload(&own).unwrap();
+    let batch = metier_types::BatchId::new();
+    for (number, others) in [(1, 0.0), (2, 0.9)] {
+        let mut run = run("product", batch, number);
+        run.host.others_ratio = Some(metier_types::Ratio(others));
+        run.context.graph = serde_json::from_value(json!({
+            "file": "product.onnx", "digest": digest, "runtime": "rten", "threads": device().cpu.threads, "shapes": {}
+        }))
+        .unwrap();
+        store.put_run(&run, &[]).unwrap();
+    }
+    let server = Server::with(&store, config());
+    let answer = post(&server, "", TOKEN, &body).json();
+    let mut said: Vec<f64> = answer["measured"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["prediction"]["value"].as_f64().unwrap_or_else(|| panic!("{one}")))
+        .collect();
+    said.sort_by(f64::total_cmp);
+    assert!(said.len() == 2 && said[1] > 1.5 * said[0], "{said:?}");
+}

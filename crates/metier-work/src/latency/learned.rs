@@ -235,10 +235,10 @@ impl Learned {
                 )
             }
             None if self.is_of(passport) => {
-                format!("{learned}, and nothing was measured with {runtime}, so the interval is wide")
+                format!("{learned}, and no graph was timed with {runtime}, so the interval is wide")
             }
             None => format!(
-                "{learned}, carried over by the two passports; nothing was measured on {}, so the interval is wide",
+                "{learned}, carried over by the two passports; no graph was timed on {}, so the interval is wide",
                 passport.name
             ),
         }
