@@ -185,7 +185,7 @@ fn a_pod_that_no_node_takes_says_so_when_somebody_stops_it() {
     let other = spec.clone();
     let stopping = std::thread::spawn(move || {
         until("the scheduler looked at it", || {
-            let path = "jsonpath={.items[0].status.conditions[0].message}";
+            let path = "jsonpath={.items[*].status.conditions[*].message}";
             let said = kubectl(&other, &["get", "pods", "-l", &label, "-o", path]);
             said.contains("Insufficient").then_some(())
         });
