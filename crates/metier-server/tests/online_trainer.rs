@@ -103,6 +103,7 @@ fn until(address: SocketAddr, what: &str, holds: impl Fn(&str) -> bool) {
     loop {
         let page = metrics(address);
         if holds(&page) {
+            eprintln!("{what}: after {:.1} s", begun.elapsed().as_secs_f64());
             return;
         }
         assert!(begun.elapsed() < Duration::from_secs(120), "{what}: {page}");
