@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use metier_power::pipeline::{Place, Registry, Shelf, Upload};
 use metier_power::selection::{self, Request};
@@ -72,13 +73,14 @@ fn made_up(source: &str, group: &str, model: &str) -> Value {
     components.iter().map(|component| (component.name().to_string(), json!({ "All_Weights": all }))).collect()
 }
 
-fn registry(shared: &Path, to: &Path) -> Registry {
+/// As the server has it: beside what is shipped.
+fn registry(shared: &Path, to: &Path) -> Arc<Registry> {
     for name in ["ec2-0.7.11", "specpower-0.7.11"] {
         lay_out(&shared.join(name), &to.join(name));
     }
-    let loaded = Registry::load(&[to.to_path_buf()]);
-    assert_eq!(loaded.warnings, Vec::<String>::new());
-    loaded.registry
+    let (shelf, warnings) = Shelf::open(vec![Place::Path(to.to_path_buf())], None).unwrap();
+    assert_eq!(warnings, Vec::<String>::new());
+    shelf.registry()
 }
 
 /// What we answer differently, and why.

@@ -26,6 +26,10 @@ pub struct Registry {
     /// By name, in the order in which they were added.
     pub pipelines: Vec<Arc<Pipeline>>,
     active: BTreeMap<Source, usize>,
+    /// The pipeline that comes with the program.
+    shipped: Option<usize>,
+    /// Pipelines that somebody placed here as a whole: neither shipped, nor made of single predictors that were sent.
+    placed: BTreeSet<usize>,
 }
 
 impl Registry {
@@ -54,8 +58,18 @@ impl Registry {
         loaded
     }
 
+    /// Adds the pipeline that comes with the program. It answers for the sources that no placed pipeline has.
+    pub fn add_shipped(&mut self, pipeline: Pipeline) {
+        self.shipped = self.put(pipeline);
+    }
+
     /// Adds a pipeline; it takes the place of one of the same name, and its sources.
     pub fn add(&mut self, pipeline: Pipeline) {
+        let at = self.put(pipeline);
+        self.placed.extend(at);
+    }
+
+    fn put(&mut self, pipeline: Pipeline) -> Option<usize> {
         let sources = pipeline.sources();
         let at = match self.pipelines.iter().position(|known| known.name == pipeline.name) {
             Some(at) => {
@@ -63,7 +77,7 @@ impl Registry {
                 self.pipelines[at] = Arc::new(pipeline);
                 at
             }
-            None if self.pipelines.len() >= PIPELINES => return,
+            None if self.pipelines.len() >= PIPELINES => return None,
             None => {
                 self.pipelines.push(Arc::new(pipeline));
                 self.pipelines.len() - 1
@@ -72,6 +86,7 @@ impl Registry {
         for source in sources {
             self.active.insert(source, at);
         }
+        Some(at)
     }
 
     /// Adds predictors to a pipeline of that name, where there is one: those of the same name take its place, all others stay. Node types that it has stay what they are.
@@ -88,7 +103,20 @@ impl Registry {
                 all.0.extend(index.0.iter().map(|(number, entry)| (*number, entry.clone())));
             }
         }
-        self.add(pipeline);
+        self.put(pipeline);
+    }
+
+    /// Whether a pipeline of that name was placed here as a whole.
+    pub fn is_placed(&self, name: &str) -> bool {
+        self.placed.iter().any(|at| self.pipelines[*at].name == name)
+    }
+
+    /// Who else may be asked for a source, the last that was added first. Where somebody placed a pipeline for it, what that lacks is not there: the shipped one is
+    /// of other machines, and a client that wants something else asks for it after a refusal, as it does with the original.
+    pub fn others(&self, source: Source) -> impl Iterator<Item = &Arc<Pipeline>> {
+        let has = |at: &usize| self.pipelines[*at].models.iter().any(|model| model.source == source);
+        let without = self.shipped.filter(|_| self.placed.iter().any(has));
+        self.pipelines.iter().enumerate().rev().filter(move |(at, _)| Some(*at) != without).map(|(_, one)| one)
     }
 
     /// The pipeline that is asked for a source.

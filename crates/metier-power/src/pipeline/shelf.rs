@@ -248,7 +248,7 @@ impl Shelf {
         let sent = Registry::load(&self.sent().cloned().collect::<Vec<_>>());
         loaded.warnings.extend(sent.warnings);
         let mut registry = Registry::default();
-        registry.add(self.defaults.pipeline.clone());
+        registry.add_shipped(self.defaults.pipeline.clone());
         let before = self.registry();
         for pipeline in &before.pipelines {
             // What was sent may be only a part of what the pipeline had.
@@ -257,7 +257,8 @@ impl Shelf {
                 || sent.registry.named(&pipeline.name).is_some_and(is_sent);
             if !is_there && pipeline.name != self.defaults.pipeline.name && !loaded.warnings.is_empty() {
                 loaded.warnings.push(format!("{} stays as it was", pipeline.name));
-                registry.add((**pipeline).clone());
+                let stays = (**pipeline).clone();
+                if before.is_placed(&pipeline.name) { registry.add(stays) } else { registry.merge(stays) }
             }
         }
         for pipeline in &loaded.registry.pipelines {
