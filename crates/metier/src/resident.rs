@@ -1,4 +1,5 @@
-//! What a server gives back when it is ready: it is there for long, and is counted by what it holds.
+//! What the allocator keeps and gives back. A server is there for long, and is counted by what it holds; who runs graphs again and again wants the same memory
+//! each time.
 //!
 //! Most of the memory of a small role is the program itself: the code that read flags, settings and predictors, and is never needed again. The kernel reads it
 //! from the file where it is.
@@ -10,6 +11,19 @@ pub fn keep_small() {
     // SAFETY: sets a number of the allocator, which it takes at any time; a failure changes nothing.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10);
+    }
+}
+
+/// Has the allocator keep what is free for the next inference, in one arena. By itself it gives large pieces back after each and asks for them again: pages that the
+/// kernel clears cost more than what is computed in them, and by how much depends on what else was freed before. Runtimes with an arena of their own never did that.
+pub fn keep_large() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: set numbers of the allocator, which it takes at any time; a failure changes nothing.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+        // Not a high threshold for maps: older versions refuse one above 32 MiB, and then map everything from 128 KiB on.
+        libc::mallopt(libc::M_MMAP_MAX, 0);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
     }
 }
 
