@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::linear::ridge;
-use super::operators::{Asked, Operators};
+use super::operators::{Asked, Operators, Sample};
 use crate::random::mix;
 
 /// One operator of a graph.
@@ -41,11 +41,19 @@ impl Pressure {
         [self.sharing, self.cpu, self.memory]
     }
 
+    /// Whether others use so little that a graph takes what it takes alone, but for what their share costs: every host does something.
+    pub fn is_nearly_idle(self) -> bool {
+        self.cpu <= NEARLY && self.memory <= NEARLY
+    }
+
     /// Whether nothing else runs.
     pub fn is_idle(self) -> bool {
         self.values().iter().all(|value| *value <= 0.0)
     }
 }
+
+/// Share of the device that others may use while it counts as nearly idle.
+const NEARLY: f64 = 0.1;
 
 /// A graph of known time.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,21 +82,22 @@ impl Point {
 
     /// Its operators whose time is known, each for one turn.
     ///
-    /// Looking at operators takes time itself, and what happens between them is in no look: their times are moved so that they add up to what the
-    /// whole took, by so much for each as far as that may be, and the rest in proportion.
-    pub fn samples(&self) -> Vec<super::operators::Sample> {
+    /// Looking at operators takes time itself, and what happens between them is in no look: their times are moved so that with what it takes to `start` they add up to
+    /// what the whole took, by a little for each, and the rest in proportion.
+    pub fn samples(&self, start: f64) -> Vec<Sample> {
         let known = || self.parts.iter().filter_map(|part| Some((part, part.seconds?)));
+        let whole = (self.seconds - start).max(LEAST_OF_WHOLE * self.seconds);
         let count = known().map(|(part, _)| part.turns.max(1.0)).sum::<f64>().max(1.0);
         let looked: f64 = known().map(|(_, seconds)| seconds).sum();
-        let each = ((self.seconds - looked) / count).clamp(-EACH_LESS, EACH_MORE);
+        let each = ((whole - looked) / count).clamp(-EACH_LESS, EACH_MORE);
         let moved = |part: &Part, seconds: f64| {
             let turns = part.turns.max(1.0);
             (seconds / turns + each).max(SHORTEST)
         };
         let sum: f64 = known().map(|(part, seconds)| moved(part, seconds) * part.turns.max(1.0)).sum();
-        let factor = (self.seconds / sum.max(1e-12)).clamp(1.0 / STRETCH, STRETCH);
+        let factor = (whole / sum.max(1e-12)).clamp(1.0 / STRETCH, STRETCH);
         known()
-            .map(|(part, seconds)| super::operators::Sample {
+            .map(|(part, seconds)| Sample {
                 family: part.family.clone(),
                 kind: part.kind.clone(),
                 threads: self.threads,
@@ -102,13 +111,52 @@ impl Point {
     }
 }
 
+/// What an inference takes beside all operators, by number of threads: to begin, to hand out the outputs.
+///
+/// Of graphs without loops, what looks at operators leave of the whole is so much for each graph and so much for each operator, in proportion to the whole; the first is
+/// it. What is far off comes to count less: somebody else worked meanwhile.
+pub fn starts(points: &[&Point]) -> BTreeMap<u32, f64> {
+    let mut by_threads: BTreeMap<u32, Vec<(Vec<f64>, f64, f64)>> = BTreeMap::new();
+    for point in points.iter().filter(|point| point.pressure.is_idle()) {
+        let known: Vec<f64> = point.parts.iter().filter_map(|part| part.seconds).collect();
+        if known.len() < point.parts.len().div_ceil(2) || point.parts.iter().any(|part| part.turns > 1.0) {
+            continue;
+        }
+        let left = point.seconds - known.iter().sum::<f64>();
+        let row = (vec![1e-6, known.len() as f64 * 1e-6], left, point.seconds.powi(-2));
+        by_threads.entry(point.threads).or_default().push(row);
+    }
+    let mut found = BTreeMap::new();
+    for (threads, rows) in by_threads.into_iter().filter(|(_, rows)| rows.len() >= FEWEST_FOR_START) {
+        let mut line = vec![0.0, 0.0];
+        for _ in 0..ROUNDS {
+            let weighted: Vec<(Vec<f64>, f64, f64)> = rows
+                .iter()
+                .map(|(values, left, weight)| {
+                    let off = (left - line[0] * values[0] - line[1] * values[1]).abs() * weight.sqrt();
+                    (values.clone(), *left, weight * FAR_OFF_LEFT / off.max(FAR_OFF_LEFT))
+                })
+                .collect();
+            line = ridge(&weighted, &[1e-9; 2]);
+        }
+        found.insert(threads, (line[0] * 1e-6).clamp(0.0, LONGEST_START));
+    }
+    found
+}
+
+/// Fewest graphs that tell what an inference takes beside its operators, the most that is believed, and from which share of the whole on one is far off.
+const FEWEST_FOR_START: usize = 40;
+const LONGEST_START: f64 = 1e-4;
+const FAR_OFF_LEFT: f64 = 0.01;
+/// Operators take at least this share of the whole.
+const LEAST_OF_WHOLE: f64 = 0.3;
 /// How much less, and more, an operator may take than a look at it says, in seconds.
-const EACH_LESS: f64 = 1e-6;
+const EACH_LESS: f64 = 1e-7;
 const EACH_MORE: f64 = 2e-6;
 /// No operator takes less.
-const SHORTEST: f64 = 1e-7;
+const SHORTEST: f64 = 5e-8;
 /// How far times may be moved in proportion.
-const STRETCH: f64 = 1.3;
+const STRETCH: f64 = 1.5;
 
 /// What the sum over operators says.
 #[derive(Debug, Clone, PartialEq)]
@@ -133,7 +181,7 @@ pub fn sum(operators: &Operators, parts: &[Part], threads: u32) -> Sum {
     let mut spreads: BTreeMap<&str, f64> = BTreeMap::new();
     let mut unseen = Vec::new();
     let mut inside = 0.0;
-    let each: Vec<f64> = parts
+    let mut each: Vec<f64> = parts
         .iter()
         .map(|part| {
             let Part { family, kind, basis, features, .. } = part;
@@ -151,10 +199,13 @@ pub fn sum(operators: &Operators, parts: &[Part], threads: u32) -> Sum {
             seconds
         })
         .collect();
-    let seconds: f64 = each.iter().sum::<f64>().max(1e-9);
-    let spread = spreads.values().map(|sum| (sum / seconds).powi(2)).sum::<f64>().sqrt();
-    shares.values_mut().for_each(|share| *share /= seconds);
-    Sum { each, seconds, shares, spread, in_range: inside / seconds, unseen }
+    let operators_take: f64 = each.iter().sum::<f64>().max(1e-9);
+    let spread = spreads.values().map(|sum| (sum / operators_take).powi(2)).sum::<f64>().sqrt();
+    shares.values_mut().for_each(|share| *share /= operators_take);
+    // What it takes to start is told with the operators, in proportion.
+    let seconds = operators_take + operators.start(threads);
+    each.iter_mut().for_each(|one| *one *= seconds / operators_take);
+    Sum { each, seconds, shares, spread, in_range: inside / operators_take, unseen }
 }
 
 /// What whole graphs take beyond the sum over their operators.

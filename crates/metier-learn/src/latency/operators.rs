@@ -1,9 +1,10 @@
 //! The time of one operator: a straight-line law of its family, and trees for what the law does not see.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::graph::{Point, starts};
 use super::linear::{Row, proportional};
 use crate::boost::{Boosted, Loss, Settings};
 use crate::random::mix;
@@ -64,6 +65,9 @@ impl Sample {
 pub struct Law {
     /// Seconds for each of the basis' counts, by number of threads.
     pub coefficients: BTreeMap<u32, Vec<f64>>,
+    /// The same of kinds that were seen often enough: an exponential and a comparison have the same counts.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub of_kinds: BTreeMap<String, BTreeMap<u32, Vec<f64>>>,
     /// What the logarithm of the time is off by.
     pub trees: Option<Boosted>,
     /// Smallest and largest value of each feature that was seen.
@@ -83,6 +87,9 @@ pub struct Operators {
     pub laws: BTreeMap<String, Law>,
     /// For families that were never seen.
     pub any: Law,
+    /// What an inference takes beside its operators, by number of threads.
+    #[serde(default)]
+    pub start: BTreeMap<u32, f64>,
 }
 
 /// The predicted time of an operator.
@@ -96,8 +103,9 @@ pub struct Told {
     pub in_range: bool,
 }
 
-/// Fewest samples of a family that are a law of its own.
+/// Fewest samples of a family that are a law of its own, and of a kind with a number of threads that are a line of their own.
 const FEWEST: usize = 12;
+const FEWEST_OF_KIND: usize = 40;
 /// No operator takes less.
 const LEAST_SECONDS: f64 = 2e-8;
 /// How exactly an operator is timed, in seconds.
@@ -111,7 +119,7 @@ const MARGIN: f64 = 1.0;
 const MATTERS: f64 = 0.003;
 const LEAST_KEPT: f64 = 0.1;
 /// Most samples of a family, and of one graph among them: graphs of many points must not drown the others.
-const MOST: usize = 6000;
+const MOST: usize = 12_000;
 const MOST_OF_ONE: usize = 500;
 /// Most samples that the spread is told from.
 const MOST_FOR_SPREAD: usize = 2500;
@@ -151,7 +159,39 @@ fn settings(rows: usize) -> Settings {
     }
 }
 
+/// Lines by number of threads.
+fn lines<'a>(
+    samples: impl Iterator<Item = &'a Sample>,
+    width: usize,
+    fewest: usize,
+) -> BTreeMap<u32, Vec<f64>> {
+    let mut by_threads: BTreeMap<u32, Vec<Row>> = BTreeMap::new();
+    for sample in samples {
+        // What is next to nothing is known in proportion only as well as the clock is.
+        let sure = sample.seconds / (sample.seconds + CLOCK);
+        let row = (sample.basis.as_slice(), sample.seconds, sure * sure);
+        by_threads.entry(sample.threads).or_default().push(row);
+    }
+    let enough = by_threads.into_iter().filter(|(_, rows)| rows.len() >= fewest);
+    enough.map(|(threads, rows)| (threads, proportional(&rows, width))).collect()
+}
+
 impl Operators {
+    /// Learns from graphs that were timed on an idle device.
+    pub fn learn(points: &[&Point], names: &[String], width: usize) -> Result<Self, Error> {
+        let start = starts(points);
+        let of = |point: &&&Point| point.samples(start.get(&point.threads).copied().unwrap_or(0.0));
+        let samples: Vec<Sample> =
+            points.iter().filter(|point| point.pressure.is_idle()).flat_map(|point| of(&point)).collect();
+        Ok(Self { start, ..Self::fit(&samples, names, width)? })
+    }
+
+    /// What an inference takes beside its operators.
+    pub fn start(&self, threads: u32) -> f64 {
+        let near = self.start.iter().min_by_key(|(known, _)| known.abs_diff(threads));
+        near.map_or(0.0, |(_, seconds)| *seconds)
+    }
+
     /// Learns the laws; `names` are those of the features.
     pub fn fit(samples: &[Sample], names: &[String], width: usize) -> Result<Self, Error> {
         let usable =
@@ -192,7 +232,7 @@ impl Operators {
             }
         }
         let few = thinned(&samples, MOST_FOR_SPREAD, MOST_OF_ONE);
-        Ok(Self { laws, any: Law::fit(&few, names, width)? })
+        Ok(Self { laws, any: Law::fit(&few, names, width)?, start: BTreeMap::new() })
     }
 
     /// What one operator takes.
@@ -206,17 +246,18 @@ impl Operators {
 
 impl Law {
     fn fit(samples: &[&Sample], names: &[String], width: usize) -> Result<Self, Error> {
-        let mut by_threads: BTreeMap<u32, Vec<Row>> = BTreeMap::new();
-        for sample in samples {
-            // What is next to nothing is known in proportion only as well as the clock is.
-            let sure = sample.seconds / (sample.seconds + CLOCK);
-            let row = (sample.basis.as_slice(), sample.seconds, sure * sure);
-            by_threads.entry(sample.threads).or_default().push(row);
+        let coefficients = lines(samples.iter().copied(), width, 1);
+        let mut of_kinds: BTreeMap<String, BTreeMap<u32, Vec<f64>>> = BTreeMap::new();
+        let kinds: BTreeSet<&str> = samples.iter().map(|sample| sample.kind.as_str()).collect();
+        for kind in kinds.iter().filter(|_| kinds.len() > 1) {
+            let own = lines(samples.iter().copied().filter(|one| one.kind == *kind), width, FEWEST_OF_KIND);
+            if !own.is_empty() {
+                of_kinds.insert((*kind).to_string(), own);
+            }
         }
-        let coefficients: BTreeMap<u32, Vec<f64>> =
-            by_threads.into_iter().map(|(threads, rows)| (threads, proportional(&rows, width))).collect();
         let mut law = Self {
             coefficients,
+            of_kinds,
             trees: None,
             range: vec![(f64::INFINITY, f64::NEG_INFINITY); names.len()],
             kinds: BTreeMap::new(),
@@ -260,8 +301,12 @@ impl Law {
 
     /// The law without its trees.
     fn line(&self, asked: &Asked) -> f64 {
-        // The law of the nearest number of threads, in proportion.
-        let known = self.coefficients.iter().min_by_key(|(threads, _)| threads.abs_diff(asked.threads));
+        // That of its kind with so many threads, or else of the family with the nearest number of threads.
+        let own = self.of_kinds.get(asked.kind).filter(|of| of.contains_key(&asked.threads));
+        let known = own
+            .unwrap_or(&self.coefficients)
+            .iter()
+            .min_by_key(|(threads, _)| threads.abs_diff(asked.threads));
         let Some((_, coefficients)) = known else { return LEAST_SECONDS };
         coefficients.iter().zip(asked.basis).map(|(a, b)| a * b).sum::<f64>().max(LEAST_SECONDS)
     }

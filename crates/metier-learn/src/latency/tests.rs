@@ -215,7 +215,7 @@ fn what_operators_take_adds_up_to_the_whole_also_where_looks_say_nothing() {
     for (part, truth) in point.parts.iter_mut().zip(&truth) {
         part.seconds = Some(if *truth < 3e-6 { 0.0 } else { *truth });
     }
-    let samples = point.samples();
+    let samples = point.samples(0.0);
     assert_eq!(samples.len(), 20);
     let sum: f64 = samples.iter().map(|sample| sample.seconds).sum();
     assert!((sum / point.seconds - 1.0).abs() < 1e-9, "{sum} {}", point.seconds);
@@ -225,4 +225,69 @@ fn what_operators_take_adds_up_to_the_whole_also_where_looks_say_nothing() {
     let (said, was) =
         (longest(&mut samples.iter().map(|one| one.seconds)), longest(&mut truth.iter().copied()));
     assert!((said - was).abs() < 3e-6, "{said} {was}");
+}
+
+#[test]
+fn what_it_takes_to_start_is_told_apart_from_operators_and_belongs_to_every_graph() {
+    let mut device = Device::new(23, 0.0);
+    let mut points: Vec<Point> = (0..60).map(|group| device.point(group, Pressure::default())).collect();
+    let start = 40e-6;
+    for (at, point) in points.iter_mut().enumerate() {
+        // From one operator to twenty: what comes with each of them is not taken for what comes once.
+        point.parts.truncate(1 + at % 20);
+        let sum: f64 = point.parts.iter().filter_map(|part| part.seconds).sum();
+        point.seconds = sum + start + 0.05e-6 * point.parts.len() as f64;
+    }
+    let all: Vec<&Point> = points.iter().collect();
+    let found = graph::starts(&all)[&1];
+    assert!((found / start - 1.0).abs() < 0.05, "{found}");
+    let laws = Operators::learn(&all, &names(), 3).unwrap();
+    for point in &points {
+        let sum = graph::sum(&laws, &point.parts, 1);
+        assert!((sum.each.iter().sum::<f64>() / sum.seconds - 1.0).abs() < 1e-9);
+        assert!(sum.seconds > laws.start(1), "{} {}", sum.seconds, laws.start(1));
+    }
+    // Too few graphs say nothing.
+    assert_eq!(graph::starts(&all[..10]), std::collections::BTreeMap::new());
+}
+
+#[test]
+fn kinds_of_a_family_that_differ_a_hundredfold_have_lines_of_their_own() {
+    let mut device = Device::new(29, 0.0);
+    let sample = |kind: &str, each: f64, elements: f64, group: u64| Sample {
+        family: "norm".to_string(),
+        kind: kind.to_string(),
+        threads: 1,
+        basis: vec![1.0, elements, 0.0],
+        features: vec![0.0, elements.log2(), 0.0],
+        seconds: 1e-6 + each * elements,
+        group,
+        weight: 1.0,
+    };
+    let mut samples = Vec::new();
+    for group in 0..300 {
+        let elements = 10f64.powf(3.0 + 3.0 * device.uniform());
+        let (kind, each) = if group % 5 == 0 { ("LRN", 9e-9) } else { ("LayerNormalization", 5e-11) };
+        samples.push(sample(kind, each, elements, group));
+    }
+    let laws = Operators::fit(&samples, &names(), 3).unwrap();
+    for (kind, each) in [("LRN", 9e-9), ("LayerNormalization", 5e-11)] {
+        let new = sample(kind, each, 2e5, 999);
+        let told = laws.tell(&new.asked());
+        assert!((told.seconds / new.seconds - 1.0).abs() < 0.05, "{kind} {} {}", told.seconds, new.seconds);
+    }
+}
+
+#[test]
+fn a_host_that_does_next_to_nothing_has_the_interval_of_an_idle_one_and_a_busy_one_a_wider() {
+    let mut device = Device::new(31, 0.05);
+    let points: Vec<Point> = (0..30).map(|group| device.point(group, Pressure::default())).collect();
+    let (predictor, _) = learned(&points);
+    assert!(predictor.loaded.is_none());
+    let factor = |cpu: f64| {
+        let pressure = Pressure { sharing: cpu, cpu, memory: 0.0 };
+        predictor.tell(&points[0].parts, 1, pressure, 0.9).factor
+    };
+    assert_eq!(factor(0.0), factor(0.02));
+    assert!(factor(0.5) > factor(0.02));
 }

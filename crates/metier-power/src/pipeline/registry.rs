@@ -116,7 +116,12 @@ impl Registry {
     pub fn others(&self, source: Source) -> impl Iterator<Item = &Arc<Pipeline>> {
         let has = |at: &usize| self.pipelines[*at].models.iter().any(|model| model.source == source);
         let without = self.shipped.filter(|_| self.placed.iter().any(has));
-        self.pipelines.iter().enumerate().rev().filter(move |(at, _)| Some(*at) != without).map(|(_, one)| one)
+        self.pipelines
+            .iter()
+            .enumerate()
+            .rev()
+            .filter(move |(at, _)| Some(*at) != without)
+            .map(|(_, one)| one)
     }
 
     /// The pipeline that is asked for a source.

@@ -85,6 +85,7 @@ pub fn fit(
     let (law, rows) = learn(&kept, runtime)?;
     let file = File {
         schema: SCHEMA.to_string(),
+        counted: super::step::COUNTED,
         device: device.reference(),
         cores: device.cpu.threads.max(1),
         passport,

@@ -26,6 +26,9 @@ pub const SCHEMA: &str = "metier.latency/1";
 pub struct File {
     /// `metier.latency/1`.
     pub schema: String,
+    /// Which version of the counts it learned from ([`step::COUNTED`]).
+    #[serde(default)]
+    pub counted: u32,
     /// Where it was learned.
     pub device: DeviceRef,
     /// Processors of that device.
@@ -154,7 +157,8 @@ impl File {
             return Err(wrong(format!("schema is {:?}; want {SCHEMA:?}", file.schema)));
         }
         file.law.check().map_err(|error| wrong(error.to_string()))?;
-        if file.law.basis != step::BASIS.len() || file.law.features != step::FEATURES {
+        let is_alike = file.law.basis == step::BASIS.len() && file.law.features == step::FEATURES;
+        if !is_alike || file.counted != step::COUNTED {
             return Err(wrong("it was learned by another version, from other features".to_string()));
         }
         Ok(file)
@@ -274,8 +278,7 @@ impl Learned {
         let (here, there, alone) = self.speeds(passport, &conditions, Precision::F32).ok()??;
         let (point, law) = (kept.point(), &self.file.law);
         // Another version may have counted otherwise.
-        let is_fit = |part: &Part| part.basis.len() == law.basis && part.features.len() == law.features.len();
-        if !point.parts.iter().all(is_fit) {
+        if !kept.is_of_this_version() {
             return None;
         }
         let answer = law.tell(&point.parts, alone.threads, Pressure::default(), COVERAGE);

@@ -12,6 +12,9 @@ use super::error::Error;
 use super::family::Family;
 use super::fuse;
 
+/// Raised whenever counts, made-up networks or the way of timing change: what was timed before is then not learned from, and what was learned from it not asked.
+pub const COUNTED: u32 = 2;
+
 /// Names of the counts that a step's time is about proportional to.
 pub const BASIS: [&str; 8] = ["one", "work", "left", "right", "made", "pieces", "beyond-cache", "from-afar"];
 
@@ -93,7 +96,7 @@ pub fn steps(graph: &Analysis, runtime: &str) -> Result<Vec<Step>, Error> {
     }
     let mut steps: Vec<Step> =
         fuse::plan(graph, runtime).into_iter().map(|plan| step(&graph.operators, plan)).collect();
-    place_weights(&mut steps);
+    place_weights(&mut steps, &graph.operators);
     if steps.is_empty() {
         return Err(Error::Empty);
     }
@@ -102,18 +105,24 @@ pub fn steps(graph: &Analysis, runtime: &str) -> Result<Vec<Step>, Error> {
 
 /// Says of each step where its weights are when they are wanted again: those of a loop's body in the next turn, others in the next inference. What was read and
 /// written meanwhile has taken their place in a cache, as far as it is large enough.
-fn place_weights(steps: &mut [Step]) {
-    // Bodies that turn equally often are taken for one.
-    let mut bodies: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
+fn place_weights(steps: &mut [Step], operators: &[OperatorCost]) {
+    let mut bodies: BTreeMap<(&str, u64), (f64, f64)> = BTreeMap::new();
+    let body = |step: &Step| (operators[step.operator].inside.as_str(), step.turns);
     for step in steps.iter() {
-        let (weights, others) = bodies.entry(step.turns).or_default();
+        let (weights, others) = bodies.entry(body(step)).or_default();
         *weights += step.weight_bytes;
         *others = f64::max(*others, step.bytes - step.weight_bytes);
     }
     let whole = bodies.values().fold((0.0, 0.0), |all: (f64, f64), one| (all.0 + one.0, all.1.max(one.1)));
     for step in steps {
-        let own = if step.turns > 1 { bodies.get(&step.turns) } else { None };
-        let (weights, others) = own.unwrap_or(&whole);
+        let (inside, turns) = body(step);
+        // A branch or a function in a loop's body belongs to it: its place begins with that of the loop.
+        let is_own = |other: &str| other.starts_with(inside) || inside.starts_with(other);
+        let own = || bodies.iter().filter(|((other, often), _)| *often == turns && is_own(other));
+        let (weights, others) = match turns {
+            0 | 1 => whole,
+            _ => own().fold((0.0, 0.0), |all: (f64, f64), (_, one)| (all.0 + one.0, all.1.max(one.1))),
+        };
         let between = weights + others;
         let afar = ((between / OWN_CACHE).log2() / (ALL_CACHES / OWN_CACHE).log2()).clamp(0.0, 1.0);
         step.basis[AFAR] = step.weight_bytes * afar;
@@ -176,7 +185,12 @@ fn step(operators: &[OperatorCost], plan: fuse::Planned) -> Step {
     let made: f64 = one.outputs.iter().map(|value| count(&dims(Some(value)))).sum();
     let read = one.read_bytes.map_or(0.0, |bytes| bytes.0 as f64);
     let written = one.written_bytes.map_or(0.0, |bytes| bytes.0 as f64);
-    let weights = one.weight_bytes.map_or(0.0, |bytes| bytes.0 as f64);
+    let mut weights = one.weight_bytes.map_or(0.0, |bytes| bytes.0 as f64);
+    // Some exporters carry the weights of a loop along as a state: what a product multiplies by comes again in every turn.
+    if weights == 0.0 && one.turns > 1 && one.kind == "MatMul" {
+        let right = dims(one.inputs.get(1));
+        weights = if right.len() == 2 { 4.0 * count(&right) } else { 0.0 };
+    }
     let adds = one.multiply_adds.unwrap_or(0) as f64;
     let bits = one.inputs.first().and_then(|value| value.data_type).and_then(DataType::bits);
     let mut family = plan.family;
@@ -244,6 +258,8 @@ fn step(operators: &[OperatorCost], plan: fuse::Planned) -> Step {
         }
         _ => {
             let taken: f64 = input.iter().product::<f64>().max(0.0);
+            // Where nothing stays in a row, a loop goes along the last axis of what is made.
+            let run = if plan.kind == "Transpose" { run.max(last) } else { run };
             [1.0, made, read - weights, weights, taken, (made.max(taken)) / run.max(1.0), beyond]
         }
     };
@@ -382,11 +398,15 @@ fn run_length(one: &OperatorCost, out: &[f64], input: &[f64]) -> f64 {
             let at = if at < 0 { (input.len() as i64 + at).max(0) } else { at } as usize;
             input.get(at).copied().unwrap_or(1.0)
         }
-        "ReduceMean" | "ReduceSum" | "ReduceMax" | "ReduceMin" => {
-            let axes = one.attributes.get("axes").or(one.attributes.get("axis"));
-            let last = axes.and_then(|axes| axes.last()).copied().unwrap_or(-1);
-            let at = if last < 0 { (input.len() as i64 + last).max(0) } else { last } as usize;
-            if at + 1 >= input.len() { input.last().copied().unwrap_or(1.0) } else { 1.0 }
+        "ReduceMean" | "ReduceSum" | "ReduceMax" | "ReduceMin" | "ReduceProd" | "ReduceL2" => {
+            let last = input.last().copied().unwrap_or(1.0);
+            let reduces_last = match one.attributes.get("axes") {
+                Some(axes) => axes.iter().any(|axis| *axis == -1 || *axis + 1 == input.len() as i64),
+                // The axes are an input: what is still there was not reduced. Where none is kept it is mostly the last.
+                None if out.len() == input.len() => out.last() != input.last(),
+                None => true,
+            };
+            if reduces_last { last } else { 1.0 }
         }
         "Slice" | "Pad" | "Tile" | "Expand" => {
             // Dimensions at the end that are the same before and after.

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use metier_onnx::build::Builder;
+use metier_onnx::build::{Builder, Setting};
 use metier_onnx::{Bindings, Limits};
 use serde_json::json;
 
@@ -198,4 +198,68 @@ fn all_threads_are_those_of_the_device_that_is_asked_for() {
     };
     assert_eq!(told(conditions::ALL), told(4));
     assert_ne!(told(conditions::ALL), told(1));
+}
+
+/// The steps of a graph of one operator or a few.
+fn steps_of(make: impl FnOnce(&mut Builder)) -> Vec<Step> {
+    let mut graph = Builder::new(1);
+    make(&mut graph);
+    let graph = trial::collect::analyse(&graph.finish(), &Bindings::default()).unwrap();
+    step::steps(&graph, RTEN).unwrap()
+}
+
+/// How many pieces the only step of a kind works on.
+fn pieces(steps: &[Step], kind: &str) -> f64 {
+    let pieces = step::BASIS.iter().position(|name| *name == "pieces").unwrap();
+    steps.iter().find(|step| step.kind == kind).unwrap().basis[pieces]
+}
+
+#[test]
+fn rows_that_are_added_up_and_values_that_lie_apart_are_told_apart() {
+    let reduce = |axis: i64, keep: i64, as_input: bool| {
+        let steps = steps_of(|graph| {
+            let input = graph.input(DataType::Float, &[4, 64, 64]);
+            let axes = graph.integers(&[axis]);
+            let keep = ("keepdims", Setting::Integer(keep));
+            let made = match as_input {
+                true => graph.node("ReduceSum", &[&input, &axes], &[keep]),
+                false => graph.node("ReduceMax", &[&input], &[("axes", Setting::Integers(vec![axis])), keep]),
+            };
+            graph.output(&made);
+        });
+        pieces(&steps, if as_input { "ReduceSum" } else { "ReduceMax" })
+    };
+    let (rows, elements) = (4.0 * 64.0, 4.0 * 64.0 * 64.0);
+    // Also of a square, where the shapes alone do not tell which axis is gone.
+    assert_eq!((reduce(2, 1, false), reduce(-1, 0, false), reduce(2, 1, true)), (rows, rows, rows));
+    assert_eq!(
+        (reduce(1, 1, false), reduce(1, 0, false), reduce(1, 1, true)),
+        (elements, elements, elements)
+    );
+    let turned = |dims: &[u64], perm: Vec<i64>| {
+        let steps = steps_of(|graph| {
+            let input = graph.input(DataType::Float, dims);
+            let made = graph.node("Transpose", &[&input], &[("perm", Setting::Integers(perm))]);
+            graph.output(&made);
+        });
+        pieces(&steps, "Transpose")
+    };
+    assert_eq!(turned(&[4, 8, 16], vec![0, 2, 1]), 64.0, "a loop along the last axis");
+    assert_eq!(turned(&[4, 1, 16], vec![0, 2, 1]), 64.0, "which has one element here");
+    assert_eq!(turned(&[4, 8, 16], vec![1, 0, 2]), 32.0, "rows stay rows");
+}
+
+#[test]
+fn weights_that_a_loop_carries_along_are_weights_of_its_body() {
+    let steps = steps_of(|graph| {
+        let weights = graph.weights(&[256, 256], 256);
+        let given = graph.input(DataType::Float, &[256, 256]);
+        let carried = graph.node("Add", &[&given, &weights], &[]);
+        let all = graph.repeat(5, &[&carried], &[256, 256], |turn, _, states| {
+            vec![turn.node("MatMul", &[&states[0], &states[0]], &[])]
+        });
+        graph.output(&all[0]);
+    });
+    let product = steps.iter().find(|step| step.kind == "MatMul").unwrap();
+    assert_eq!((product.turns, product.weight_bytes), (5, 4.0 * 256.0 * 256.0));
 }

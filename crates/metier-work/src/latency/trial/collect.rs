@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use metier_infer::{Engine, OperatorTime, Runtime, Source, inputs};
 use metier_learn::latency::graph::sum;
-use metier_learn::latency::{Operators, Point, Pressure, Sample};
+use metier_learn::latency::{Operators, Point, Pressure};
 use metier_onnx::{Analysis, Bindings, Limits};
 use metier_store::Store;
 use metier_types::DeviceId;
@@ -18,7 +18,7 @@ use super::measure::{self, Effort, Timed};
 use super::network;
 use super::record::{KIND, Kept};
 use super::stress::Stress;
-use crate::latency::step::{self, BASIS, FEATURES, Step};
+use crate::latency::step::{self, BASIS, COUNTED, FEATURES, Step};
 use crate::latency::{Counts, Error};
 
 /// A graph that the user gave.
@@ -202,7 +202,7 @@ pub fn collect(wanted: &Wanted, tell: &mut dyn FnMut(&Progress)) -> Result<Progr
     }
     let levels = if wanted.load == Load::None { Vec::new() } else { Stress::levels(wanted.cores) };
     let mut made = 0;
-    let mut number = 0;
+    let mut turn = 0;
     let mut laws: Option<Operators> = None;
     let mut learned_from = 0;
     while !is_over() {
@@ -210,12 +210,12 @@ pub fn collect(wanted: &Wanted, tell: &mut dyn FnMut(&Progress)) -> Result<Progr
             laws = learn(&known);
             learned_from = known.len();
         }
-        let next = choose(number, laws.as_ref(), wanted.engine.name());
-        number += if laws.is_some() { CANDIDATES } else { 1 };
+        let next = choose(turn, laws.as_ref(), wanted.engine.name());
+        turn += 1;
         let (name, bytes) = network::network(next);
         let Ok(graph) = analyse(&bytes, &Bindings::default()) else { continue };
         for (threads, runtime) in &runtimes {
-            let id = format!("net-{next}");
+            let id = format!("net-{COUNTED}-{next}");
             let probe = Probe {
                 id: &id,
                 name: &name,
@@ -242,7 +242,7 @@ pub fn collect(wanted: &Wanted, tell: &mut dyn FnMut(&Progress)) -> Result<Progr
                 keep(kept, &name, false, &mut progress, &mut known)?;
             }
         }
-        if number > 1_000_000 {
+        if turn > 1_000_000 {
             break;
         }
     }
@@ -290,6 +290,7 @@ impl Probe<'_> {
 
     fn kept(&self, runtime: &str) -> Kept {
         Kept {
+            counted: COUNTED,
             graph: self.id.to_string(),
             name: self.name.to_string(),
             is_trial: self.is_trial,
@@ -366,13 +367,17 @@ pub fn point(
 /// The laws that what is known allows.
 fn learn(known: &[Kept]) -> Option<Operators> {
     let points: Vec<Point> = known.iter().map(Kept::point).collect();
-    let samples: Vec<Sample> = points.iter().flat_map(Point::samples).collect();
-    Operators::fit(&samples, &FEATURES.map(String::from), BASIS.len()).ok()
+    let points: Vec<&Point> = points.iter().collect();
+    Operators::learn(&points, &FEATURES.map(String::from), BASIS.len()).ok()
 }
 
-/// Of the next few made-up networks, the one whose time is least sure.
-fn choose(from: u64, laws: Option<&Operators>, runtime: &str) -> u64 {
-    let Some(laws) = laws else { return from };
+/// The network of a turn. Styles take turns, so that each has its share of what is learned; within a style every second is the one of a few whose time is least sure. Among
+/// all of them the least sure would mostly be the smallest.
+fn choose(turn: u64, laws: Option<&Operators>, runtime: &str) -> u64 {
+    let styles = network::STYLES.len() as u64;
+    let (round, style) = (turn / styles, turn % styles);
+    let number = |candidate: u64| (round * CANDIDATES + candidate) * styles + style;
+    let Some(laws) = laws.filter(|_| round % 2 == 1) else { return number(0) };
     let doubt = |number: u64| {
         let (_, bytes) = network::network(number);
         let graph = analyse(&bytes, &Bindings::default()).ok()?;
@@ -381,6 +386,7 @@ fn choose(from: u64, laws: Option<&Operators>, runtime: &str) -> u64 {
         let sum = sum(laws, &parts, 1);
         Some(sum.spread + 0.5 * (1.0 - sum.in_range))
     };
-    let scored = (from..from + CANDIDATES).map(|number| (number, doubt(number).unwrap_or(0.0)));
-    scored.reduce(|a, b| if b.1 > a.1 { b } else { a }).map_or(from, |(number, _)| number)
+    let scored =
+        (0..CANDIDATES).map(|candidate| (number(candidate), doubt(number(candidate)).unwrap_or(0.0)));
+    scored.reduce(|a, b| if b.1 > a.1 { b } else { a }).map_or(number(0), |(number, _)| number)
 }

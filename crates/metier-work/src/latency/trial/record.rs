@@ -5,7 +5,7 @@ use metier_store::Trial;
 use metier_types::RunId;
 use serde::{Deserialize, Serialize};
 
-use crate::latency::step::{BASIS, WIDTH};
+use crate::latency::step::{BASIS, COUNTED, WIDTH};
 
 /// The kind under which the store keeps them.
 pub const KIND: &str = "latency";
@@ -15,6 +15,9 @@ const PARTS: usize = 80;
 /// A point, or a piece of one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
+    /// Which version of the counts it has ([`COUNTED`]).
+    #[serde(default)]
+    pub counted: u32,
     /// The graph: a digest or the number of a made-up one.
     pub graph: String,
     /// Its name, for people.
@@ -71,9 +74,10 @@ pub fn is_of_runtime(key: &str, runtime: &str) -> bool {
 impl Kept {
     /// Whether its operators were counted as this version counts them.
     pub fn is_of_this_version(&self) -> bool {
-        self.parts.iter().all(|KeptPart(_, _, _, basis, features, _)| {
-            basis.len() == BASIS.len() && features.len() == WIDTH
-        })
+        self.counted == COUNTED
+            && self.parts.iter().all(|KeptPart(_, _, _, basis, features, _)| {
+                basis.len() == BASIS.len() && features.len() == WIDTH
+            })
     }
 
     /// What tells points apart.

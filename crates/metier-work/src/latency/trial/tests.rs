@@ -40,15 +40,44 @@ fn a_runtime_runs_what_is_made_up() {
     let runtime = metier_infer::Runtime::open(&Engine::Rten, 1).unwrap();
     let effort = measure::Effort { seconds: 0.0, fewest: 1, most: 1, looks: 0 };
     let mut pulse = Pulse::feel(&[1], Duration::ZERO);
-    for number in 0..network::STYLES.len() as u64 {
+    let (mut kinds, mut run) = (BTreeSet::new(), BTreeSet::new());
+    for number in 0..16 * network::STYLES.len() as u64 {
         let (name, bytes) = network::network(number);
         let graph = analyse(&bytes, &Bindings::default()).unwrap();
+        kinds.extend(graph.operators.iter().map(|one| one.kind.clone()));
+        // The largest take long; of the others, those are run that have something new.
+        let is_new = graph.operators.iter().any(|one| !run.contains(&one.kind));
+        if !is_new || graph.multiply_adds > 2_000_000_000 {
+            continue;
+        }
+        run.extend(graph.operators.iter().map(|one| one.kind.clone()));
         let probe =
             Probe { id: &name, name: &name, is_trial: true, threads: 1, pressure: Default::default() };
         let kept = point(&runtime, Source::Bytes(&bytes), &graph, &probe, &effort, &mut pulse)
             .unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(kept.seconds > 0.0 && !kept.parts.is_empty(), "{name}");
     }
+    let wanted = [
+        "LRN",
+        "Sum",
+        "ReduceSum",
+        "ReduceMax",
+        "ReduceMin",
+        "Equal",
+        "Less",
+        "Not",
+        "Where",
+        "Expand",
+        "Shape",
+        "Transpose",
+        "LSTM",
+        "GRU",
+        "Sin",
+        "Cos",
+    ];
+    let missing: Vec<&str> = wanted.into_iter().filter(|kind| !kinds.contains(*kind)).collect();
+    assert!(missing.is_empty(), "no made-up network has {missing:?}; all kinds: {kinds:?}");
+    assert_eq!(run, kinds);
 }
 
 #[test]
@@ -109,6 +138,7 @@ fn trials_that_another_version_counted_otherwise_are_left_out() {
     let mut pulse = Pulse::feel(&[1], Duration::ZERO);
     let mut kept = point(&runtime, Source::Bytes(&bytes), &graph, &probe, &effort, &mut pulse).unwrap();
     assert!(kept.is_of_this_version());
+    assert!(!Kept { counted: 1, ..kept.clone() }.is_of_this_version());
     kept.parts[0].4.pop();
     assert!(!kept.is_of_this_version());
 }

@@ -174,8 +174,14 @@ impl Making {
             let stride = self.chance.one_of(&[1, 2, 2, 4]);
             self.conv(out, (kernel, kernel), stride, 1, 1);
             self.act();
+            if self.chance.is(15) {
+                self.neighbours();
+            }
+            if self.chance.is(30) {
+                self.pool();
+            }
         }
-        for _ in 0..self.chance.below(4) + 2 {
+        for _ in 0..self.chance.below(5) + 3 {
             if self.adds > budget {
                 break;
             }
@@ -215,7 +221,8 @@ impl Making {
                     self.conv(shape[1], (3, 3), 1, 1, 1);
                 }
                 if self.shape == shape {
-                    self.with("Add", &value, &[]);
+                    let kind = self.chance.one_of(&["Add", "Add", "Sum"]);
+                    self.with(kind, &value, &[]);
                     self.act();
                 }
             }
@@ -229,7 +236,7 @@ impl Making {
                 self.act();
             }
             _ => match self.chance.below(8) {
-                0 | 6 => self.then("LRN", &[("size", Integer(5)), ("alpha", Float(1e-4))]),
+                0 | 6 => self.neighbours(),
                 1 => self.affine(),
                 2 => self.upsample(),
                 3 => self.transposed(),
@@ -242,6 +249,12 @@ impl Making {
                 }
             },
         }
+    }
+
+    /// A normalisation by neighbouring channels.
+    fn neighbours(&mut self) {
+        let size = self.chance.one_of(&[3, 5, 5, 5]);
+        self.then("LRN", &[("size", Integer(size)), ("alpha", Float(1e-4))]);
     }
 
     /// Scale and shift by channel, written out.

@@ -23,7 +23,7 @@ impl Making {
         let rank = self.shape.len();
         let last = rank - 1;
         let value = self.value.clone();
-        match self.chance.below(15) {
+        match self.chance.below(17) {
             0 => {
                 let kind = self.chance.one_of(&["Add", "Mul", "Sub", "Div"]);
                 let other = self.graph.same(&[], 1.1);
@@ -44,12 +44,12 @@ impl Making {
                 self.with(kind, &other, &[]);
             }
             3 => {
-                let kind = self.chance.one_of(&["Add", "Mul", "Sub"]);
+                let kind = self.chance.one_of(&["Add", "Mul", "Sub", "Sum"]);
                 let other = self.graph.node("Abs", &[&value], &[]);
                 self.with(kind, &other, &[]);
             }
             4 => {
-                let kind = self.chance.one_of(&["Exp", "Sigmoid", "Tanh", "Erf", "Softplus"]);
+                let kind = self.chance.one_of(&["Exp", "Sigmoid", "Tanh", "Erf", "Softplus", "Sin", "Cos"]);
                 // Kept small, so that nothing overflows.
                 self.then("Tanh", &[]);
                 self.then(kind, &[]);
@@ -59,15 +59,7 @@ impl Making {
                     self.chance.one_of(&["Relu", "Neg", "Abs", "LeakyRelu", "HardSigmoid", "HardSwish"]);
                 self.then(kind, &[]);
             }
-            6 => {
-                let mut perm: Vec<i64> = (0..rank as i64).collect();
-                for at in (1..rank).rev() {
-                    perm.swap(at, self.chance.below(at as u64 + 1) as usize);
-                }
-                self.shape = perm.iter().map(|axis| self.shape[*axis as usize]).collect();
-                self.then("Transpose", &[("perm", Integers(perm))]);
-                self.then("Relu", &[]);
-            }
+            6 => self.turn_axes(),
             7 => {
                 let axis = self.chance.below(rank as u64) as usize;
                 if self.elements() < MOST_ELEMENTS / 2 {
@@ -102,11 +94,7 @@ impl Making {
             10 => {
                 let axis =
                     if self.chance.is(60) { last as i64 } else { self.chance.below(rank as u64) as i64 };
-                let mean = self.graph.node(
-                    "ReduceMean",
-                    &[&value],
-                    &[("axes", Integers(vec![axis])), ("keepdims", Integer(1))],
-                );
+                let mean = self.reduced(axis);
                 self.with("Sub", &mean, &[]);
             }
             11 => {
@@ -130,6 +118,14 @@ impl Making {
                 self.with("Gather", &places, &[("axis", Integer(axis as i64))]);
                 self.shape[axis] = wanted.len() as u64;
             }
+            14 => self.compare(),
+            15 => {
+                let axis = self.chance.below(rank as u64) as i64;
+                let one = self.reduced(axis);
+                let whole: Vec<i64> = self.shape.iter().map(|size| *size as i64).collect();
+                let whole = self.graph.integers(&whole);
+                self.value = self.graph.node("Expand", &[&one, &whole], &[]);
+            }
             _ => {
                 let flat = [self.shape[0] as i64, -1];
                 let whole: Vec<i64> = self.shape.iter().map(|size| *size as i64).collect();
@@ -139,5 +135,64 @@ impl Making {
                 self.with("Reshape", &whole, &[]);
             }
         }
+    }
+
+    /// Sums, means, or extremes along an axis, which stays with one element.
+    fn reduced(&mut self, axis: i64) -> String {
+        let kind = self.chance.one_of(&["ReduceMean", "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin"]);
+        let value = self.value.clone();
+        let keep = ("keepdims", Integer(1));
+        // In the version that is written, one of them takes its axes as an input.
+        if kind == "ReduceSum" {
+            let axes = self.graph.integers(&[axis]);
+            return self.graph.node(kind, &[&value, &axes], &[keep]);
+        }
+        self.graph.node(kind, &[&value], &[("axes", Integers(vec![axis])), keep])
+    }
+
+    /// Axes in another order; now and then with an axis of one element among them.
+    fn turn_axes(&mut self) {
+        let extra = self.chance.is(30).then(|| self.chance.below(self.shape.len() as u64 + 1));
+        if let Some(axis) = extra {
+            let axes = self.graph.integers(&[axis as i64]);
+            self.with("Unsqueeze", &axes, &[]);
+            self.shape.insert(axis as usize, 1);
+        }
+        let rank = self.shape.len();
+        let mut perm: Vec<i64> = (0..rank as i64).collect();
+        for at in (1..rank).rev() {
+            perm.swap(at, self.chance.below(at as u64 + 1) as usize);
+        }
+        self.shape = perm.iter().map(|axis| self.shape[*axis as usize]).collect();
+        let place = extra.and_then(|axis| perm.iter().position(|from| *from == axis as i64));
+        self.then("Transpose", &[("perm", Integers(perm))]);
+        self.then("Relu", &[]);
+        if let Some(place) = place {
+            let axes = self.graph.integers(&[place as i64]);
+            self.with("Squeeze", &axes, &[]);
+            self.shape.remove(place);
+        }
+    }
+
+    /// Compares with a few numbers: value by value, or each of a row with each of a list, as networks do that count kinds.
+    fn compare(&mut self) {
+        let rank = self.shape.len();
+        let kind = self.chance.one_of(&["Equal", "Less", "Greater"]);
+        let other = if self.chance.is(50) {
+            let axis = self.chance.below(rank as u64) as usize;
+            let mut dims = vec![1; rank];
+            dims[axis] = self.shape[axis];
+            self.graph.weights(&dims, 1)
+        } else {
+            self.value = self.reduced(-1);
+            self.shape[rank - 1] = 1;
+            let most = (MOST_ELEMENTS / 2 / self.elements()).max(2);
+            let count = self.chance.size(2, 400).min(most);
+            self.shape[rank - 1] = count;
+            self.graph.weights(&[count], 1)
+        };
+        self.with(kind, &other, &[]);
+        // 1 is FLOAT.
+        self.then("Cast", &[("to", Integer(1))]);
     }
 }

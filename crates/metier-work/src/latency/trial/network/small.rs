@@ -169,7 +169,7 @@ impl Making {
         for _ in 0..self.chance.below(6) + 2 {
             let number = self.graph.integers(&[1 + self.chance.below(3) as i64]);
             let place = self.graph.integers(&[self.chance.below(2) as i64]);
-            value = match self.chance.below(4) {
+            value = match self.chance.below(7) {
                 0 => {
                     let kind = self.chance.one_of(&["Add", "Mul", "Sub", "Div"]);
                     self.graph.node(kind, &[&value, &number], &[])
@@ -181,6 +181,20 @@ impl Making {
                 2 => {
                     let (begin, end) = (self.graph.integers(&[0]), self.graph.integers(&[2]));
                     self.graph.node("Slice", &[&value, &begin, &end], &[])
+                }
+                3 => {
+                    let is_equal = self.graph.node("Equal", &[&value, &number], &[]);
+                    let is_other = self.graph.node("Not", &[&is_equal], &[]);
+                    self.graph.node("Where", &[&is_other, &value, &number], &[])
+                }
+                4 => {
+                    let is_less = self.graph.node("Less", &[&value, &number], &[]);
+                    self.graph.node("Where", &[&is_less, &value, &number], &[])
+                }
+                5 => {
+                    let whole = self.value.clone();
+                    let shape = self.graph.node("Shape", &[&whole], &[]);
+                    self.graph.node("Concat", &[&shape, &value], &[("axis", Integer(0))])
                 }
                 _ => {
                     let axes = self.graph.integers(&[0]);
