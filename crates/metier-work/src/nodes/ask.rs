@@ -29,15 +29,16 @@ const TIMES: [(&str, &str); 7] = [
 
 /// How busy nodes are, and how many cores those have that do not say: idle time over all time. Both are rates of the same samples, so that a node that was
 /// first asked a moment ago is told right too: a rate alone is too low there, and the node would seem busy. Over a minute; over five where
-/// nodes are asked more rarely than twice a minute.
+/// nodes are asked more rarely than twice a minute. A processor that waits for a disk (`iowait`) is idle, as it was where the load was
+/// learned from (`host.others_ratio`); one that a hypervisor keeps for others (`steal`) is not.
 const LOADS: [(&str, &str); 3] = [
     (
         "cpu",
-        r#"1 - (sum without (cpu, mode) (rate(node_cpu_seconds_total{mode="idle"}[1m]) or rate(node_cpu_seconds_total{mode="idle"}[5m])) / sum without (cpu, mode) (rate(node_cpu_seconds_total[1m]) or rate(node_cpu_seconds_total[5m])))"#,
+        r#"1 - (sum without (cpu, mode) (rate(node_cpu_seconds_total{mode=~"idle|iowait"}[1m]) or rate(node_cpu_seconds_total{mode=~"idle|iowait"}[5m])) / sum without (cpu, mode) (rate(node_cpu_seconds_total[1m]) or rate(node_cpu_seconds_total[5m])))"#,
     ),
     (
         "cpu-agent",
-        r#"1 - (sum without (mode) (rate(metier_device_cpu_seconds_total{mode="idle"}[1m]) or rate(metier_device_cpu_seconds_total{mode="idle"}[5m])) / sum without (mode) (rate(metier_device_cpu_seconds_total[1m]) or rate(metier_device_cpu_seconds_total[5m])))"#,
+        r#"1 - (sum without (mode) (rate(metier_device_cpu_seconds_total{mode=~"idle|iowait"}[1m]) or rate(metier_device_cpu_seconds_total{mode=~"idle|iowait"}[5m])) / sum without (mode) (rate(metier_device_cpu_seconds_total[1m]) or rate(metier_device_cpu_seconds_total[5m])))"#,
     ),
     ("cores", r#"count without (cpu, mode) (node_cpu_seconds_total{mode="idle"})"#),
 ];
