@@ -214,6 +214,11 @@ fn the_fastest_node_is_told_with_the_originals_fields_and_all_others_beside_it()
     let reason = candidates[2]["reason"].as_str().unwrap();
     assert!(reason.contains("no passport of \"Acme Anvil 9000\""), "{reason}");
     assert!(answer["snapshot"]["age_seconds"].as_f64().unwrap() < 60.0);
+    // A program that asks once, as `metier place`, is told the same.
+    let once = metier_work::nodes::once(prometheus.endpoint()).unwrap();
+    let busy = |name: &str| once.node(name, None).unwrap().cpu_busy.unwrap().value.get();
+    assert!(busy("rpi-idle") < 0.2 && busy("rpi-busy") > 0.7, "{once:?}");
+    assert!(once.node("nobody", Some("RPI-IDLE")).is_some() && once.node("nobody", None).is_none());
     // One goes away: what is known is used within its age, and that is said; the node itself is not made up.
     drop(prometheus);
     let began = Instant::now();

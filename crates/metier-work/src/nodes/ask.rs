@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use futures_util::future::try_join3;
-use metier_prom::query::{Client, Error, Reading};
+use metier_prom::query::{Blocking, Client, Endpoint, Error, Reading};
 
 use super::{Patience, Snapshot, join};
 
@@ -66,6 +66,13 @@ pub async fn ask(client: &Client, patience: Patience) -> Result<Snapshot, Error>
     Ok(join::join(answers, patience))
 }
 
+/// Takes a snapshot for a program that has no runtime, and waits for it: 2 seconds and two tries, as where one is kept warm.
+pub fn once(mut endpoint: Endpoint) -> Result<Snapshot, Error> {
+    endpoint.bounds.time = TIME;
+    endpoint.bounds.tries = TRIES;
+    Blocking::new(endpoint)?.ask(async |client| ask(client, Patience::default()).await)
+}
+
 /// One expression for all, each marked.
 fn any_of(expressions: &[(&str, &str)]) -> String {
     let marked = |(kind, expression): &(&str, &str)| {
@@ -76,3 +83,5 @@ fn any_of(expressions: &[(&str, &str)]) -> String {
 
 /// What one question may take; a request never waits for it.
 pub(super) const TIME: Duration = Duration::from_secs(2);
+/// How often it is put.
+pub(super) const TRIES: u32 = 2;

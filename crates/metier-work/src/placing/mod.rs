@@ -2,7 +2,7 @@
 //! can be carried out, as a Deployment on that node, and undone.
 //!
 //! [`choose`] only thinks, and asks one function what a node would do with the graph, so that whoever knows better (a door with current
-//! load) can answer differently; [`Oracle`] is the usual answer, from passports and predictors. [`Hands`] looks at the cluster and acts. Its calls block,
+//! load) can answer differently; [`Oracle`] is the usual answer, from passports and predictors, and [`load_of`] what a Prometheus says of a node. [`Hands`] looks at the cluster and acts. Its calls block,
 //! with time limits: from a server they belong into a thread that may.
 
 use std::collections::BTreeMap;
@@ -16,12 +16,13 @@ use metier_measure::passport;
 use metier_measure::spec::PodSpec;
 use metier_onnx::Analysis;
 use metier_store::Store;
-use metier_types::{Bytes, Device, Digest, Origin, Passport, Prediction};
+use metier_types::{Bytes, Device, Digest, Origin, Passport, Prediction, Ratio};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::latency::{Conditions, Latency, generic};
+use crate::nodes::Snapshot;
 
 /// The label by which a node says which device it is; a node name or one of [`ALSO`] is looked up otherwise.
 pub const DEVICE_LABEL: &str = "metier.device";
@@ -345,6 +346,17 @@ fn request(memory: &Prediction) -> Bytes {
     Bytes(bytes.div_ceil(MEBI) * MEBI)
 }
 
+/// How busy a node of the cluster is, as a Prometheus sees it. The error says why that is not known.
+pub fn load_of(snapshot: &Snapshot, node: &NodeFacts) -> Result<Ratio, String> {
+    let known = snapshot
+        .node(&node.name, node.hostname())
+        .ok_or("Prometheus knows no node of this name, so its load is not known")?;
+    known.cpu_busy.map(|busy| busy.value).ok_or_else(|| {
+        let why = known.why_missing("cpu").unwrap_or("no series tells it");
+        format!("its load is not known: {why}")
+    })
+}
+
 /// The usual answer: from passports, and what was learned.
 pub struct Oracle<'a> {
     /// The graph.
@@ -362,6 +374,13 @@ pub struct Oracle<'a> {
 impl Oracle<'_> {
     /// What a node would do with the graph. The error says why that is not known.
     pub fn ask(&self, node: &NodeFacts) -> Result<Predicted, String> {
+        self.ask_beside(node, None)
+    }
+
+    /// The same beside the load that this node has now; `None` for the one of the conditions.
+    pub fn ask_beside(&self, node: &NodeFacts, load: Option<Ratio>) -> Result<Predicted, String> {
+        let conditions =
+            Conditions { cpu_load: load.or(self.conditions.cpu_load), ..self.conditions.clone() };
         let known = self.passport(node);
         // Cores and instruction set allow a first answer with a wide interval.
         let usual = || generic::passport(&node.architecture, node.cores.unwrap_or(1.0).ceil() as u32);
@@ -371,8 +390,8 @@ impl Oracle<'_> {
                 node.architecture
             )
         })?;
-        let latency = self.latency.graph(self.graph, &passport, &self.conditions);
-        let memory = self.latency.memory(self.graph, &self.conditions);
+        let latency = self.latency.graph(self.graph, &passport, &conditions);
+        let memory = self.latency.memory(self.graph, &conditions);
         Ok(Predicted {
             latency: latency.map_err(|error| error.to_string())?,
             memory: memory.map_err(|error| error.to_string())?,
