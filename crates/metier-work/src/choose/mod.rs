@@ -97,6 +97,9 @@ pub struct Candidate {
     pub coverage: Option<f64>,
     /// Whether the question lies within what the predictor has learned from.
     pub in_range: Option<bool>,
+    /// Threads that the time is for.
+    #[serde(skip)]
+    pub threads: Option<u32>,
     /// The predictor that says so; `null` for a predictor file, and where nothing can be said.
     pub predictor: Option<Digest>,
     /// Why it takes so long, or why nothing can be said.
@@ -397,6 +400,7 @@ fn by_passport(
         Ok(prediction) => {
             let interval = prediction.interval();
             candidate.predicted_execution_time = Some(prediction.value());
+            candidate.threads = Some(conditions.threads);
             candidate.low = Some(interval.low());
             candidate.high = Some(interval.high());
             candidate.coverage = Some(interval.coverage().get());
@@ -446,6 +450,7 @@ fn empty() -> Candidate {
         high: None,
         coverage: None,
         in_range: None,
+        threads: None,
         predictor: None,
         reason: String::new(),
         known_from: None,

@@ -45,7 +45,7 @@ const MEBI: u64 = 1 << 20;
 pub struct Demand {
     /// Its name.
     pub workload: String,
-    /// Threads of each replica.
+    /// Threads of each replica, as cores that it asks for; what is predicted may be for more ([`Predicted::threads`]).
     pub threads: u32,
     /// How many replicas, all on one node.
     pub replicas: u32,
@@ -62,6 +62,8 @@ pub struct Predicted {
     pub latency: Prediction,
     /// Bytes of memory.
     pub memory: Prediction,
+    /// Threads that both are for.
+    pub threads: u32,
     /// The passport that it comes from; `None` where its cores and instruction set are all that is known.
     pub passport: Option<PassportUse>,
 }
@@ -111,6 +113,8 @@ pub struct Candidate {
     pub prediction: Option<Prediction>,
     /// Bytes of memory there.
     pub memory: Option<Prediction>,
+    /// Threads that both are for.
+    pub threads: Option<u32>,
     /// The passport that this comes from.
     pub passport: Option<PassportUse>,
     /// Its architecture.
@@ -211,6 +215,7 @@ pub fn choose(
             because: String::new(),
             prediction: None,
             memory: None,
+            threads: None,
             passport: None,
             architecture: node.architecture.clone(),
             free_cores: node.free_cores,
@@ -225,6 +230,7 @@ pub fn choose(
                 let full = no_memory(node, demand, &predicted.memory);
                 one.prediction = Some(predicted.latency);
                 one.memory = Some(predicted.memory);
+                one.threads = Some(predicted.threads);
                 one.passport = predicted.passport;
                 match full {
                     Some(why) => one.because = why,
@@ -395,6 +401,7 @@ impl Oracle<'_> {
         Ok(Predicted {
             latency: latency.map_err(|error| error.to_string())?,
             memory: memory.map_err(|error| error.to_string())?,
+            threads: conditions.on(&passport).threads,
             passport: known.as_ref().map(PassportUse::of),
         })
     }
@@ -487,7 +494,7 @@ pub fn service(
     let chosen = placement.chosen()?;
     let (latency, memory) = (chosen.prediction.as_ref()?, chosen.memory.as_ref()?);
     let told =
-        json!({"latency": latency, "memory": memory, "threads": demand.threads, "passport": chosen.passport});
+        json!({"latency": latency, "memory": memory, "threads": chosen.threads, "passport": chosen.passport});
     let annotations = [
         (deployment::PREDICTION, Some(told.to_string())),
         (deployment::PREDICTOR, Some(latency.predictor().to_string())),
