@@ -31,14 +31,14 @@ const LARGEST_GRAPH: u64 = 4 << 30;
 const MOST: usize = 20_000;
 const PAGE: u32 = 1000;
 /// The kind of the trials that say which runs were looked at.
-const LOOKED: &str = "latency-run";
+pub(super) const LOOKED: &str = "latency-run";
 
 /// What came of looking at runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Taken {
     /// Points that were new.
     pub points: u64,
-    /// Runs that had been looked at before.
+    /// Runs of graphs that had been looked at before.
     pub known: u64,
     /// Runs of graphs that teach nothing, by the reason.
     pub left_out: BTreeMap<String, u64>,
@@ -65,7 +65,8 @@ pub fn take(store: &Store, device: &DeviceId, again: bool) -> Result<Taken, Erro
         seen += found.runs.len();
         for row in &found.runs {
             match looked.get(&row.id.to_string()) {
-                Some(Look { left_out: None }) => taken.known += 1,
+                Some(Look { is_graph: false, .. }) => (),
+                Some(Look { left_out: None, .. }) => taken.known += 1,
                 Some(_) if !again => taken.known += 1,
                 _ => fresh.push(row.id),
             }
@@ -75,13 +76,22 @@ pub fn take(store: &Store, device: &DeviceId, again: bool) -> Result<Taken, Erro
             None => break,
         }
     }
+    // What is no graph never becomes one: it is read once, and not counted.
+    let mut others = Vec::new();
     // The oldest first, so that the newest is what stays.
     for id in fresh.into_iter().rev() {
-        let Some(run) = store.run(id)?.filter(|run| run.context.graph.is_some()) else { continue };
+        let Some(run) = store.run(id)? else { continue };
+        if run.context.graph.is_none() {
+            others.push(mark(&run, &Look { left_out: None, is_graph: false })?);
+            continue;
+        }
         match take_one(store, &run)? {
             Ok(()) => taken.points += 1,
             Err(why) => *taken.left_out.entry(why).or_default() += 1,
         }
+    }
+    if !others.is_empty() {
+        store.put_trials(device, LOOKED, &others)?;
     }
     Ok(taken)
 }
@@ -99,16 +109,30 @@ pub fn take_one(store: &Store, run: &Run) -> Result<Result<(), String>, Error> {
             |error: serde_json::Error| Error::Trial { name: kept.name.clone(), why: error.to_string() };
         store.put_trials(device, KIND, &kept.pieces().map_err(unkept)?)?;
     }
-    let record = serde_json::json!({ "left_out": left_out }).to_string();
-    store.put_trials(device, LOOKED, &[Trial { key: run.id.to_string(), record }])?;
+    store.put_trials(device, LOOKED, &[mark(run, &Look { left_out, is_graph: true })?])?;
     Ok(told.map(|_| ()))
 }
 
 /// What came of looking at a run.
-#[derive(Debug, serde::Deserialize)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct Look {
     /// Why it teaches nothing.
     left_out: Option<String>,
+    /// Whether it was a run of a graph; only those were marked once.
+    #[serde(default = "yes")]
+    is_graph: bool,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+fn mark(run: &Run, look: &Look) -> Result<Trial, Error> {
+    let key = run.id.to_string();
+    match serde_json::to_string(look) {
+        Ok(record) => Ok(Trial { key, record }),
+        Err(error) => Err(Error::Trial { name: key, why: error.to_string() }),
+    }
 }
 
 /// The same measured before and now: the new time counts, and times of operators that only the old one has stay.
