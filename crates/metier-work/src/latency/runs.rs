@@ -10,7 +10,7 @@ use metier_infer::job::{Outcome, RESULT};
 use metier_learn::latency::Pressure;
 use metier_onnx::{Analysis, Bindings, Limits};
 use metier_store::{RunFilter, Store, Trial};
-use metier_types::{DeviceId, GraphUse, Ratio, Run, RunState};
+use metier_types::{DeviceId, GraphUse, Ratio, Run, RunState, Seconds};
 
 use super::learned::pressure;
 use super::trial::collect::{Probe, graph_id};
@@ -171,10 +171,18 @@ fn point(store: &Store, run: &Run) -> Result<Result<Kept, String>, Error> {
     let Some(pressure) = around(run, cores) else {
         return Ok(Err("what else ran meanwhile is not known".to_string()));
     };
+    let point = outcome(store, run, LARGEST_RESULT)?
+        .and_then(|outcome| described(graph, &told, &outcome, pressure))
+        .map(|kept| Kept { run: Some(run.id), ..kept });
+    Ok(point)
+}
+
+/// What the runtime told of a run. The inner error says why nothing is known of it.
+fn outcome(store: &Store, run: &Run, most: u64) -> Result<Result<Outcome, String>, Error> {
     let Some(result) = run.artefacts.iter().find(|file| file.name == RESULT) else {
         return Ok(Err("its result was not kept".to_string()));
     };
-    if result.size_bytes.0 > LARGEST_RESULT {
+    if result.size_bytes.0 > most {
         return Ok(Err("its result is too large".to_string()));
     }
     let mut bytes = Vec::new();
@@ -185,7 +193,20 @@ fn point(store: &Store, run: &Run) -> Result<Result<Kept, String>, Error> {
     if outcome.runs.is_empty() {
         return Ok(Err("it has no inference that counts".to_string()));
     }
-    Ok(described(graph, &told, &outcome, pressure).map(|kept| Kept { run: Some(run.id), ..kept }))
+    Ok(Ok(outcome))
+}
+
+/// What predictors learn that one inference of a run took: the lower quartile of its inferences. `None` where its result was not kept, or
+/// has more than `most` bytes.
+pub fn seconds(store: &Store, run: &Run, most: u64) -> Result<Option<Seconds>, Error> {
+    let told = outcome(store, run, most)?.ok();
+    Ok(told.map(|told| Seconds(timed(&told).seconds)))
+}
+
+fn timed(outcome: &Outcome) -> Timed {
+    let walls = outcome.runs.iter().map(|spent| spent.wall.get()).collect();
+    let cpus = outcome.runs.iter().map(|spent| spent.cpu.get()).collect();
+    Timed::of(walls, cpus)
 }
 
 /// What ran beside a run, from how much of the processors others used.
@@ -229,9 +250,7 @@ fn described(
     let name = stem(graph).ok_or("its graph's file has no name that can be written")?;
     let id = graph_id(name, told);
     let probe = Probe { id: &id, name, is_trial: false, threads: graph.threads, pressure };
-    let walls = outcome.runs.iter().map(|spent| spent.wall.get()).collect();
-    let cpus = outcome.runs.iter().map(|spent| spent.cpu.get()).collect();
-    Ok(probe.timed(&graph.runtime, told, &steps, &outcome.operators, &Timed::of(walls, cpus)))
+    Ok(probe.timed(&graph.runtime, told, &steps, &outcome.operators, &timed(outcome)))
 }
 
 #[cfg(test)]
