@@ -153,6 +153,43 @@ fn predictors_are_listed() {
 }
 
 #[test]
+fn what_was_measured_is_the_quartile_that_predictors_learn_and_else_the_middle_one() {
+    use sha2::Digest as _;
+    let (_folder, store) = store();
+    let body = product(Some(2));
+    let digest = metier_types::Digest::from_bytes(sha2::Sha256::digest(&body).into());
+    let mut own = workload("product");
+    own.digest = Some(digest);
+    store.put_device(&device()).unwrap();
+    store.put_workload(&own).unwrap();
+    let spent = |seconds: f64| json!({ "wall": seconds, "cpu": seconds });
+    let runs = [8.0, 1.0, 7.0, 2.0, 6.0, 3.0, 5.0, 4.0].map(spent);
+    let result = json!({
+        "schema": "metier.inference/1", "load": null, "first": null, "inferences": 8, "operators": [], "outputs": [],
+        "runs": runs,
+    });
+    let batch = metier_types::BatchId::new();
+    for (number, result) in [(1, Some(result.to_string())), (2, Some("nothing".to_string())), (3, None)] {
+        let mut run = run("product", batch, number);
+        run.stages = serde_json::from_value(json!([{
+            "name": "inference", "kind": "duration", "source": "socket", "count": 8, "p50": 4.5
+        }]))
+        .unwrap();
+        if let Some(text) = result {
+            let (digest, size) = store.put_artefact(&mut text.as_bytes()).unwrap();
+            let file = metier_types::ArtefactRef::new("inference.json", "application/json", digest, size);
+            run.artefacts.push(file);
+        }
+        store.put_run(&run, &[]).unwrap();
+    }
+    let server = Server::with(&store, config());
+    let answer = post(&server, "", TOKEN, &body).json();
+    let measured = answer["measured"].as_array().unwrap();
+    let seconds: Vec<f64> = measured.iter().map(|one| one["seconds"].as_f64().unwrap()).collect();
+    assert_eq!(seconds, [4.5, 4.5, 3.0], "newest first");
+}
+
+#[test]
 fn what_is_predicted_beside_a_run_is_for_the_load_that_it_had() {
     use sha2::Digest as _;
     let (_folder, store) = store();

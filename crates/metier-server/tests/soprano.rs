@@ -44,10 +44,11 @@ fn ask(server: &Server, body: &Value) -> Response {
     server.post("/api/profiling", JSON, &body.to_string())
 }
 
-/// A page of one node: char_agent and node_exporter together.
+/// A page of one node: char_agent, node_exporter and the agent together.
 struct Node {
     name: &'static str,
     model: &'static str,
+    /// Half of it waits for a disk, which is no load.
     idle_share: f64,
     disk_free: f64,
 }
@@ -59,11 +60,15 @@ impl Node {
             format!("char_node_name=\"{name}\",char_node_class=\"Computer\",char_node_uuid=\"4e849968\"");
         let mut page =
             format!("char_node_device_model{{{common},char_node_device_model_name=\"{model}\"}} 1\n");
-        for cpu in 0..2 {
-            for (mode, share) in [("idle", *idle_share), ("user", 1.0 - idle_share), ("system", 0.0)] {
-                let value = 1000.0 + seconds * share;
+        let half = idle_share / 2.0;
+        for (mode, share) in [("idle", half), ("iowait", half), ("user", 1.0 - idle_share), ("system", 0.0)] {
+            let value = 1000.0 + seconds * share;
+            for cpu in 0..2 {
                 page.push_str(&format!("node_cpu_seconds_total{{cpu=\"{cpu}\",mode=\"{mode}\"}} {value}\n"));
             }
+            // As `metier agent` tells it; of two the higher load counts.
+            let both = 2.0 * value;
+            page.push_str(&format!("metier_device_cpu_seconds_total{{{common},mode=\"{mode}\"}} {both}\n"));
         }
         page.push_str("node_memory_MemAvailable_bytes 1e9\n");
         for (series, value) in [("size", 100.0), ("avail", *disk_free)] {
@@ -196,7 +201,7 @@ fn the_fastest_node_is_told_with_the_originals_fields_and_all_others_beside_it()
     // The real load has an effect: the query of the original gave 87.5 for every node.
     assert_eq!(candidates[1]["node"], "rpi-busy");
     let load = |at: usize| candidates[at]["cpu_usage"].as_f64().unwrap();
-    assert!(load(0) < 20.0 && load(1) > 70.0, "{} {}", load(0), load(1));
+    assert!(load(0) < 20.0 && load(1) > 70.0, "waiting for a disk is no load: {} {}", load(0), load(1));
     assert!((candidates[1]["disk_usage"].as_f64().unwrap() - 30.0).abs() < 0.01, "by name, not by place");
     for at in [0, 1] {
         let time = candidates[at]["predicted_execution_time"].as_f64().unwrap();
@@ -209,6 +214,11 @@ fn the_fastest_node_is_told_with_the_originals_fields_and_all_others_beside_it()
     let reason = candidates[2]["reason"].as_str().unwrap();
     assert!(reason.contains("no passport of \"Acme Anvil 9000\""), "{reason}");
     assert!(answer["snapshot"]["age_seconds"].as_f64().unwrap() < 60.0);
+    // A program that asks once, as `metier place`, is told the same.
+    let once = metier_work::nodes::once(prometheus.endpoint()).unwrap();
+    let busy = |name: &str| once.node(name, None).unwrap().cpu_busy.unwrap().value.get();
+    assert!(busy("rpi-idle") < 0.2 && busy("rpi-busy") > 0.7, "{once:?}");
+    assert!(once.node("nobody", Some("RPI-IDLE")).is_some() && once.node("nobody", None).is_none());
     // One goes away: what is known is used within its age, and that is said; the node itself is not made up.
     drop(prometheus);
     let began = Instant::now();

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests")]
 
 mod common;
+#[path = "../../metier-onnx/tests/common/mod.rs"]
+mod onnx;
 
 use common::{Place, refusal, stdout};
 
@@ -19,6 +21,8 @@ fn what_cannot_be_asked_for_is_refused_before_any_cluster_is_asked() {
         (&["--graph", "x.onnx", "--name", "Not-A-Name"], "--name is"),
         (&["--graph", "x.onnx", "--image", "x", "--env", "=1"], "--env is"),
         (&["--rollback"], "--name"),
+        (&["--graph", "x.onnx", "--prometheus", "localhost:9090", "--load", "50%"], "--load"),
+        (&["--graph", "x.onnx", "--prometheus-insecure"], "--prometheus"),
     ] {
         let (code, text) = refused(arguments);
         assert_eq!(code, 2, "{arguments:?} {text}");
@@ -28,6 +32,20 @@ fn what_cannot_be_asked_for_is_refused_before_any_cluster_is_asked() {
     assert!(code == 1 && text.contains("/no/such/graph.onnx"), "{code} {text}");
     let (code, text) = refused(&["--name", "x", "--rollback"]);
     assert!(code == 1 && text.contains("/no/such/file"), "{code} {text}");
+}
+
+#[test]
+fn a_prometheus_that_does_not_answer_is_named_with_its_flag() {
+    let place = Place::new();
+    let graph = place.text("net.onnx");
+    let (x, y) = (onnx::value("x", &[1, 8]), onnx::value("y", &[]));
+    let network = onnx::graph(&[onnx::node("Relu", &["x"], &["y"], &[])], &[], &[x], &[y]);
+    std::fs::write(&graph, onnx::file(&network, 17)).unwrap();
+    // Nobody listens there once it is dropped.
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let arguments = ["place", "--kubeconfig", "/no/such/file", "--graph", &graph, "--prometheus", &address];
+    let (code, text) = refusal(&place.command(&arguments).output().unwrap());
+    assert!(code == 1 && text.contains(&format!("--prometheus http://{address}")), "{code} {text}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use metier_types::{
     Timestamp,
 };
 use metier_work::graph;
-use metier_work::latency::{self, Conditions, Latency};
+use metier_work::latency::{self, Conditions, Latency, runs};
 use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -27,6 +27,8 @@ use crate::storage;
 const RUNTIMES: &[&str] = &["rten", "onnxruntime"];
 /// Most runs of a graph that are set beside its predictions.
 const MOST_RUNS: u32 = 200;
+/// Largest result of a run that is read for it, in bytes; some 30,000 inferences.
+const LARGEST_RESULT: u64 = 2 << 20;
 
 /// What is asked of a graph.
 pub const ASKED: &[Parameter] = &[
@@ -128,7 +130,8 @@ pub struct Measured {
     pub threads: Option<u32>,
     /// Shapes of its inputs, where they are told.
     pub shapes: BTreeMap<String, Vec<u64>>,
-    /// One inference: the middle one, where inferences were told apart.
+    /// One inference, as predictions mean it: the lower quartile of those that were told apart; the middle one where the run's result was
+    /// not kept or is very long.
     pub seconds: Option<Seconds>,
     /// What would have been predicted for that device, runtime, number of threads, shapes and load.
     pub prediction: Option<Prediction>,
@@ -259,6 +262,7 @@ fn chosen(
 
 /// Runs of the same file with what would have been predicted for each: for its device, runtime, threads and shapes.
 struct Beside<'a> {
+    store: &'a Store,
     asked: &'a Asked<'a>,
     body: &'a [u8],
     passports: Vec<Passport>,
@@ -290,7 +294,7 @@ fn measured(
     let is_known = |device: &Device| passports.iter().any(|passport| passport.id == device.id.as_str());
     let others = store.devices()?.into_iter().filter(|device| !is_known(device)).map(latency::unmeasured);
     let passports = passports.iter().cloned().chain(others).collect();
-    let mut beside = Beside { asked, body, passports, graphs: BTreeMap::new() };
+    let mut beside = Beside { store, asked, body, passports, graphs: BTreeMap::new() };
     Ok(runs.iter().map(|run| beside.one(run)).collect())
 }
 
@@ -298,6 +302,8 @@ impl Beside<'_> {
     fn one(&mut self, run: &Run) -> Measured {
         let graph = run.context.graph.as_ref();
         let stage = run.stages.iter().find(|stage| stage.name == "inference");
+        // What cannot be read of one run is no reason to tell nothing of it.
+        let learned = runs::seconds(self.store, run, LARGEST_RESULT).ok().flatten();
         let (prediction, missing) = match self.predicted(run) {
             Ok(prediction) => (Some(prediction), None),
             Err(why) => (None, Some(why)),
@@ -309,7 +315,7 @@ impl Beside<'_> {
             runtime: graph.map(|graph| graph.runtime.clone()),
             threads: graph.map(|graph| graph.threads),
             shapes: graph.map(|graph| graph.shapes.clone()).unwrap_or_default(),
-            seconds: stage.and_then(|stage| stage.p50.or(stage.mean)).map(Seconds),
+            seconds: learned.or_else(|| stage.and_then(|stage| stage.p50.or(stage.mean)).map(Seconds)),
             prediction,
             missing,
         }

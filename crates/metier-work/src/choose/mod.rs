@@ -4,7 +4,8 @@
 //! nodes of a snapshot, [`Chooser::device`] for one device that somebody describes. The times come from [`crate::latency`], or from a predictor file
 //! of XGBoost ([`Columns`]).
 //!
-//! - A node is left out of the choice when its load is not known or too old, or when nothing is known of its device's speed. It is still listed, and says so.
+//! - A node is left out of the choice when its load is not known or too old, when nothing is known of its device's speed, or when the least that
+//!   the graph needs is more memory than the node has available. It is still listed, and says so.
 //! - A node that says nothing of its device is known by its name, if a passport was measured on the host of that name.
 //! - A device without a passport is judged by its cores and its instruction set alone ([`latency::generic`]); the interval is wider, and it says so.
 //! - Equal times are ordered by name, so the same question has the same answer.
@@ -96,6 +97,9 @@ pub struct Candidate {
     pub coverage: Option<f64>,
     /// Whether the question lies within what the predictor has learned from.
     pub in_range: Option<bool>,
+    /// Threads that the time is for.
+    #[serde(skip)]
+    pub threads: Option<u32>,
     /// The predictor that says so; `null` for a predictor file, and where nothing can be said.
     pub predictor: Option<Digest>,
     /// Why it takes so long, or why nothing can be said.
@@ -174,8 +178,9 @@ impl Chooser {
 
     /// All nodes: those with a time first, fastest first; then the others, by name.
     pub fn rank(&self, snapshot: &Snapshot, question: &Question<'_>) -> Vec<Candidate> {
+        let least = self.least_memory(question);
         let mut candidates: Vec<Candidate> =
-            snapshot.nodes.iter().map(|node| self.candidate(node, question)).collect();
+            snapshot.nodes.iter().map(|node| self.candidate(node, question, least)).collect();
         candidates.sort_by(|one, other| {
             let time = |candidate: &Candidate| candidate.predicted_execution_time.unwrap_or(f64::INFINITY);
             let has = |candidate: &Candidate| candidate.predicted_execution_time.is_none();
@@ -202,7 +207,13 @@ impl Chooser {
         told.map_err(|error| error.to_string())
     }
 
-    /// One device that somebody describes.
+    /// The lower end of what it needs, where that is known: what has less cannot run it.
+    fn least_memory(&self, question: &Question<'_>) -> Option<Bytes> {
+        let told = self.memory(question).ok()?;
+        Some(Bytes(told.interval().low().clamp(0.0, 1e18) as u64))
+    }
+
+    /// One device that somebody describes. There is no other to choose, so it has its time also where the graph does not fit, and says so.
     pub fn device(&self, device: &Described<'_>, question: &Question<'_>) -> Candidate {
         let mut candidate = Candidate {
             node: None,
@@ -215,16 +226,24 @@ impl Chooser {
         };
         let judged = self.passport(device.model).map(|passport| Judged { passport, is_generic: false });
         let busy = Some(Ratio(device.cpu_percent / 100.0));
+        let size = judged.as_ref().and_then(|judged| judged.passport.device.memory_bytes);
         self.answer(&mut candidate, judged, busy, question, || {
             format!(
                 "there is no passport of {:?}; `metier device list` shows those that there are",
                 device.model
             )
         });
+        if let Some((least, size)) =
+            self.least_memory(question).zip(size).filter(|(least, size)| least > size)
+        {
+            candidate.reason.push_str(&format!(
+                "; it cannot run there: it needs at least {least} of memory, and the device has {size}"
+            ));
+        }
         candidate
     }
 
-    fn candidate(&self, node: &Node, question: &Question<'_>) -> Candidate {
+    fn candidate(&self, node: &Node, question: &Question<'_>, least: Option<Bytes>) -> Candidate {
         let mut candidate = Candidate {
             node: Some(node.name.clone()),
             device_model: node.model.clone(),
@@ -243,6 +262,13 @@ impl Chooser {
         };
         if let Some(why) = node.why_missing("cpu") {
             candidate.reason = format!("left out, its load is not known: {why}");
+            return candidate;
+        }
+        let available = candidate.memory_available_bytes;
+        if let Some((least, available)) = least.zip(available).filter(|(least, available)| least > available)
+        {
+            candidate.reason =
+                format!("left out: it needs at least {least} of memory, and {available} are available");
             return candidate;
         }
         let judged = self.judged(node);
@@ -374,6 +400,7 @@ fn by_passport(
         Ok(prediction) => {
             let interval = prediction.interval();
             candidate.predicted_execution_time = Some(prediction.value());
+            candidate.threads = Some(conditions.threads);
             candidate.low = Some(interval.low());
             candidate.high = Some(interval.high());
             candidate.coverage = Some(interval.coverage().get());
@@ -423,6 +450,7 @@ fn empty() -> Candidate {
         high: None,
         coverage: None,
         in_range: None,
+        threads: None,
         predictor: None,
         reason: String::new(),
         known_from: None,

@@ -103,6 +103,39 @@ fn nodes_without_a_load_or_a_device_are_listed_last_with_the_reason() {
 }
 
 #[test]
+fn a_node_without_room_for_the_graph_is_not_chosen_however_fast_it_is() {
+    let chooser = Chooser::without_store(None);
+    let with = |name: &str, model: &str, bytes: u64| {
+        let mut node = node(name, model, 0.02);
+        node.memory_available = Some(Aged { value: Bytes(bytes), age: Seconds(3.0) });
+        node
+    };
+    let least = chooser.memory(&question()).unwrap().interval().low() as u64;
+    let nodes = vec![
+        with("fast-and-full", "Raspberry Pi 5", least - 1),
+        with("fast", "Raspberry Pi 5", least),
+        with("slow", "Raspberry Pi 3B", 8 << 30),
+        // What is not known is not held against it.
+        node("silent", "Raspberry Pi 4B", 0.02),
+    ];
+    let ranked = chooser.rank(&snapshot(nodes), &question());
+    assert_eq!(names(&ranked), ["fast", "silent", "slow", "fast-and-full"]);
+    let full = &ranked[3];
+    assert_eq!((full.predicted_execution_time, full.low, full.high), (None, None, None));
+    assert!(full.reason.starts_with("left out: it needs at least "), "{}", full.reason);
+    assert!(full.reason.ends_with(" are available"), "{}", full.reason);
+    assert!(full.prediction().is_err());
+    // A device that is described is the only one: its time stays, and that it does not fit is said.
+    let described = Described { model: "Raspberry Pi 3B", cpu_percent: 5.0, disk_percent: 75.0 };
+    let counts = Counts { total_parameters: 1e12, ..question().counts };
+    let large = chooser.device(&described, &Question { counts, ..question() });
+    assert!(large.predicted_execution_time.is_some());
+    assert!(large.reason.contains("it cannot run there: it needs at least"), "{}", large.reason);
+    let small = chooser.device(&described, &question());
+    assert!(!small.reason.contains("cannot run"), "{}", small.reason);
+}
+
+#[test]
 fn a_node_that_tells_only_its_name_has_the_passport_that_was_measured_there() {
     let measured = |id: &str, host: &str| {
         let mut passport = passport::among(&passport::all(None), "raspberry-pi-5").unwrap().clone();

@@ -246,7 +246,7 @@ pub fn fit(store: &Store, device: &Device, runtime: &str) -> Result<Option<Predi
 }
 
 /// The name of what is answered before anything was measured, among the baselines.
-const ESTIMATE: &str = "estimate from weights and activations";
+pub(super) const ESTIMATE: &str = "estimate from weights and activations";
 
 /// One graph as a law that has not seen it says, and as the estimates do.
 struct Judged {

@@ -1,7 +1,8 @@
 //! Learns again when new runs have arrived, and keeps the better predictor.
 //!
-//! Runs are taken as they come; learning waits until there are enough of them, and until nothing is being measured on the device: it
-//! would disturb that. What came of it is said in the log and stands in the predictor's record (`because`).
+//! Runs are taken as they come, and learned from when there are enough of them; both wait until nothing is being measured on the device: they
+//! would disturb that. While no run has arrived, a look costs one count. What came of it is said in the log and stands in the predictor's
+//! record (`because`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -66,9 +67,14 @@ pub fn due(store: &Store, device: &Device, runtime: &str) -> Result<Due, Error> 
 /// Learns again when there is something new.
 #[derive(Debug, Default)]
 pub struct Renewal {
+    /// What had arrived when all of it had been looked at.
+    seen: Option<Arrived>,
     /// Runs that had been looked at when nothing was left to do.
     settled: Option<u64>,
 }
+
+/// How many runs have ended, on whatever device, and the newest of them.
+type Arrived = (u64, Option<RunId>);
 
 impl Renewal {
     /// Takes new runs, and learns again for each runtime where enough is new.
@@ -78,6 +84,15 @@ impl Renewal {
         device: &Device,
         passport: Option<&Passport>,
     ) -> Result<Vec<Fitted>, Error> {
+        // Before anything is taken: what arrives meanwhile is for the next time.
+        let arrived = arrived(store)?;
+        if self.seen == Some(arrived) {
+            return Ok(Vec::new());
+        }
+        if is_measuring(store, device)? {
+            tracing::debug!("new runs wait: something is being measured");
+            return Ok(Vec::new());
+        }
         let Taken { points, known, left_out } = runs::take(store, &device.id, false)?;
         // Runs of other devices that were imported move what is said of those.
         for other in store.devices()?.iter().filter(|other| other.id != device.id) {
@@ -94,6 +109,7 @@ impl Renewal {
         }
         let looked = known + points + left_out.values().sum::<u64>();
         if self.settled == Some(looked) {
+            self.seen = Some(arrived);
             return Ok(Vec::new());
         }
         let mut fitted = Vec::new();
@@ -123,9 +139,15 @@ impl Renewal {
                 Err(error) => return Err(error),
             }
         }
-        self.settled = Some(looked);
+        (self.seen, self.settled) = (Some(arrived), Some(looked));
         Ok(fitted)
     }
+}
+
+fn arrived(store: &Store) -> Result<Arrived, Error> {
+    let filter = RunFilter { state: Some(RunState::Finished), limit: 1, ..RunFilter::default() };
+    let found = store.runs(&filter)?;
+    Ok((found.total, found.runs.first().map(|run| run.id)))
 }
 
 fn is_measuring(store: &Store, device: &Device) -> Result<bool, Error> {

@@ -10,7 +10,7 @@ use metier_infer::job::{Outcome, RESULT};
 use metier_learn::latency::Pressure;
 use metier_onnx::{Analysis, Bindings, Limits};
 use metier_store::{RunFilter, Store, Trial};
-use metier_types::{DeviceId, GraphUse, Ratio, Run, RunState};
+use metier_types::{DeviceId, GraphUse, Ratio, Run, RunState, Seconds};
 
 use super::learned::pressure;
 use super::trial::collect::{Probe, graph_id};
@@ -31,14 +31,14 @@ const LARGEST_GRAPH: u64 = 4 << 30;
 const MOST: usize = 20_000;
 const PAGE: u32 = 1000;
 /// The kind of the trials that say which runs were looked at.
-const LOOKED: &str = "latency-run";
+pub(super) const LOOKED: &str = "latency-run";
 
 /// What came of looking at runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Taken {
     /// Points that were new.
     pub points: u64,
-    /// Runs that had been looked at before.
+    /// Runs of graphs that had been looked at before.
     pub known: u64,
     /// Runs of graphs that teach nothing, by the reason.
     pub left_out: BTreeMap<String, u64>,
@@ -65,7 +65,8 @@ pub fn take(store: &Store, device: &DeviceId, again: bool) -> Result<Taken, Erro
         seen += found.runs.len();
         for row in &found.runs {
             match looked.get(&row.id.to_string()) {
-                Some(Look { left_out: None }) => taken.known += 1,
+                Some(Look { is_graph: false, .. }) => (),
+                Some(Look { left_out: None, .. }) => taken.known += 1,
                 Some(_) if !again => taken.known += 1,
                 _ => fresh.push(row.id),
             }
@@ -75,13 +76,22 @@ pub fn take(store: &Store, device: &DeviceId, again: bool) -> Result<Taken, Erro
             None => break,
         }
     }
+    // What is no graph never becomes one: it is read once, and not counted.
+    let mut others = Vec::new();
     // The oldest first, so that the newest is what stays.
     for id in fresh.into_iter().rev() {
-        let Some(run) = store.run(id)?.filter(|run| run.context.graph.is_some()) else { continue };
+        let Some(run) = store.run(id)? else { continue };
+        if run.context.graph.is_none() {
+            others.push(mark(&run, &Look { left_out: None, is_graph: false })?);
+            continue;
+        }
         match take_one(store, &run)? {
             Ok(()) => taken.points += 1,
             Err(why) => *taken.left_out.entry(why).or_default() += 1,
         }
+    }
+    if !others.is_empty() {
+        store.put_trials(device, LOOKED, &others)?;
     }
     Ok(taken)
 }
@@ -99,16 +109,30 @@ pub fn take_one(store: &Store, run: &Run) -> Result<Result<(), String>, Error> {
             |error: serde_json::Error| Error::Trial { name: kept.name.clone(), why: error.to_string() };
         store.put_trials(device, KIND, &kept.pieces().map_err(unkept)?)?;
     }
-    let record = serde_json::json!({ "left_out": left_out }).to_string();
-    store.put_trials(device, LOOKED, &[Trial { key: run.id.to_string(), record }])?;
+    store.put_trials(device, LOOKED, &[mark(run, &Look { left_out, is_graph: true })?])?;
     Ok(told.map(|_| ()))
 }
 
 /// What came of looking at a run.
-#[derive(Debug, serde::Deserialize)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct Look {
     /// Why it teaches nothing.
     left_out: Option<String>,
+    /// Whether it was a run of a graph; only those were marked once.
+    #[serde(default = "yes")]
+    is_graph: bool,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+fn mark(run: &Run, look: &Look) -> Result<Trial, Error> {
+    let key = run.id.to_string();
+    match serde_json::to_string(look) {
+        Ok(record) => Ok(Trial { key, record }),
+        Err(error) => Err(Error::Trial { name: key, why: error.to_string() }),
+    }
 }
 
 /// The same measured before and now: the new time counts, and times of operators that only the old one has stay.
@@ -147,10 +171,18 @@ fn point(store: &Store, run: &Run) -> Result<Result<Kept, String>, Error> {
     let Some(pressure) = around(run, cores) else {
         return Ok(Err("what else ran meanwhile is not known".to_string()));
     };
+    let point = outcome(store, run, LARGEST_RESULT)?
+        .and_then(|outcome| described(graph, &told, &outcome, pressure))
+        .map(|kept| Kept { run: Some(run.id), ..kept });
+    Ok(point)
+}
+
+/// What the runtime told of a run. The inner error says why nothing is known of it.
+fn outcome(store: &Store, run: &Run, most: u64) -> Result<Result<Outcome, String>, Error> {
     let Some(result) = run.artefacts.iter().find(|file| file.name == RESULT) else {
         return Ok(Err("its result was not kept".to_string()));
     };
-    if result.size_bytes.0 > LARGEST_RESULT {
+    if result.size_bytes.0 > most {
         return Ok(Err("its result is too large".to_string()));
     }
     let mut bytes = Vec::new();
@@ -161,7 +193,20 @@ fn point(store: &Store, run: &Run) -> Result<Result<Kept, String>, Error> {
     if outcome.runs.is_empty() {
         return Ok(Err("it has no inference that counts".to_string()));
     }
-    Ok(described(graph, &told, &outcome, pressure).map(|kept| Kept { run: Some(run.id), ..kept }))
+    Ok(Ok(outcome))
+}
+
+/// What predictors learn that one inference of a run took: the lower quartile of its inferences. `None` where its result was not kept, or
+/// has more than `most` bytes.
+pub fn seconds(store: &Store, run: &Run, most: u64) -> Result<Option<Seconds>, Error> {
+    let told = outcome(store, run, most)?.ok();
+    Ok(told.map(|told| Seconds(timed(&told).seconds)))
+}
+
+fn timed(outcome: &Outcome) -> Timed {
+    let walls = outcome.runs.iter().map(|spent| spent.wall.get()).collect();
+    let cpus = outcome.runs.iter().map(|spent| spent.cpu.get()).collect();
+    Timed::of(walls, cpus)
 }
 
 /// What ran beside a run, from how much of the processors others used.
@@ -205,9 +250,7 @@ fn described(
     let name = stem(graph).ok_or("its graph's file has no name that can be written")?;
     let id = graph_id(name, told);
     let probe = Probe { id: &id, name, is_trial: false, threads: graph.threads, pressure };
-    let walls = outcome.runs.iter().map(|spent| spent.wall.get()).collect();
-    let cpus = outcome.runs.iter().map(|spent| spent.cpu.get()).collect();
-    Ok(probe.timed(&graph.runtime, told, &steps, &outcome.operators, &Timed::of(walls, cpus)))
+    Ok(probe.timed(&graph.runtime, told, &steps, &outcome.operators, &timed(outcome)))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use futures_util::future::try_join3;
-use metier_prom::query::{Client, Error, Reading};
+use metier_prom::query::{Blocking, Client, Endpoint, Error, Reading};
 
 use super::{Patience, Snapshot, join};
 
@@ -29,15 +29,16 @@ const TIMES: [(&str, &str); 7] = [
 
 /// How busy nodes are, and how many cores those have that do not say: idle time over all time. Both are rates of the same samples, so that a node that was
 /// first asked a moment ago is told right too: a rate alone is too low there, and the node would seem busy. Over a minute; over five where
-/// nodes are asked more rarely than twice a minute.
+/// nodes are asked more rarely than twice a minute. A processor that waits for a disk (`iowait`) is idle, as it was where the load was
+/// learned from (`host.others_ratio`); one that a hypervisor keeps for others (`steal`) is not.
 const LOADS: [(&str, &str); 3] = [
     (
         "cpu",
-        r#"1 - (sum without (cpu, mode) (rate(node_cpu_seconds_total{mode="idle"}[1m]) or rate(node_cpu_seconds_total{mode="idle"}[5m])) / sum without (cpu, mode) (rate(node_cpu_seconds_total[1m]) or rate(node_cpu_seconds_total[5m])))"#,
+        r#"1 - (sum without (cpu, mode) (rate(node_cpu_seconds_total{mode=~"idle|iowait"}[1m]) or rate(node_cpu_seconds_total{mode=~"idle|iowait"}[5m])) / sum without (cpu, mode) (rate(node_cpu_seconds_total[1m]) or rate(node_cpu_seconds_total[5m])))"#,
     ),
     (
         "cpu-agent",
-        r#"1 - (sum without (mode) (rate(metier_device_cpu_seconds_total{mode="idle"}[1m]) or rate(metier_device_cpu_seconds_total{mode="idle"}[5m])) / sum without (mode) (rate(metier_device_cpu_seconds_total[1m]) or rate(metier_device_cpu_seconds_total[5m])))"#,
+        r#"1 - (sum without (mode) (rate(metier_device_cpu_seconds_total{mode=~"idle|iowait"}[1m]) or rate(metier_device_cpu_seconds_total{mode=~"idle|iowait"}[5m])) / sum without (mode) (rate(metier_device_cpu_seconds_total[1m]) or rate(metier_device_cpu_seconds_total[5m])))"#,
     ),
     ("cores", r#"count without (cpu, mode) (node_cpu_seconds_total{mode="idle"})"#),
 ];
@@ -65,6 +66,13 @@ pub async fn ask(client: &Client, patience: Patience) -> Result<Snapshot, Error>
     Ok(join::join(answers, patience))
 }
 
+/// Takes a snapshot for a program that has no runtime, and waits for it: 2 seconds and two tries, as where one is kept warm.
+pub fn once(mut endpoint: Endpoint) -> Result<Snapshot, Error> {
+    endpoint.bounds.time = TIME;
+    endpoint.bounds.tries = TRIES;
+    Blocking::new(endpoint)?.ask(async |client| ask(client, Patience::default()).await)
+}
+
 /// One expression for all, each marked.
 fn any_of(expressions: &[(&str, &str)]) -> String {
     let marked = |(kind, expression): &(&str, &str)| {
@@ -75,3 +83,5 @@ fn any_of(expressions: &[(&str, &str)]) -> String {
 
 /// What one question may take; a request never waits for it.
 pub(super) const TIME: Duration = Duration::from_secs(2);
+/// How often it is put.
+pub(super) const TRIES: u32 = 2;

@@ -8,7 +8,8 @@
 //! - Series are joined by the name of their node, never by their place in an answer. What is missing or too old is
 //!   [`Missing`] with the reason; it is never filled in.
 //! - Each value has its age, by Prometheus' own clock: the time that was asked for less the time of the sample.
-//! - A request costs no query: it reads the latest [`Snapshot`]. One that is older than its bound is not used.
+//! - A request costs no query: it reads the latest [`Snapshot`]. One that is older than its bound is not used. A program that asks but once
+//!   takes one itself ([`once`]).
 
 mod ask;
 mod join;
@@ -21,7 +22,7 @@ use std::time::Duration;
 
 use metier_types::{Bytes, Ratio, Seconds, Timestamp};
 
-pub use ask::ask;
+pub use ask::{ask, once};
 pub use warm::{Latest, Pace, Silence, Warm};
 
 /// Most nodes that are kept of one snapshot.
@@ -105,4 +106,12 @@ pub struct Snapshot {
     pub nodes: Vec<Node>,
     /// What went wrong without being one node's fault.
     pub warnings: Vec<String>,
+}
+
+impl Snapshot {
+    /// The node of this name, else that of this host name.
+    pub fn node(&self, name: &str, hostname: Option<&str>) -> Option<&Node> {
+        let find = |wanted: &str| self.nodes.iter().find(|node| node.name.eq_ignore_ascii_case(wanted));
+        find(name).or_else(|| hostname.and_then(find))
+    }
 }

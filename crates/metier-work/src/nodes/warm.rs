@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use metier_prom::query::{Client, Endpoint, Error};
 use tokio::sync::watch;
 
-use super::ask::{TIME, ask};
+use super::ask::{TIME, TRIES, ask};
 use super::{Patience, Snapshot};
 
 /// How often, and how old.
@@ -67,7 +67,7 @@ impl Warm {
     /// For a Prometheus; nothing is asked yet. Each question has 2 seconds and two tries.
     pub fn new(mut endpoint: Endpoint, pace: Pace) -> Result<Self, Error> {
         endpoint.bounds.time = TIME;
-        endpoint.bounds.tries = 2;
+        endpoint.bounds.tries = TRIES;
         let (taken, _) = watch::channel(0);
         Ok(Self { client: Client::new(endpoint)?, pace, kept: RwLock::default(), taken })
     }

@@ -2,7 +2,7 @@
 //! can be carried out, as a Deployment on that node, and undone.
 //!
 //! [`choose`] only thinks, and asks one function what a node would do with the graph, so that whoever knows better (a door with current
-//! load) can answer differently; [`Oracle`] is the usual answer, from passports and predictors. [`Hands`] looks at the cluster and acts. Its calls block,
+//! load) can answer differently; [`Oracle`] is the usual answer, from passports and predictors, and [`load_of`] what a Prometheus says of a node. [`Hands`] looks at the cluster and acts. Its calls block,
 //! with time limits: from a server they belong into a thread that may.
 
 use std::collections::BTreeMap;
@@ -16,12 +16,13 @@ use metier_measure::passport;
 use metier_measure::spec::PodSpec;
 use metier_onnx::Analysis;
 use metier_store::Store;
-use metier_types::{Bytes, Device, Digest, Origin, Passport, Prediction};
+use metier_types::{Bytes, Device, Digest, Origin, Passport, Prediction, Ratio};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::latency::{Conditions, Latency, generic};
+use crate::nodes::Snapshot;
 
 /// The label by which a node says which device it is; a node name or one of [`ALSO`] is looked up otherwise.
 pub const DEVICE_LABEL: &str = "metier.device";
@@ -44,7 +45,7 @@ const MEBI: u64 = 1 << 20;
 pub struct Demand {
     /// Its name.
     pub workload: String,
-    /// Threads of each replica.
+    /// Threads of each replica, as cores that it asks for; what is predicted may be for more ([`Predicted::threads`]).
     pub threads: u32,
     /// How many replicas, all on one node.
     pub replicas: u32,
@@ -61,6 +62,8 @@ pub struct Predicted {
     pub latency: Prediction,
     /// Bytes of memory.
     pub memory: Prediction,
+    /// Threads that both are for.
+    pub threads: u32,
     /// The passport that it comes from; `None` where its cores and instruction set are all that is known.
     pub passport: Option<PassportUse>,
 }
@@ -110,6 +113,8 @@ pub struct Candidate {
     pub prediction: Option<Prediction>,
     /// Bytes of memory there.
     pub memory: Option<Prediction>,
+    /// Threads that both are for.
+    pub threads: Option<u32>,
     /// The passport that this comes from.
     pub passport: Option<PassportUse>,
     /// Its architecture.
@@ -210,6 +215,7 @@ pub fn choose(
             because: String::new(),
             prediction: None,
             memory: None,
+            threads: None,
             passport: None,
             architecture: node.architecture.clone(),
             free_cores: node.free_cores,
@@ -224,6 +230,7 @@ pub fn choose(
                 let full = no_memory(node, demand, &predicted.memory);
                 one.prediction = Some(predicted.latency);
                 one.memory = Some(predicted.memory);
+                one.threads = Some(predicted.threads);
                 one.passport = predicted.passport;
                 match full {
                     Some(why) => one.because = why,
@@ -345,6 +352,17 @@ fn request(memory: &Prediction) -> Bytes {
     Bytes(bytes.div_ceil(MEBI) * MEBI)
 }
 
+/// How busy a node of the cluster is, as a Prometheus sees it. The error says why that is not known.
+pub fn load_of(snapshot: &Snapshot, node: &NodeFacts) -> Result<Ratio, String> {
+    let known = snapshot
+        .node(&node.name, node.hostname())
+        .ok_or("Prometheus knows no node of this name, so its load is not known")?;
+    known.cpu_busy.map(|busy| busy.value).ok_or_else(|| {
+        let why = known.why_missing("cpu").unwrap_or("no series tells it");
+        format!("its load is not known: {why}")
+    })
+}
+
 /// The usual answer: from passports, and what was learned.
 pub struct Oracle<'a> {
     /// The graph.
@@ -362,6 +380,13 @@ pub struct Oracle<'a> {
 impl Oracle<'_> {
     /// What a node would do with the graph. The error says why that is not known.
     pub fn ask(&self, node: &NodeFacts) -> Result<Predicted, String> {
+        self.ask_beside(node, None)
+    }
+
+    /// The same beside the load that this node has now; `None` for the one of the conditions.
+    pub fn ask_beside(&self, node: &NodeFacts, load: Option<Ratio>) -> Result<Predicted, String> {
+        let conditions =
+            Conditions { cpu_load: load.or(self.conditions.cpu_load), ..self.conditions.clone() };
         let known = self.passport(node);
         // Cores and instruction set allow a first answer with a wide interval.
         let usual = || generic::passport(&node.architecture, node.cores.unwrap_or(1.0).ceil() as u32);
@@ -371,11 +396,12 @@ impl Oracle<'_> {
                 node.architecture
             )
         })?;
-        let latency = self.latency.graph(self.graph, &passport, &self.conditions);
-        let memory = self.latency.memory(self.graph, &self.conditions);
+        let latency = self.latency.graph(self.graph, &passport, &conditions);
+        let memory = self.latency.memory(self.graph, &conditions);
         Ok(Predicted {
             latency: latency.map_err(|error| error.to_string())?,
             memory: memory.map_err(|error| error.to_string())?,
+            threads: conditions.on(&passport).threads,
             passport: known.as_ref().map(PassportUse::of),
         })
     }
@@ -468,7 +494,7 @@ pub fn service(
     let chosen = placement.chosen()?;
     let (latency, memory) = (chosen.prediction.as_ref()?, chosen.memory.as_ref()?);
     let told =
-        json!({"latency": latency, "memory": memory, "threads": demand.threads, "passport": chosen.passport});
+        json!({"latency": latency, "memory": memory, "threads": chosen.threads, "passport": chosen.passport});
     let annotations = [
         (deployment::PREDICTION, Some(told.to_string())),
         (deployment::PREDICTOR, Some(latency.predictor().to_string())),

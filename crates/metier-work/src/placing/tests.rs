@@ -1,6 +1,8 @@
-use metier_types::{Interval, Ratio};
+use metier_types::{Interval, Ratio, Seconds, Timestamp};
 
 use super::*;
+use crate::latency::conditions::ALL;
+use crate::nodes::{Aged, Missing, Node};
 
 fn node(name: &str) -> NodeFacts {
     NodeFacts {
@@ -30,7 +32,8 @@ fn told(value: f64, unit: &str) -> Prediction {
 fn answers<'a>(times: &'a [(&'a str, f64)]) -> impl Fn(&NodeFacts) -> Result<Predicted, String> + 'a {
     move |node| {
         let (_, time) = times.iter().find(|(name, _)| *name == node.name).ok_or("no passport is known")?;
-        Ok(Predicted { latency: told(time / 1e3, "seconds"), memory: told(100e6, "bytes"), passport: None })
+        let (latency, memory) = (told(time / 1e3, "seconds"), told(100e6, "bytes"));
+        Ok(Predicted { latency, memory, threads: 4, passport: None })
     }
 }
 
@@ -124,9 +127,91 @@ fn a_service_asks_for_what_the_interval_allows() {
         serde_json::from_str(object["metadata"]["annotations"]["metier.prediction"].as_str().unwrap())
             .unwrap();
     assert_eq!(kept["latency"]["value"], 0.005);
+    // One core is asked for, and the time is the one of four threads: each is told as what it is.
+    assert_eq!((kept["threads"].clone(), demand().threads), (json!(4), 1));
+    assert_eq!(json!(found)["candidates"][0]["threads"], 4);
     assert!(object["metadata"]["annotations"]["metier.graph"].as_str().unwrap().starts_with("sha256:0202"));
     let unseen = service(&found, &demand(), &serving, None).unwrap();
     assert!(!unseen.annotations.contains_key("metier.graph"), "no file, no digest");
+}
+
+#[test]
+fn the_load_of_a_node_is_known_by_its_name_or_it_is_said_why_not() {
+    let seen = |name: &str, busy: Option<f64>, missing: Vec<Missing>| Node {
+        name: name.to_string(),
+        class: None,
+        uuid: None,
+        model: None,
+        brand: None,
+        architecture: None,
+        cores: None,
+        memory: None,
+        cpu_busy: busy.map(|busy| Aged { value: Ratio(busy), age: Seconds(1.0) }),
+        disk_used: None,
+        memory_available: None,
+        missing,
+    };
+    let old = Missing { what: "cpu", why: "it was last told 90 s ago, more than 60 s".to_string() };
+    let snapshot = Snapshot {
+        at: Timestamp::UNIX_EPOCH,
+        nodes: vec![
+            seen("busy", Some(0.8), vec![]),
+            seen("host-7", Some(0.1), vec![]),
+            seen("old", None, vec![old]),
+        ],
+        warnings: vec![],
+    };
+    assert_eq!(load_of(&snapshot, &node("busy")), Ok(Ratio(0.8)));
+    let mut by_host = node("seven");
+    by_host.labels.insert("kubernetes.io/hostname".into(), "host-7".into());
+    assert_eq!(load_of(&snapshot, &by_host), Ok(Ratio(0.1)));
+    let why = load_of(&snapshot, &node("old")).unwrap_err();
+    assert_eq!(why, "its load is not known: it was last told 90 s ago, more than 60 s");
+    let why = load_of(&snapshot, &node("stranger")).unwrap_err();
+    assert!(why.starts_with("Prometheus knows no node of this name"), "{why}");
+    // What is not known is left out, whatever would be predicted.
+    let times = [("busy", 5.0), ("stranger", 1.0)];
+    let found = choose(&survey(vec![node("busy"), node("stranger")]), &demand(), &|node| {
+        load_of(&snapshot, node).and_then(|_| answers(&times)(node))
+    });
+    assert_eq!(found.chosen().unwrap().device, "busy");
+    assert_eq!((found.candidates[1].status, &found.candidates[1].because), (Standing::LeftOut, &why));
+}
+
+#[test]
+fn a_prediction_says_the_threads_that_it_is_for() {
+    let Some(graph) = crate::latency::tests::graph("light-squeezenet", "data_0", &[1, 3, 224, 224]) else {
+        return;
+    };
+    let latency = Latency::from_passports();
+    let mut pi = node("pi");
+    pi.labels.insert(DEVICE_LABEL.into(), "raspberry-pi-5".into());
+    let asked = |threads| {
+        let conditions = Conditions { threads, ..Conditions::default() };
+        Oracle { graph: &graph, latency: &latency, conditions, store: None, own: None }.ask(&pi).unwrap()
+    };
+    assert_eq!((asked(ALL).threads, asked(2).threads), (4, 2), "a Raspberry Pi 5 has four cores");
+    assert_eq!(asked(ALL).latency, asked(4).latency);
+}
+
+#[test]
+fn a_busy_node_is_predicted_to_be_slower() {
+    let Some(graph) = crate::latency::tests::graph("light-squeezenet", "data_0", &[1, 3, 224, 224]) else {
+        return;
+    };
+    let latency = Latency::from_passports();
+    let oracle = Oracle {
+        graph: &graph,
+        latency: &latency,
+        conditions: Conditions::default(),
+        store: None,
+        own: None,
+    };
+    let mut pi = node("pi");
+    pi.labels.insert(DEVICE_LABEL.into(), "raspberry-pi-5".into());
+    let time = |load| oracle.ask_beside(&pi, load).unwrap().latency.value();
+    assert_eq!(time(None), oracle.ask(&pi).unwrap().latency.value());
+    assert!(time(Some(Ratio(0.95))) > time(None), "{} {}", time(Some(Ratio(0.95))), time(None));
 }
 
 #[test]

@@ -10,6 +10,7 @@ use metier_onnx::{Analysis, Limits};
 use metier_types::{Bytes, Prediction, Seconds};
 use metier_work::latency::conditions::MOST_LOAD;
 use metier_work::latency::{Conditions, Latency};
+use metier_work::nodes::{self, Snapshot};
 use metier_work::placing::{
     self, Access, Applied, Candidate, Demand, Hands, Oracle, Placement, Serving, Standing,
 };
@@ -17,12 +18,15 @@ use metier_work::placing::{
 use super::Room;
 use super::inspect::Binding;
 use super::predict::{share, threads};
+use super::up;
 use crate::config::data_folder;
 use crate::exit::{Code, usage};
 use crate::output::{self, Cell, Format, Table, plain, word_of};
 
 const EXAMPLES: &str = "Examples:
   metier place --graph net.onnx                        every node with its predicted time, and the choice
+  metier place --graph net.onnx --prometheus http://prometheus:9090
+                                                       beside what runs on each node now
   metier place --graph net.onnx --image serve:1 -o yaml
                                                        the Deployment that would be made
   metier place --graph net.onnx --image serve:1 --port 8080 --apply
@@ -45,8 +49,20 @@ pub struct Place {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     threads: Option<u32>,
     /// How busy the nodes' processors are with something else, as 50%; above 100% others wait in a queue
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", conflicts_with = "prometheus")]
     load: Option<String>,
+    /// Prometheus that knows how busy each node is now
+    #[arg(long, value_name = "URL")]
+    prometheus: Option<String>,
+    /// File of the certificate authority that alone vouches for that Prometheus
+    #[arg(long, value_name = "FILE", requires = "prometheus")]
+    prometheus_ca: Option<PathBuf>,
+    /// File that holds the token that Prometheus wants
+    #[arg(long, value_name = "FILE", requires = "prometheus")]
+    prometheus_token_file: Option<PathBuf>,
+    /// Believe whoever answers in the place of that Prometheus
+    #[arg(long, requires = "prometheus")]
+    prometheus_insecure: bool,
     /// How many of it, all on one node
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     replicas: u32,
@@ -123,6 +139,7 @@ impl Place {
             ..Conditions::default()
         };
         conditions.check().map_err(|error| usage(format!("--{error}")))?;
+        let snapshot = self.snapshot()?;
         // Without a store there are the passports that are shipped, and nothing learned.
         let store = match room.store() {
             Ok(store) => Some(store),
@@ -141,7 +158,11 @@ impl Place {
         let oracle = Oracle { graph: &graph, latency: &latency, conditions, store: store.as_ref(), own };
         let hands = Hands::reach(&access)?;
         let survey = hands.survey(self.image.as_ref().map(|_| serving.name.as_str()))?;
-        let mut placement = placing::choose(&survey, &demand, &|node| oracle.ask(node));
+        let mut placement = placing::choose(&survey, &demand, &|node| {
+            let load = snapshot.as_ref().map(|snapshot| placing::load_of(snapshot, node)).transpose()?;
+            oracle.ask_beside(node, load)
+        });
+        placement.notes.extend(snapshot.into_iter().flat_map(|snapshot| snapshot.warnings));
         let service = placing::service(&placement, &demand, &serving, Some(&digest::of_bytes(&bytes)));
         let service = service.filter(|_| self.image.is_some());
         if let Some(service) = service.as_ref().filter(|_| self.apply) {
@@ -153,6 +174,20 @@ impl Place {
             _ if placement.chosen().is_none() => Code::INFEASIBLE,
             Some(applied) if !applied.is_available => Code::FAILED,
             _ => Code::OK,
+        })
+    }
+
+    /// How busy the nodes are, where a Prometheus was named that knows.
+    fn snapshot(&self) -> anyhow::Result<Option<Snapshot>> {
+        let Some(address) = &self.prometheus else { return Ok(None) };
+        let (authority, token) = (self.prometheus_ca.clone(), self.prometheus_token_file.clone());
+        let mut endpoint = up::endpoint(address, authority, token)?;
+        endpoint.accept_any_certificate = self.prometheus_insecure;
+        let named = endpoint.to_string();
+        nodes::once(endpoint).map(Some).map_err(|error| {
+            // The questions themselves are long, and of no use to whoever asks.
+            let why = error.trouble().map_or_else(|| error.to_string(), ToString::to_string);
+            anyhow::anyhow!("--prometheus {named} does not tell how busy the nodes are: {why}")
         })
     }
 

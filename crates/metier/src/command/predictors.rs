@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use metier_store::Store;
 use metier_types::{Digest, Predictor, Standing};
-use metier_work::latency::portable;
+use metier_work::latency::{better, portable};
 use serde_json::json;
 
 use super::Room;
@@ -157,20 +157,14 @@ impl Which {
     }
 }
 
-/// With the one in use gone, the newest of those it had passed answers again.
+/// With the one in use gone, the best of those that were kept aside answers again, if any is fit to.
 fn promote(store: &Store, gone: &Predictor) -> anyhow::Result<()> {
     if gone.standing != Standing::InUse {
         return Ok(());
     }
-    let is_heir = |one: &Predictor| {
-        one.id != gone.id
-            && one.standing == Standing::Passed
-            && one.device.as_ref().map(|of| &of.id) == gone.device.as_ref().map(|of| &of.id)
-            && one.extra.get("runtime") == gone.extra.get("runtime")
-    };
-    if let Some(mut heir) = store.predictors(Some(&gone.kind))?.into_iter().find(is_heir) {
-        heir.standing = Standing::InUse;
-        store.update_predictor(&heir)?;
+    let all = store.predictors(Some(&gone.kind))?;
+    if let Some(heir) = better::heir(&all, gone) {
+        store.update_predictor(&Predictor { standing: Standing::InUse, ..heir.clone() })?;
     }
     Ok(())
 }

@@ -56,7 +56,12 @@ impl Plan {
         let mut placement = placing::choose(&survey, &demand, &|node| {
             let one = known(&node.name, node.hostname())
                 .ok_or("Prometheus knows no node of this name, so its device and load are not known")?;
-            Ok(Predicted { latency: one.prediction()?, memory: memory.clone(), passport: passport(one) })
+            Ok(Predicted {
+                latency: one.prediction()?,
+                memory: memory.clone(),
+                threads: one.threads.unwrap_or(threads),
+                passport: passport(one),
+            })
         });
         let of_cluster: Vec<&str> = survey
             .nodes

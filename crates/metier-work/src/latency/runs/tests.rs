@@ -148,6 +148,27 @@ fn what_ran_beside_a_run_is_a_load() {
 }
 
 #[test]
+fn a_run_that_is_no_graph_is_read_once_and_counted_nowhere() {
+    let place = Place::new();
+    let run = place.run(1, 0.1, |run| run.context.graph = None);
+    let marks = || place.store.trials(&place.device.id, LOOKED).unwrap();
+    assert_eq!(take(&place.store, &place.device.id, false).unwrap(), Taken::default());
+    assert_eq!(marks().iter().map(|mark| mark.key.clone()).collect::<Vec<_>>(), [run.id.to_string()]);
+    // If it were read, it would be taken now.
+    let mut changed = run;
+    changed.context.graph = place.run(2, 0.1, |_| ()).context.graph;
+    place.store.delete_run(changed.id).unwrap();
+    place.store.put_run(&changed, &[]).unwrap();
+    for again in [false, true] {
+        let taken = take(&place.store, &place.device.id, again).unwrap();
+        assert_eq!(taken.points, u64::from(!again), "only the other one: {taken:?}");
+    }
+    // Marks that were made before say nothing of it: those were all of graphs.
+    let old: Look = serde_json::from_str(r#"{"left_out":null}"#).unwrap();
+    assert!(old.is_graph);
+}
+
+#[test]
 fn a_run_that_teaches_nothing_says_why_and_is_looked_at_again_only_when_asked() {
     let place = Place::new();
     place.run(1, 0.1, |run| {
