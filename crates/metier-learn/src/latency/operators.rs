@@ -106,6 +106,8 @@ pub struct Told {
 /// Fewest samples of a family that are a law of its own, and of a kind with a number of threads that are a line of their own.
 const FEWEST: usize = 12;
 const FEWEST_OF_KIND: usize = 40;
+/// How much farther off a line for all numbers of threads may be than one for each, in squares.
+const ALIKE: f64 = 1.15;
 /// No operator takes less.
 const LEAST_SECONDS: f64 = 2e-8;
 /// How exactly an operator is timed, in seconds.
@@ -159,7 +161,7 @@ fn settings(rows: usize) -> Settings {
     }
 }
 
-/// Lines by number of threads.
+/// Lines by number of threads: one for all numbers, where that is about as near; then more threads do nothing for these operators, and each line alone would know less.
 fn lines<'a>(
     samples: impl Iterator<Item = &'a Sample>,
     width: usize,
@@ -172,8 +174,26 @@ fn lines<'a>(
         let row = (sample.basis.as_slice(), sample.seconds, sure * sure);
         by_threads.entry(sample.threads).or_default().push(row);
     }
-    let enough = by_threads.into_iter().filter(|(_, rows)| rows.len() >= fewest);
-    enough.map(|(threads, rows)| (threads, proportional(&rows, width))).collect()
+    by_threads.retain(|_, rows| rows.len() >= fewest);
+    let own: BTreeMap<u32, Vec<f64>> =
+        by_threads.iter().map(|(threads, rows)| (*threads, proportional(rows, width))).collect();
+    if own.len() < 2 {
+        return own;
+    }
+    let off = |line: &[f64], rows: &[Row]| -> f64 {
+        let one = |(basis, target, weight): &Row| {
+            let said: f64 = line.iter().zip(*basis).map(|(a, b)| a * b).sum();
+            weight * (said / target - 1.0).powi(2)
+        };
+        rows.iter().map(one).sum()
+    };
+    let all: Vec<Row> = by_threads.values().flatten().copied().collect();
+    let common = proportional(&all, width);
+    let apart: f64 = own.iter().map(|(threads, line)| off(line, &by_threads[threads])).sum();
+    match off(&common, &all) <= ALIKE * apart {
+        true => own.into_keys().map(|threads| (threads, common.clone())).collect(),
+        false => own,
+    }
 }
 
 impl Operators {

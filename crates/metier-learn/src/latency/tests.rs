@@ -291,3 +291,31 @@ fn a_host_that_does_next_to_nothing_has_the_interval_of_an_idle_one_and_a_busy_o
     assert_eq!(factor(0.0), factor(0.02));
     assert!(factor(0.5) > factor(0.02));
 }
+
+#[test]
+fn threads_share_a_line_where_they_do_nothing_and_have_their_own_where_they_help() {
+    let mut device = Device::new(37, 0.0);
+    let mut samples = Vec::new();
+    for group in 0..400 {
+        let threads = 1 + (group % 2) as u32;
+        let (elements, noise) = (10f64.powf(3.0 + 3.0 * device.uniform()), (0.1 * device.normal()).exp());
+        for (family, helps) in [("move", false), ("conv", true)] {
+            let each = if helps { 1e-9 / f64::from(threads) } else { 1e-9 };
+            samples.push(Sample {
+                family: family.to_string(),
+                kind: family.to_string(),
+                threads,
+                basis: vec![1.0, elements, 0.0],
+                features: vec![0.0, elements.log2(), f64::from(threads)],
+                seconds: (1e-6 + each * elements) * noise,
+                group,
+                weight: 1.0,
+            });
+        }
+    }
+    let laws = Operators::fit(&samples, &names(), 3).unwrap();
+    let of = |family: &str| &laws.laws[family].coefficients;
+    assert_eq!(of("move")[&1], of("move")[&2]);
+    let ratio = of("conv")[&1][1] / of("conv")[&2][1];
+    assert!((ratio - 2.0).abs() < 0.2, "{ratio}");
+}
