@@ -5,7 +5,7 @@
 //! - node type 0 together with a usable machine means any: the exporter always sends 0;
 //! - of equal errors the first name wins, not the file system's order;
 //! - where the pipeline that is asked for a source has none, or knows only machines unlike the client's, others are asked too; the shipped one
-//!   only where nobody placed a pipeline for the source;
+//!   only where nobody placed predictors for that kind of request;
 //! - a straight line stands in for a straight line: the exporter always asks for that of `SGDRegressorTrainer`.
 
 use serde::Deserialize;
@@ -265,7 +265,7 @@ pub fn select<'a>(
         });
     }
     let find = |request: &Request| {
-        let others = registry.others(request.source);
+        let others = registry.others(request);
         let pipelines = named.into_iter().chain(active).chain(others).map(|pipeline| &**pipeline);
         among(pipelines, request, error_key, &|_, model| is_wanted(model))
     };
