@@ -30,7 +30,8 @@ struct Found {
 pub fn load(path: &Path) -> Result<Pipeline, Error> {
     let (files, names) = Files::open(path)?;
     let mut reader = files.reader()?;
-    let mut pipeline = Pipeline { name: named(&mut reader, path)?, ..Pipeline::default() };
+    let (name, is_promoted) = named(&mut reader, path)?;
+    let mut pipeline = Pipeline { name, is_promoted, ..Pipeline::default() };
     if names.iter().any(|name| name == "node_type_index.json") {
         pipeline.index = Some(Index::read(&reader.text("node_type_index.json")?)?);
     }
@@ -77,7 +78,8 @@ pub fn load(path: &Path) -> Result<Pipeline, Error> {
     Ok(pipeline)
 }
 
-fn named(reader: &mut Reader, path: &Path) -> Result<String, Error> {
+/// What a pipeline is called, and whether the online trainer promoted what is in it.
+fn named(reader: &mut Reader, path: &Path) -> Result<(String, bool), Error> {
     let about: Value = match reader.text("metadata.json") {
         Ok(text) => serde_json::from_str(&text)
             .map_err(|error| Error::file(path, format!("metadata.json is no JSON: {error}")))?,
@@ -86,7 +88,8 @@ fn named(reader: &mut Reader, path: &Path) -> Result<String, Error> {
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let stem =
         if path.is_dir() { path.file_name().map(|name| name.to_string_lossy().into_owned()) } else { stem };
-    Ok(about["name"].as_str().map(str::to_string).or(stem).unwrap_or_default())
+    let name = about["name"].as_str().map(str::to_string).or(stem).unwrap_or_default();
+    Ok((name, about["online"].is_object()))
 }
 
 enum Part {

@@ -93,6 +93,7 @@ impl Registry {
     /// Adds predictors to a pipeline of that name, where there is one: those of the same name take its place, all others stay. Node types that it has stay what they are.
     pub fn merge(&mut self, mut pipeline: Pipeline) {
         if let Some(known) = self.named(&pipeline.name) {
+            pipeline.is_promoted |= known.is_promoted;
             let place =
                 |model: &Model| (model.source, model.output_type, model.group, model.full_name.clone());
             let new: BTreeSet<_> = pipeline.models.iter().map(place).collect();
