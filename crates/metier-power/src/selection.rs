@@ -403,18 +403,24 @@ fn largest<'a>(index: Option<&Index>, names: Vec<&'a Model>) -> Vec<&'a Model> {
     names.into_iter().filter(|model| cores(model) == most).collect()
 }
 
-/// The best predictor of each group: what `GET /best-models` answers for one output type.
+/// The best predictor of each group: what `GET /best-models` answers for one output type. Of each group the first pipeline that has one tells it; what is shipped only
+/// where nobody placed predictors of the source and output type.
 pub fn best_of_groups<'a>(
-    pipeline: &'a Pipeline,
+    registry: &'a Registry,
     request: &Request,
     group: Option<FeatureGroup>,
     error_key: &str,
 ) -> Vec<(FeatureGroup, &'a Model)> {
     let groups = FeatureGroup::ALL.into_iter().filter(|one| group.is_none_or(|group| group == *one));
-    groups
-        .filter_map(|group| {
-            of_group(pipeline, group, request, request.node_type, error_key, &|_| true)
-                .map(|(_, model)| (group, model))
+    // As for a client that has all metrics.
+    let metrics = FeatureGroup::ALL.iter().flat_map(|group| group.features()).map(ToString::to_string);
+    let wanted = Request { metrics: metrics.collect(), ..request.clone() };
+    let best = |group: FeatureGroup| {
+        let mut pipelines = registry.active(request.source).into_iter().chain(registry.others(&wanted));
+        let node_type = request.node_type;
+        pipelines.find_map(|pipeline| {
+            of_group(pipeline, group, request, node_type, error_key, &|_| true).map(|(_, model)| model)
         })
-        .collect()
+    };
+    groups.filter_map(|group| Some((group, best(group)?))).collect()
 }

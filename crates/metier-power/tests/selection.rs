@@ -178,7 +178,7 @@ fn the_recorded_best_models_are_ours() {
             }))
             .unwrap();
             assert_eq!(request.output_type, OutputType::named(output_type).unwrap());
-            let best = selection::best_of_groups(registry.active(source).unwrap(), &request, group, "mae");
+            let best = selection::best_of_groups(&registry, &request, group, "mae");
             let best: BTreeMap<&str, &str> =
                 best.iter().map(|(group, model)| (group.name(), model.full_name.as_str())).collect();
             assert_eq!(json!(best), *groups, "{query} {output_type}");
@@ -361,4 +361,26 @@ fn what_was_promoted_is_used_where_little_or_nothing_is_known_of_the_machine() {
         assert_eq!(who(&shelf, &json!({ "machine_spec": machine })), want, "{text}");
         assert_eq!(who(&shelf, &json!({})), want, "{text}");
     }
+}
+
+#[test]
+fn the_best_of_each_group_are_those_of_all_pipelines() {
+    let (placed, uploads) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (made, _) = Shelf::open(Vec::new(), Some(placed.path().to_path_buf())).unwrap();
+    made.upload(&sent("ours", "SGDRegressorTrainer_1", 1.0, &Value::Null)).unwrap();
+    let places = vec![Place::Path(placed.path().to_path_buf())];
+    let (shelf, _) = Shelf::open(places, Some(uploads.path().to_path_buf())).unwrap();
+    let best = |output_type: &str, node_type: i64| -> Vec<(FeatureGroup, String)> {
+        let request = json!({ "metrics": [], "output_type": output_type, "source": "acpi", "loose_node_type": false, "node_type": node_type });
+        let (registry, request) = (shelf.registry(), Request::read(&request).unwrap());
+        let best = selection::best_of_groups(&registry, &request, None, "mae");
+        best.iter().map(|(group, model)| (*group, model.full_name.clone())).collect()
+    };
+    let before = (best("AbsPower", 1), best("DynPower", -1));
+    assert_eq!(before.0, [(FeatureGroup::BpfOnly, "SGDRegressorTrainer_1".to_string())]);
+    assert!(!before.1.is_empty(), "what is shipped has dynamic power");
+    // What is uploaded is asked first, and hides nothing.
+    shelf.upload(&sent("uploads", "SGDRegressorTrainer_0", 0.1, &Value::Null)).unwrap();
+    assert_eq!((best("AbsPower", 1), best("DynPower", -1)), before);
+    assert!(best("AbsPower", -1).contains(&(FeatureGroup::BpfOnly, "SGDRegressorTrainer_0".to_string())));
 }

@@ -354,9 +354,9 @@ async fn best_models(State(models): State<Shared>, RawQuery(query): RawQuery) ->
         _ => return failed("node-type is no number of a node type".to_string()),
     };
     let registry = models.shelf.registry();
-    let Some(pipeline) = registry.active(source) else {
+    if registry.active(source).is_none() {
         return failed(format!("no pipeline has predictors for {}", source.name()));
-    };
+    }
     let mut answer = Map::new();
     for output_type in types {
         let request = selection::Request::read(&json!({
@@ -367,7 +367,7 @@ async fn best_models(State(models): State<Shared>, RawQuery(query): RawQuery) ->
             Ok(request) => request,
             Err(error) => return failed(error.to_string()),
         };
-        let best = selection::best_of_groups(pipeline, &request, group, &models.error_key);
+        let best = selection::best_of_groups(&registry, &request, group, &models.error_key);
         let best: BTreeMap<&str, &str> =
             best.iter().map(|(group, model)| (group.name(), model.full_name.as_str())).collect();
         answer.insert(output_type.name().to_string(), json!(best));
