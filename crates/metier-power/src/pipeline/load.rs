@@ -144,7 +144,7 @@ fn read_table(
         };
         let numbers = kept.iter().filter_map(|(column, name)| {
             let value: f64 = record.get(*column)?.trim().parse().ok()?;
-            value.is_finite().then(|| (name.to_string(), value))
+            is_known(name, value).then(|| (name.to_string(), value))
         });
         errors.insert((source, output_type, group, name.to_string()), numbers.collect());
     }
@@ -154,6 +154,11 @@ fn is_error(name: &str) -> bool {
     ["mae", "mape", "mse", "abs_max_corr"]
         .iter()
         .any(|end| name == *end || name.ends_with(&format!("_{end}")))
+}
+
+/// Whether that is an error and not a word for none: -1 is written where nobody knows it. Only correlations may be below 0.
+pub(super) fn is_known(name: &str, value: f64) -> bool {
+    value.is_finite() && (value >= 0.0 || name.ends_with("_corr"))
 }
 
 fn model(
@@ -222,7 +227,8 @@ fn numbers(text: &str) -> Result<Vec<(String, f64)>, Error> {
 fn numbers_of(value: &Value) -> Vec<(String, f64)> {
     let object = value.as_object().into_iter().flatten();
     let errors = object.filter(|(name, _)| is_error(name));
-    errors.filter_map(|(name, value)| Some((name.clone(), value.as_f64()?))).collect()
+    let numbers = errors.filter_map(|(name, value)| Some((name.clone(), value.as_f64()?)));
+    numbers.filter(|(name, value)| is_known(name, *value)).collect()
 }
 
 /// Predictors of one group and node type share their scale; XGBoost's archives keep theirs in a pickle, but siblings' weights tell it.

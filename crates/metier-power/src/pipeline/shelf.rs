@@ -11,6 +11,7 @@ use std::time::SystemTime;
 use serde_json::{Map, Value, json};
 
 use super::files::replace;
+use super::load::is_known;
 use super::registry::candidates;
 use super::{Place, Registry};
 use crate::Error;
@@ -83,8 +84,9 @@ impl Upload {
             .flatten()
             .filter(|(key, _)| key.ends_with("mae") || key.ends_with("mape"))
             .filter_map(|(key, value)| Some((key.clone(), value.as_f64()?)))
+            .filter(|(key, value)| is_known(key, *value))
             .collect();
-        if !errors.iter().any(|(key, value)| key == "mae" && *value >= 0.0) {
+        if !errors.iter().any(|(key, _)| key == "mae") {
             return Err(wrong("mae", "the mean absolute error in watts"));
         }
         let machine_spec = match body.get("machine_spec") {
@@ -358,6 +360,37 @@ mod tests {
             assert_eq!((active.name.as_str(), active.models[0].error("mae")), ("ours", Some(1.5)));
             assert_eq!(active.index.as_ref().unwrap().0[&3].spec.cores, Some(8.0));
         }
+    }
+
+    #[test]
+    fn an_error_that_nobody_knows_is_smaller_than_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let (shelf, _) = Shelf::open(Vec::new(), Some(folder.path().to_path_buf())).unwrap();
+        let mut known = body();
+        known["mape"] = json!(7.0);
+        shelf.upload(&Upload::read(&known).unwrap()).unwrap();
+        let mut unknown = body();
+        unknown["model_name"] = json!("LinearRegressionTrainer_3");
+        unknown["mape"] = json!(-1);
+        let unknown = Upload::read(&unknown).unwrap();
+        assert_eq!(unknown.errors, [("mae".to_string(), 1.5)]);
+        shelf.upload(&unknown).unwrap();
+        // As our trainers write it, which the original does too.
+        let group = folder.path().join("ours/acpi/AbsPower/BPFOnly");
+        let about = json!({ "mae": 1.5, "mape": -1.0, "abs_max_corr": -0.5 });
+        write(&group.join("LinearRegressionTrainer_3/metadata.json"), &about).unwrap();
+        shelf.reread();
+        let ask = |filter: &str| {
+            let request = json!({ "metrics": ["bpf_cpu_time_ms", "bpf_page_cache_hit"], "output_type": "AbsPower", "source": "acpi",
+                "weight": true, "pipeline_name": "ours", "filter": filter });
+            let request = crate::selection::Request::read(&request).unwrap();
+            let registry = shelf.registry();
+            let chosen = crate::selection::select(&registry, &request, "mape", &|_| true).unwrap().unwrap();
+            chosen.model.full_name.clone()
+        };
+        assert_eq!(ask(""), "SGDRegressorTrainer_3");
+        assert_eq!(ask("mape:10"), "SGDRegressorTrainer_3");
+        assert_eq!(ask("abs_max_corr:-0.9"), "LinearRegressionTrainer_3", "a correlation may be below 0");
     }
 
     #[test]
