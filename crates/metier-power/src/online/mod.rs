@@ -4,6 +4,8 @@
 //! newer ones, which neither they nor the running predictor have seen, the best candidate and the running predictor are compared ([`judge`]). A candidate whose worst component has an
 //! error smaller by [`Settings::margin`] takes the place of the running one ([`promote`]); else that is kept. The pipeline that results holds one predictor for each source and output type,
 //! and says in its `metadata.json` since when, why, and from rows of which time.
+//!
+//! Power without idle is asked container by container, and has to add up: it is learned as a straight line through 0, whoever else learns.
 
 mod judge;
 mod promote;
@@ -33,7 +35,7 @@ pub struct Settings {
     pub name: String,
     /// The folder that its folder is in.
     pub root: PathBuf,
-    /// Who learns.
+    /// Who learns power with idle; without, it is always a straight line through 0.
     pub trainers: Vec<Trainer>,
     /// How idle and background power are taken out.
     pub isolator: Isolator,
@@ -130,7 +132,9 @@ pub fn round(
         isolator: settings.isolator,
         sources: sources.clone(),
         abs_trainers: settings.trainers.clone(),
-        dyn_trainers: settings.trainers.clone(),
+        // What containers take has to add up to what the node takes beyond idling: neither trees nor a line with a constant do that.
+        dyn_trainers: vec![Trainer::Linear],
+        is_dyn_additive: true,
         // Beside what it learns of: one core is enough.
         threads: 1,
         timing: extract::Timing::Own,

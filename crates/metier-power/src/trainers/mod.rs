@@ -54,6 +54,8 @@ pub struct Task<'a> {
     pub floor: f64,
     /// Seed of all chance.
     pub seed: u64,
+    /// Whether nothing takes nothing, and rows together what they take one by one.
+    pub is_additive: bool,
     /// What was learned before.
     pub from: Option<&'a Learned>,
 }
@@ -100,6 +102,8 @@ pub struct Settings {
     pub floor: f64,
     /// Seed of all chance.
     pub seed: u64,
+    /// Whether nothing takes nothing, and rows together what they take one by one. Only [`Trainer::Linear`] can promise that.
+    pub is_additive: bool,
 }
 
 impl Settings {
@@ -112,6 +116,7 @@ impl Settings {
             validation: Validation::Blocks,
             floor: 1.0,
             seed: 1,
+            is_additive: false,
         }
     }
 }
@@ -145,6 +150,10 @@ pub fn train(frame: &Frame, settings: &Settings, from: Option<&Predictor>) -> Re
         let got = frame.len();
         return Err(Error::table(format!("{got} rows; want {LEAST_ROWS} to {MOST_ROWS} to learn from")));
     }
+    if settings.is_additive && settings.trainer != Trainer::Linear {
+        let name = settings.trainer.name();
+        return Err(Error::table(format!("{name} adds up to nothing; want {}", Trainer::Linear.name())));
+    }
     if !(settings.floor > 0.0 && settings.floor.is_finite()) {
         return Err(Error::table(format!("a floor of {} watts; want above 0", settings.floor)));
     }
@@ -177,6 +186,7 @@ pub fn train(frame: &Frame, settings: &Settings, from: Option<&Predictor>) -> Re
             validation: settings.validation,
             floor: settings.floor,
             seed: settings.seed,
+            is_additive: settings.is_additive,
             from: before.map(|part| &part.learned),
         };
         predictor.components.insert(*component, held_out::part(&task, *component, learn)?);
