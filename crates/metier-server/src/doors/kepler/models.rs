@@ -52,6 +52,8 @@ pub struct Models {
     pub shelf: Arc<Shelf>,
     /// The estimator beside it, which changes with the predictors.
     pub estimator: Option<(Arc<Estimator>, Arc<Figures>)>,
+    /// What the online trainer beside it did.
+    pub online: Option<Arc<super::online::Figures>>,
     /// What those show who change something; without one nobody can.
     pub token: Option<Secret>,
     /// Whether reading needs the token too.
@@ -72,6 +74,7 @@ impl Models {
         Self {
             shelf,
             estimator: None,
+            online: None,
             token,
             is_closed,
             error_key: "mae".to_string(),
