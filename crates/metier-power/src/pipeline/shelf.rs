@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::SystemTime;
 
+use metier_types::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::files::replace;
@@ -290,10 +291,6 @@ impl Shelf {
             pipeline.join(upload.source.name()).join(upload.output_type.name()).join(upload.group.name());
         let folder = group.join(upload.name.to_string());
         fs::create_dir_all(&folder).map_err(|error| Error::file(&folder, error))?;
-        let about = pipeline.join("metadata.json");
-        if !about.exists() {
-            write(&about, &json!({ "name": upload.pipeline, "isolator": "", "extractor": "" }))?;
-        }
         let mut metadata: Map<String, Value> =
             upload.errors.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
         metadata.insert("model_name".into(), json!(upload.name.to_string()));
@@ -311,6 +308,16 @@ impl Shelf {
         }
         let place = group.join(format!("{}.json", upload.name));
         write(&place, &upload.weights)?;
+        // Always, and last: other processes see by it that there is something new.
+        let path = pipeline.join("metadata.json");
+        let mut about: Map<String, Value> =
+            fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+        for (key, value) in [("name", upload.pipeline.as_str()), ("isolator", ""), ("extractor", "")] {
+            about.entry(key).or_insert_with(|| json!(value));
+        }
+        let now = Timestamp::now().strftime("%Y-%m-%d %H:%M:%S").to_string();
+        about.insert("last_update_time".into(), json!(now));
+        write(&path, &Value::Object(about))?;
         self.read_again(Vec::new());
         Ok(place)
     }
@@ -359,6 +366,22 @@ mod tests {
             let active = registry.active(Source::Acpi).unwrap();
             assert_eq!((active.name.as_str(), active.models[0].error("mae")), ("ours", Some(1.5)));
             assert_eq!(active.index.as_ref().unwrap().0[&3].spec.cores, Some(8.0));
+        }
+    }
+
+    #[test]
+    fn every_upload_is_seen_by_others_that_have_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let (shelf, _) = Shelf::open(Vec::new(), Some(folder.path().to_path_buf())).unwrap();
+        let (other, _) = Shelf::open(vec![Place::Path(folder.path().to_path_buf())], None).unwrap();
+        for (number, name) in ["SGDRegressorTrainer_3", "LinearRegressionTrainer_3"].iter().enumerate() {
+            let mut body = body();
+            body["model_name"] = json!(name);
+            shelf.upload(&Upload::read(&body).unwrap()).unwrap();
+            assert!(other.has_changed() && !shelf.has_changed(), "{name}");
+            other.reread();
+            assert_eq!(other.registry().named("ours").unwrap().models.len(), number + 1);
+            assert!(!other.has_changed());
         }
     }
 
