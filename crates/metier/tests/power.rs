@@ -506,6 +506,11 @@ fn specpower_and_ec2_are_learned_from_folders_of_their_layout() {
             .unwrap()
     };
     assert!(line("0") < 0.5 && line("1") < 0.5, "{learned}");
+    // A table that cannot be had is named, and the others are learned from.
+    fs::write(place.path("spec/index.json"), r#"["gone.csv","a.csv","b.csv"]"#).unwrap();
+    let output = place.run(&[&["power", "specpower", "--from", "spec", "-p", "sp"], &trainers[..]].concat());
+    let error = common::stderr(&output);
+    assert!(output.status.code() == Some(4) && error.contains("gone.csv was left out"), "{error}");
 
     let id = "m5.metal-ami-0e4d0bb9670ea8db0";
     fs::create_dir_all(place.path(&format!("bucket/{id}/data/machine_spec"))).unwrap();
