@@ -78,7 +78,7 @@ const ROWS: u128 = 11_000;
 
 impl Pace {
     /// With what Kepler's settings say, where nothing is said here.
-    fn or_of(&self, settings: &Settings) -> anyhow::Result<Self> {
+    pub fn or_of(&self, settings: &Settings) -> anyhow::Result<Self> {
         let said = |own: Option<Duration>, of: Result<Option<Duration>, metier_power::Error>| match own {
             Some(own) => Ok(Some(own)),
             None => of.map_err(|error| usage(error.to_string())),
