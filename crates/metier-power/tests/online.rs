@@ -1,11 +1,15 @@
 //! A round of the online trainer on what Prometheus would have answered: what is promoted for containers adds up.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::ops::ControlFlow;
+
 use metier_power::estimate::Estimator;
+use metier_power::isolate::Isolator;
 use metier_power::node::MachineSpec;
 use metier_power::online::{self, Decision, promotions};
 use metier_power::pipeline::{Place, Shelf};
 use metier_power::response::Response;
+use metier_power::training::{self, Known, Plan};
 use metier_power::vocabulary::{OutputType, Source, Trainer};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -87,4 +91,37 @@ proptest! {
         let in_use = estimator.in_use();
         prop_assert!(in_use.iter().all(|one| one.pipeline == "online"), "{in_use:?}");
     }
+}
+
+#[test]
+fn what_was_promoted_once_and_does_not_add_up_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let now = "2026-11-17T10:00:00Z".parse().unwrap();
+    let response = response(60.0, 10.0);
+    let plan = Plan {
+        sources: vec![Source::Acpi],
+        isolator: Isolator::Joint,
+        abs_trainers: Vec::new(),
+        dyn_trainers: vec![Trainer::Xgboost],
+        ..Plan::new("online", now)
+    };
+    let known = Known { idle: None, judges: None };
+    let go_on = &mut |_: training::Step<'_>| ControlFlow::Continue(());
+    training::train_from_responses(std::slice::from_ref(&response), known, &plan, folder.path(), go_on)
+        .unwrap();
+    let (shelf, _) = Shelf::open(vec![Place::Path(folder.path().to_path_buf())], None).unwrap();
+    let estimator = Estimator::new((*shelf.registry()).clone(), MachineSpec::default()).unwrap();
+    let settings = online::Settings::new(folder.path().to_path_buf());
+    let of = |verdicts: Vec<online::Verdict>| {
+        verdicts.into_iter().find(|one| one.output_type == OutputType::DynPower).unwrap()
+    };
+    let first = of(online::round(&response, &estimator, &settings, now).unwrap());
+    let running = first.running.as_ref().unwrap();
+    assert!(running.name.contains("Xgboost"), "{first:?}");
+    assert!(running.error < first.candidate.as_ref().unwrap().error, "trees have seen these rows: {first:?}");
+    assert!(first.decision == Decision::Promoted && first.because.contains("add up"), "{first:?}");
+    shelf.reread();
+    estimator.replace(shelf.registry());
+    let second = of(online::round(&response, &estimator, &settings, now).unwrap());
+    assert!(second.decision == Decision::Kept, "{second:?}");
 }

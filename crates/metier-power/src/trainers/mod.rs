@@ -151,8 +151,8 @@ pub fn train(frame: &Frame, settings: &Settings, from: Option<&Predictor>) -> Re
         return Err(Error::table(format!("{got} rows; want {LEAST_ROWS} to {MOST_ROWS} to learn from")));
     }
     if settings.is_additive && settings.trainer != Trainer::Linear {
-        let name = settings.trainer.name();
-        return Err(Error::table(format!("{name} adds up to nothing; want {}", Trainer::Linear.name())));
+        let (name, line) = (settings.trainer.name(), Trainer::Linear.name());
+        return Err(Error::table(format!("{name} does not add up over rows; want {line}")));
     }
     if !(settings.floor > 0.0 && settings.floor.is_finite()) {
         return Err(Error::table(format!("a floor of {} watts; want above 0", settings.floor)));
