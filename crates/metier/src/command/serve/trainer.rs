@@ -62,7 +62,7 @@ pub struct Pace {
     /// Time from row to row [PROM_QUERY_STEP; default: 3s]
     #[arg(long, value_name = "TIME", value_parser = span)]
     step: Option<Duration>,
-    /// Trainer that learns; can be repeated [default: XgboostFitTrainer and LinearRegressionTrainer]
+    /// Trainer that learns AbsPower; can be repeated [default: XgboostFitTrainer and LinearRegressionTrainer]. DynPower is always a line through 0
     #[arg(long, value_name = "NAME")]
     trainer: Vec<String>,
 }
