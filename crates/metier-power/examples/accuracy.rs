@@ -50,6 +50,7 @@ fn main() -> Result<(), Failure> {
             validation,
             floor: FLOOR,
             seed: 1,
+            is_additive: false,
         };
         let before = std::time::Instant::now();
         let trained = train(&learned_from, &settings, None)?;

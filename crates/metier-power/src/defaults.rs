@@ -137,7 +137,7 @@ impl Defaults {
         let index = Index::read(&file.index.to_string())?;
         let mut classes = file.classes;
         classes.sort_by_key(|class| std::cmp::Reverse(class.begins.len()));
-        let pipeline = Pipeline { name: file.name, index: Some(index), models, warnings: Vec::new() };
+        let pipeline = Pipeline { name: file.name, index: Some(index), models, ..Pipeline::default() };
         Ok(Self { pipeline, provenance: file.provenance, classes, apart: file.apart, parts: file.parts })
     }
 

@@ -5,7 +5,7 @@
 //! - node type 0 together with a usable machine means any: the exporter always sends 0;
 //! - of equal errors the first name wins, not the file system's order;
 //! - where the pipeline that is asked for a source has none, or knows only machines unlike the client's, others are asked too; the shipped one
-//!   only where nobody placed a pipeline for the source;
+//!   only where nobody placed predictors for that kind of request;
 //! - a straight line stands in for a straight line: the exporter always asks for that of `SGDRegressorTrainer`.
 
 use serde::Deserialize;
@@ -208,25 +208,29 @@ pub struct Chosen<'a> {
 }
 
 impl Chosen<'_> {
-    /// Whether it was learned on a machine that is the client's, as far as both are known.
+    /// Whether it was learned on the machine, or is of the node type, that the client says. What the online trainer promoted is of this machine, also where too little is
+    /// known of that for an index.
     fn is_exact(&self, request: &Request) -> bool {
+        if !request.is_any_node() {
+            return request.node_type == Some(self.model.name.node_type);
+        }
         let has_index = self.pipeline.index.as_ref().is_some_and(|index| !index.0.is_empty());
         let is_own = |found: Found| found.looseness == 0.0 && found.node_type == self.model.name.node_type;
-        !request.is_any_node()
-            || request.machine_spec.is_empty()
-            || !has_index
-            || self.found.is_some_and(is_own)
+        self.found.is_some_and(is_own) || (self.pipeline.is_promoted && !has_index)
     }
 }
 
-/// The predictor of the first pipeline that has one of the client's machine; else of the first that has any.
+/// The predictor of the first pipeline that has one of the client's machine. Else of the first that has any; where the client says nothing of its machine, the one with the
+/// smallest error.
 pub fn among<'a>(
     pipelines: impl Iterator<Item = &'a Pipeline>,
     request: &Request,
     error_key: &str,
     is_wanted: &dyn Fn(&Pipeline, &Model) -> bool,
 ) -> Option<Chosen<'a>> {
-    let mut first = None;
+    let is_by_error = request.is_any_node() && request.machine_spec.is_empty();
+    let error = |chosen: &Chosen<'_>| chosen.model.error(error_key).unwrap_or(f64::INFINITY);
+    let mut best: Option<Chosen<'a>> = None;
     let mut asked: Vec<*const Pipeline> = Vec::new();
     for pipeline in pipelines {
         // Each once, and only who knows the source: a look at all machines of a pipeline takes its time.
@@ -241,9 +245,11 @@ pub fn among<'a>(
         if chosen.is_exact(request) {
             return Some(chosen);
         }
-        first = first.or(Some(chosen));
+        if best.as_ref().is_none_or(|best| is_by_error && error(&chosen) < error(best)) {
+            best = Some(chosen);
+        }
     }
-    first
+    best
 }
 
 /// The predictor for a request, by the smallest `error_key`. `None` where no one fits.
@@ -265,7 +271,13 @@ pub fn select<'a>(
         });
     }
     let find = |request: &Request| {
-        let others = registry.others(request.source);
+        // Whoever names a pipeline and no machine wants what that has.
+        let own = named.filter(|_| request.machine_spec.is_empty());
+        let own = own.and_then(|pipeline| from(pipeline, request, error_key, is_wanted));
+        if own.is_some() {
+            return own;
+        }
+        let others = registry.others(request);
         let pipelines = named.into_iter().chain(active).chain(others).map(|pipeline| &**pipeline);
         among(pipelines, request, error_key, &|_, model| is_wanted(model))
     };
@@ -391,18 +403,24 @@ fn largest<'a>(index: Option<&Index>, names: Vec<&'a Model>) -> Vec<&'a Model> {
     names.into_iter().filter(|model| cores(model) == most).collect()
 }
 
-/// The best predictor of each group: what `GET /best-models` answers for one output type.
+/// The best predictor of each group: what `GET /best-models` answers for one output type. Of each group the first pipeline that has one tells it; what is shipped only
+/// where nobody placed predictors of the source and output type.
 pub fn best_of_groups<'a>(
-    pipeline: &'a Pipeline,
+    registry: &'a Registry,
     request: &Request,
     group: Option<FeatureGroup>,
     error_key: &str,
 ) -> Vec<(FeatureGroup, &'a Model)> {
     let groups = FeatureGroup::ALL.into_iter().filter(|one| group.is_none_or(|group| group == *one));
-    groups
-        .filter_map(|group| {
-            of_group(pipeline, group, request, request.node_type, error_key, &|_| true)
-                .map(|(_, model)| (group, model))
+    // As for a client that has all metrics.
+    let metrics = FeatureGroup::ALL.iter().flat_map(|group| group.features()).map(ToString::to_string);
+    let wanted = Request { metrics: metrics.collect(), ..request.clone() };
+    let best = |group: FeatureGroup| {
+        let mut pipelines = registry.active(request.source).into_iter().chain(registry.others(&wanted));
+        let node_type = request.node_type;
+        pipelines.find_map(|pipeline| {
+            of_group(pipeline, group, request, node_type, error_key, &|_| true).map(|(_, model)| model)
         })
-        .collect()
+    };
+    groups.filter_map(|group| Some((group, best(group)?))).collect()
 }

@@ -26,13 +26,6 @@ pub fn share(node_watts: f64, idle_watts: f64, predicted: &[f64]) -> Shares {
     Shares { idle, parts }
 }
 
-/// Shares the idle power of a machine among those that it is split into (virtual machines, by their cores), so that it is counted once: the parts
-/// add up to it.
-pub fn split_idle(idle_watts: f64, cores: &[f64]) -> Vec<f64> {
-    let shares = share(idle_watts, 0.0, cores);
-    shares.parts
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,12 +43,6 @@ mod tests {
             prop_assert!((sum - node).abs() <= 1e-9 * node.max(1.0), "{sum} {node}");
             prop_assert!(shares.idle >= 0.0 && shares.parts.iter().all(|part| *part >= 0.0 && part.is_finite()));
             prop_assert_eq!(shares.parts.len(), predicted.len());
-        }
-
-        #[test]
-        fn virtual_machines_without_a_meter_count_idling_once(idle in 0.0..1e4f64, cores in proptest::collection::vec(1.0..128.0f64, 1..20)) {
-            let parts = split_idle(idle, &cores);
-            prop_assert!((parts.iter().sum::<f64>() - idle).abs() <= 1e-9 * idle.max(1.0));
         }
     }
 

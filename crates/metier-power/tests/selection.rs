@@ -178,7 +178,7 @@ fn the_recorded_best_models_are_ours() {
             }))
             .unwrap();
             assert_eq!(request.output_type, OutputType::named(output_type).unwrap());
-            let best = selection::best_of_groups(registry.active(source).unwrap(), &request, group, "mae");
+            let best = selection::best_of_groups(&registry, &request, group, "mae");
             let best: BTreeMap<&str, &str> =
                 best.iter().map(|(group, model)| (group.name(), model.full_name.as_str())).collect();
             assert_eq!(json!(best), *groups, "{query} {output_type}");
@@ -302,4 +302,85 @@ fn what_is_uploaded_displaces_no_published_predictor() {
     sent["model_name"] = json!("SGDRegressorTrainer_6");
     shelf.upload(&Upload::read(&sent).unwrap()).unwrap();
     assert_eq!(count("ec2-0.7.11"), before.2 + 1);
+}
+
+/// A predictor of node power as it is uploaded.
+fn sent(pipeline: &str, name: &str, mae: f64, machine: &Value) -> Upload {
+    let weights = json!({ "platform": { "All_Weights": { "Bias_Weight": 5.0, "Numerical_Variables": {
+        "bpf_cpu_time_ms": { "scale": 1000.0, "weight": 7.0 }, "bpf_page_cache_hit": { "scale": 1.0, "weight": 0.0 } } } } });
+    let body = json!({ "pipeline": pipeline, "model_name": name, "source": "acpi", "output_type": "AbsPower", "feature_group": "BPFOnly",
+        "mae": mae, "machine_spec": machine, "weights": weights });
+    Upload::read(&body).unwrap()
+}
+
+/// Which pipeline and node type answer for node power, with this beside.
+fn who(shelf: &Shelf, extra: &Value) -> (String, u32) {
+    let mut body = json!({ "metrics": ["bpf_cpu_time_ms", "bpf_page_cache_hit"], "output_type": "AbsPower", "source": "acpi", "weight": true });
+    body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+    let registry = shelf.registry();
+    let request = Request::read(&body).unwrap();
+    let chosen = selection::select(&registry, &request, "mae", &|_| true).unwrap().unwrap();
+    (chosen.pipeline.name.clone(), chosen.model.name.node_type)
+}
+
+#[test]
+fn an_upload_answers_for_no_node_type_and_no_machine_that_another_pipeline_has() {
+    let (placed, uploads) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (made, _) = Shelf::open(Vec::new(), Some(placed.path().to_path_buf())).unwrap();
+    let machine = json!({ "processor": "y", "cores": 16 });
+    made.upload(&sent("ours", "SGDRegressorTrainer_1", 1.0, &machine)).unwrap();
+    let places = vec![Place::Path(placed.path().to_path_buf())];
+    let (shelf, _) = Shelf::open(places, Some(uploads.path().to_path_buf())).unwrap();
+    shelf.upload(&sent("uploads", "SGDRegressorTrainer_0", 9.0, &Value::Null)).unwrap();
+    let ours = ("ours".to_string(), 1);
+    let uploaded = ("uploads".to_string(), 0);
+    assert_eq!(who(&shelf, &json!({ "node_type": 1 })), ours, "only one has it");
+    assert_eq!(who(&shelf, &json!({ "node_type": 0 })), uploaded);
+    assert_eq!(who(&shelf, &json!({ "node_type": 0, "machine_spec": machine })), ours, "it is this machine");
+    assert_eq!(who(&shelf, &json!({})), ours, "its error is smaller");
+    assert_eq!(who(&shelf, &json!({ "pipeline_name": "uploads" })), uploaded, "it was asked for");
+    shelf.upload(&sent("uploads", "SGDRegressorTrainer_0", 0.5, &Value::Null)).unwrap();
+    assert_eq!(who(&shelf, &json!({})), uploaded, "its error is smaller now");
+    assert_eq!(who(&shelf, &json!({ "machine_spec": machine })), ours);
+}
+
+#[test]
+fn what_was_promoted_is_used_where_little_or_nothing_is_known_of_the_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let (made, _) = Shelf::open(Vec::new(), Some(folder.path().to_path_buf())).unwrap();
+    let machine = json!({ "processor": "y", "cores": 16 });
+    made.upload(&sent("ours", "SGDRegressorTrainer_1", 1.0, &machine)).unwrap();
+    made.upload(&sent("online", "SGDRegressorTrainer_0", 2.0, &Value::Null)).unwrap();
+    let about = folder.path().join("online/metadata.json");
+    for (is_promoted, want) in [(true, ("online", 0)), (false, ("ours", 1))] {
+        let text = if is_promoted { r#"{"name":"online","online":{}}"# } else { r#"{"name":"online"}"# };
+        std::fs::write(&about, text).unwrap();
+        let places = ["ours", "online"].map(|name| Place::Path(folder.path().join(name)));
+        let (shelf, _) = Shelf::open(places.to_vec(), None).unwrap();
+        let want = (want.0.to_string(), want.1);
+        assert_eq!(who(&shelf, &json!({ "machine_spec": machine })), want, "{text}");
+        assert_eq!(who(&shelf, &json!({})), want, "{text}");
+    }
+}
+
+#[test]
+fn the_best_of_each_group_are_those_of_all_pipelines() {
+    let (placed, uploads) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (made, _) = Shelf::open(Vec::new(), Some(placed.path().to_path_buf())).unwrap();
+    made.upload(&sent("ours", "SGDRegressorTrainer_1", 1.0, &Value::Null)).unwrap();
+    let places = vec![Place::Path(placed.path().to_path_buf())];
+    let (shelf, _) = Shelf::open(places, Some(uploads.path().to_path_buf())).unwrap();
+    let best = |output_type: &str, node_type: i64| -> Vec<(FeatureGroup, String)> {
+        let request = json!({ "metrics": [], "output_type": output_type, "source": "acpi", "loose_node_type": false, "node_type": node_type });
+        let (registry, request) = (shelf.registry(), Request::read(&request).unwrap());
+        let best = selection::best_of_groups(&registry, &request, None, "mae");
+        best.iter().map(|(group, model)| (*group, model.full_name.clone())).collect()
+    };
+    let before = (best("AbsPower", 1), best("DynPower", -1));
+    assert_eq!(before.0, [(FeatureGroup::BpfOnly, "SGDRegressorTrainer_1".to_string())]);
+    assert!(!before.1.is_empty(), "what is shipped has dynamic power");
+    // What is uploaded is asked first, and hides nothing.
+    shelf.upload(&sent("uploads", "SGDRegressorTrainer_0", 0.1, &Value::Null)).unwrap();
+    assert_eq!((best("AbsPower", 1), best("DynPower", -1)), before);
+    assert!(best("AbsPower", -1).contains(&(FeatureGroup::BpfOnly, "SGDRegressorTrainer_0".to_string())));
 }

@@ -123,6 +123,33 @@ fn watts(socket: &Path, load: f64) -> f64 {
 }
 
 #[test]
+fn what_the_online_trainer_does_is_told_wherever_there_are_metrics() {
+    let folder = tempfile::tempdir().unwrap();
+    let shelf = Arc::new(Shelf::open(Vec::new(), None).unwrap().0);
+    let estimator = Estimator::new((*shelf.registry()).clone(), MachineSpec::default()).unwrap();
+    // Nobody listens there any more.
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let doors = Doors {
+        models: Some("127.0.0.1:0".parse().unwrap()),
+        metrics: Some("127.0.0.1:0".parse().unwrap()),
+        online: Some(Online {
+            prometheus: nobody.to_string().parse().unwrap(),
+            interval: Duration::from_millis(100),
+            window: Duration::from_secs(60),
+            step: Duration::from_secs(1),
+            settings: online::Settings::new(folder.path().to_path_buf()),
+        }),
+        estimator: Some(Arc::new(estimator)),
+        ..Doors::new(shelf)
+    };
+    let doors = doors.beside().unwrap();
+    for address in [doors.opened.models.unwrap(), doors.opened.metrics.unwrap()] {
+        until(address, "failed", |page| value(page, &["metier_power_online_rounds_total", "failed"]) >= 1.0);
+    }
+    doors.end();
+}
+
+#[test]
 fn a_better_predictor_is_promoted_kept_and_outlives_prometheus() {
     if std::env::var_os("METIER_LAB_PROMETHEUS").is_none() {
         eprintln!("SKIP: needs the lab's Prometheus because METIER_LAB_PROMETHEUS is not set");

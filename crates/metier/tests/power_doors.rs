@@ -89,6 +89,36 @@ fn up_opens_them_all_and_closes_them_with_it() {
 }
 
 #[test]
+fn up_reads_keplers_settings() {
+    let place = Place::new();
+    let group = place.path("pipelines/ours/acpi/AbsPower/BPFOnly");
+    std::fs::create_dir_all(&group).unwrap();
+    std::fs::write(place.path("pipelines/ours/metadata.json"), r#"{"name":"ours"}"#).unwrap();
+    let weights = r#"{"platform":{"All_Weights":{"Bias_Weight":5.0,"Numerical_Variables":{
+        "bpf_cpu_time_ms":{"scale":1000.0,"weight":7.0},"bpf_page_cache_hit":{"scale":1.0,"weight":0.0}}}}}"#;
+    for (name, errors) in [
+        ("SGDRegressorTrainer_0", r#"{"mae":0.1,"mape":9}"#),
+        ("LinearRegressionTrainer_0", r#"{"mae":0.2,"mape":3}"#),
+    ] {
+        std::fs::create_dir_all(group.join(name)).unwrap();
+        std::fs::write(group.join(name).join("metadata.json"), errors).unwrap();
+        std::fs::write(group.join(format!("{name}.json")), weights).unwrap();
+    }
+    let arguments = ["up", "--no-work", "--listen", "127.0.0.1:0", "--door", "models=127.0.0.1:0"];
+    std::fs::create_dir_all(place.path("keplers")).unwrap();
+    for (error_key, name) in [("mae", "SGDRegressorTrainer_0"), ("mape", "LinearRegressionTrainer_0")] {
+        // One in the folder of settings, the other in the environment.
+        std::fs::write(place.path("keplers/ERROR_KEY"), error_key).unwrap();
+        let mut command = place.command(&arguments);
+        command.env("MODEL_PATH", place.path("pipelines")).env("CONFIG_PATH", place.path("keplers"));
+        let up = Program::start(command);
+        let reply = up.ask("models", "POST /model", MODEL);
+        assert!(reply.contains(&format!("\"model_name\":\"{name}\"")), "{error_key}: {reply}");
+        assert_eq!(up.stop(), Some(0));
+    }
+}
+
+#[test]
 fn up_takes_uploads_where_a_folder_is_named() {
     let place = Place::new();
     let folder = place.text("uploads");

@@ -270,3 +270,27 @@ fn a_query_that_saved_nothing_keeps_no_time() {
         assert!(!place.path("load.parts").exists(), "another try is of its own time");
     }
 }
+
+#[test]
+fn a_query_shows_the_token_that_prometheus_wants() {
+    let place = Place::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let head = std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let mut head = String::new();
+        let mut reader = BufReader::new(client.try_clone().unwrap());
+        while reader.read_line(&mut head).is_ok_and(|read| read > 2) {}
+        let _ = client.write_all(
+            b"HTTP/1.1 422 Unprocessable Entity\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        );
+        head
+    });
+    fs::write(place.path("token"), "let-me-in\n").unwrap();
+    place.fails(&["power", "query", "-s", &address, "--prometheus-token-file", "token", "-o", "load"]);
+    let head = head.join().unwrap().to_ascii_lowercase();
+    assert!(head.contains("authorization: bearer let-me-in"), "{head}");
+    let (_, error) =
+        place.fails(&["power", "query", "-s", &address, "--prometheus-token-file", "none", "-o", "load"]);
+    assert!(error.contains("token file none"), "{error}");
+}

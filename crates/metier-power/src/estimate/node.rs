@@ -96,6 +96,8 @@ fn said(prepared: &Prepared, values: &[f64], nothing: &[f64]) -> Option<Said> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::node::MachineSpec;
     use crate::pipeline::Registry;
@@ -153,5 +155,47 @@ mod tests {
         assert!(of(&[Component::Platform]).unwrap_err().contains("platform"));
         assert!(estimator.node(&["bpf_cpu_time_ms"], &[f64::NAN], Source::Acpi, &[]).is_err());
         assert!(estimator.node(&["bpf_page_cache_hit"], &[1.0], Source::Acpi, &[]).is_err());
+    }
+
+    /// Watts of a machine of so many cores on which nobody works, and who says so.
+    fn idle(cores: f64, metrics: &[&str], source: Source) -> (f64, String) {
+        let estimator = Estimator::new(Registry::default(), machine(cores)).unwrap();
+        let components: &[Component] = match source {
+            Source::Acpi => &[Component::Platform],
+            _ => &[Component::Package, Component::Dram],
+        };
+        let said = estimator.node(metrics, &vec![0.0; metrics.len()], source, components).unwrap();
+        (said.idle, said.about.pipeline)
+    }
+
+    proptest! {
+        /// Of a machine that is split into virtual ones, none of which has a meter.
+        #[test]
+        fn virtual_machines_of_the_fallback_count_idling_once(
+            cores in proptest::collection::vec(1u32..64, 1..20),
+            source in prop_oneof![Just(Source::Acpi), Just(Source::RaplSysfs)],
+        ) {
+            let of = |cores: u32| idle(f64::from(cores), &["bpf_cpu_time_ms"], source);
+            let (whole, who) = of(cores.iter().sum());
+            prop_assert_eq!(who, "fallback");
+            let parts: f64 = cores.iter().map(|cores| of(*cores).0).sum();
+            prop_assert!(whole > 0.0 && (parts - whole).abs() <= 1e-9 * whole, "{parts} {whole}");
+        }
+
+        /// What is shipped knows a machine of 40 cores, and answers from half of it.
+        #[test]
+        fn virtual_machines_of_what_is_shipped_take_their_cores_share_of_idling(
+            cores in 20u32..=40,
+            source in prop_oneof![Just(Source::Acpi), Just(Source::RaplSysfs)],
+        ) {
+            let of = |cores: u32| {
+                idle(f64::from(cores), &["cache_miss", "cpu_cycles", "cpu_instructions"], source)
+            };
+            let ((whole, who), (part, of_part)) = (of(40), of(cores));
+            prop_assert_eq!((who.as_str(), of_part.as_str()), ("metier-defaults", "metier-defaults"));
+            prop_assert!(whole > 0.0);
+            prop_assert!((part - whole * f64::from(cores) / 40.0).abs() <= 1e-9 * whole, "{part} {whole}");
+            prop_assert!((of(20).0 * 2.0 - whole).abs() <= 1e-9 * whole, "two halves are the whole");
+        }
     }
 }

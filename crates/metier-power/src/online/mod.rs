@@ -4,6 +4,8 @@
 //! newer ones, which neither they nor the running predictor have seen, the best candidate and the running predictor are compared ([`judge`]). A candidate whose worst component has an
 //! error smaller by [`Settings::margin`] takes the place of the running one ([`promote`]); else that is kept. The pipeline that results holds one predictor for each source and output type,
 //! and says in its `metadata.json` since when, why, and from rows of which time.
+//!
+//! Power without idle is asked container by container, and has to add up: it is learned as a straight line through 0, whoever else learns.
 
 mod judge;
 mod promote;
@@ -16,6 +18,7 @@ pub use promote::{Promotion, promotions};
 
 use crate::Error;
 use crate::estimate::Estimator;
+use crate::formula::{Formula, Kind};
 use crate::isolate::Isolator;
 use crate::response::Response;
 use crate::trainers::FEWEST_ROWS;
@@ -33,7 +36,7 @@ pub struct Settings {
     pub name: String,
     /// The folder that its folder is in.
     pub root: PathBuf,
-    /// Who learns.
+    /// Who learns power with idle; without, it is always a straight line through 0.
     pub trainers: Vec<Trainer>,
     /// How idle and background power are taken out.
     pub isolator: Isolator,
@@ -130,7 +133,9 @@ pub fn round(
         isolator: settings.isolator,
         sources: sources.clone(),
         abs_trainers: settings.trainers.clone(),
-        dyn_trainers: settings.trainers.clone(),
+        // What containers take has to add up to what the node takes beyond idling: neither trees nor a line with a constant do that.
+        dyn_trainers: vec![Trainer::Linear],
+        is_dyn_additive: true,
         // Beside what it learns of: one core is enough.
         threads: 1,
         timing: extract::Timing::Own,
@@ -167,6 +172,13 @@ fn one(
     // What is in use may be ours, and then has seen rows already.
     let seen = running.as_ref().filter(|(name, _)| name.starts_with(&format!("{}/", settings.name)));
     let seen = seen.and_then(|_| promotions(&live).get(&(source, output_type)).map(|one| one.learned_until));
+    // What was promoted before this was asked for may not add up, and has to go whatever its error.
+    let adds_up = |formula: &Formula| matches!(formula.kind, Kind::Linear { bias: 0.0, .. });
+    let is_due = output_type == OutputType::DynPower
+        && running.as_ref().is_some_and(|(name, formulas)| {
+            name.starts_with(&format!("{}/", settings.name))
+                && !formulas.iter().all(|(_, formula)| adds_up(formula))
+        });
     let fresh_from = seen.map_or(cut, |seen| seen.max(cut));
     let mut verdict = Verdict {
         source,
@@ -209,13 +221,17 @@ fn one(
         if let Some(running) = &mut verdict.running {
             running.error = best.running;
         }
-        let is_better = best.running.is_none_or(|running| best.error < running * (1.0 - settings.margin));
+        let is_better =
+            is_due || best.running.is_none_or(|running| best.error < running * (1.0 - settings.margin));
         verdict.because = match best.running {
             Some(running) => {
                 format!("{:.3} W against {running:.3} W on {} fresh rows", best.error, best.rows)
             }
             None => format!("{:.3} W on {} fresh rows; nothing in use could be asked", best.error, best.rows),
         };
+        if is_due {
+            verdict.because.push_str("; what is in use does not add up over containers");
+        }
         verdict.decision = if is_better { Decision::Promoted } else { Decision::Kept };
         if is_better {
             let promotion = Promotion {

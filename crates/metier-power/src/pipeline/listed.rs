@@ -177,7 +177,7 @@ mod tests {
             Model { weights: None, ..model("SVRRegressorTrainer_7", Source::RaplSysfs, &[("mae", 5.0)]) },
         ];
         let mut registry = Registry::default();
-        registry.add(Pipeline { name: "one".into(), index: Some(index), models, warnings: Vec::new() });
+        registry.add(Pipeline { name: "one".into(), index: Some(index), models, ..Pipeline::default() });
         registry
     }
 

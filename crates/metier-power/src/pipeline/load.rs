@@ -30,7 +30,8 @@ struct Found {
 pub fn load(path: &Path) -> Result<Pipeline, Error> {
     let (files, names) = Files::open(path)?;
     let mut reader = files.reader()?;
-    let mut pipeline = Pipeline { name: named(&mut reader, path)?, ..Pipeline::default() };
+    let (name, is_promoted) = named(&mut reader, path)?;
+    let mut pipeline = Pipeline { name, is_promoted, ..Pipeline::default() };
     if names.iter().any(|name| name == "node_type_index.json") {
         pipeline.index = Some(Index::read(&reader.text("node_type_index.json")?)?);
     }
@@ -77,7 +78,8 @@ pub fn load(path: &Path) -> Result<Pipeline, Error> {
     Ok(pipeline)
 }
 
-fn named(reader: &mut Reader, path: &Path) -> Result<String, Error> {
+/// What a pipeline is called, and whether the online trainer promoted what is in it.
+fn named(reader: &mut Reader, path: &Path) -> Result<(String, bool), Error> {
     let about: Value = match reader.text("metadata.json") {
         Ok(text) => serde_json::from_str(&text)
             .map_err(|error| Error::file(path, format!("metadata.json is no JSON: {error}")))?,
@@ -86,7 +88,8 @@ fn named(reader: &mut Reader, path: &Path) -> Result<String, Error> {
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let stem =
         if path.is_dir() { path.file_name().map(|name| name.to_string_lossy().into_owned()) } else { stem };
-    Ok(about["name"].as_str().map(str::to_string).or(stem).unwrap_or_default())
+    let name = about["name"].as_str().map(str::to_string).or(stem).unwrap_or_default();
+    Ok((name, about["online"].is_object()))
 }
 
 enum Part {
@@ -141,7 +144,7 @@ fn read_table(
         };
         let numbers = kept.iter().filter_map(|(column, name)| {
             let value: f64 = record.get(*column)?.trim().parse().ok()?;
-            value.is_finite().then(|| (name.to_string(), value))
+            is_known(name, value).then(|| (name.to_string(), value))
         });
         errors.insert((source, output_type, group, name.to_string()), numbers.collect());
     }
@@ -151,6 +154,11 @@ fn is_error(name: &str) -> bool {
     ["mae", "mape", "mse", "abs_max_corr"]
         .iter()
         .any(|end| name == *end || name.ends_with(&format!("_{end}")))
+}
+
+/// Whether that is an error and not a word for none: -1 is written where nobody knows it. Only correlations may be below 0.
+pub(super) fn is_known(name: &str, value: f64) -> bool {
+    value.is_finite() && (value >= 0.0 || name.ends_with("_corr"))
 }
 
 fn model(
@@ -219,7 +227,8 @@ fn numbers(text: &str) -> Result<Vec<(String, f64)>, Error> {
 fn numbers_of(value: &Value) -> Vec<(String, f64)> {
     let object = value.as_object().into_iter().flatten();
     let errors = object.filter(|(name, _)| is_error(name));
-    errors.filter_map(|(name, value)| Some((name.clone(), value.as_f64()?))).collect()
+    let numbers = errors.filter_map(|(name, value)| Some((name.clone(), value.as_f64()?)));
+    numbers.filter(|(name, value)| is_known(name, *value)).collect()
 }
 
 /// Predictors of one group and node type share their scale; XGBoost's archives keep theirs in a pickle, but siblings' weights tell it.

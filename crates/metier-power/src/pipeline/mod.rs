@@ -43,6 +43,8 @@ pub struct Pipeline {
     pub models: Vec<Model>,
     /// What could not be used, in words.
     pub warnings: Vec<String>,
+    /// Whether the online trainer promoted what is in it: it was learned on this machine.
+    pub is_promoted: bool,
 }
 
 impl Pipeline {

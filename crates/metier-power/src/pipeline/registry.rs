@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use super::{Model, Pipeline, load};
 use crate::Error;
-use crate::vocabulary::Source;
+use crate::selection::Request;
+use crate::vocabulary::{Source, Trainer};
 
 /// Most pipelines.
 const PIPELINES: usize = 1000;
@@ -58,7 +59,7 @@ impl Registry {
         loaded
     }
 
-    /// Adds the pipeline that comes with the program. It answers for the sources that no placed pipeline has.
+    /// Adds the pipeline that comes with the program. It answers the kinds of requests that no placed pipeline has predictors for.
     pub fn add_shipped(&mut self, pipeline: Pipeline) {
         self.shipped = self.put(pipeline);
     }
@@ -92,6 +93,7 @@ impl Registry {
     /// Adds predictors to a pipeline of that name, where there is one: those of the same name take its place, all others stay. Node types that it has stay what they are.
     pub fn merge(&mut self, mut pipeline: Pipeline) {
         if let Some(known) = self.named(&pipeline.name) {
+            pipeline.is_promoted |= known.is_promoted;
             let place =
                 |model: &Model| (model.source, model.output_type, model.group, model.full_name.clone());
             let new: BTreeSet<_> = pipeline.models.iter().map(place).collect();
@@ -111,17 +113,29 @@ impl Registry {
         self.placed.iter().any(|at| self.pipelines[*at].name == name)
     }
 
-    /// Who else may be asked for a source, the last that was added first. Where somebody placed a pipeline for it, what that lacks is not there: the shipped one is
+    /// Who else may be asked, the last that was added first. Where somebody placed predictors for that kind of request, what they lack is not there: the shipped ones are
     /// of other machines, and a client that wants something else asks for it after a refusal, as it does with the original.
-    pub fn others(&self, source: Source) -> impl Iterator<Item = &Arc<Pipeline>> {
-        let has = |at: &usize| self.pipelines[*at].models.iter().any(|model| model.source == source);
-        let without = self.shipped.filter(|_| self.placed.iter().any(has));
+    pub fn others(&self, request: &Request) -> impl Iterator<Item = &Arc<Pipeline>> {
+        let without = self.shipped.filter(|_| self.is_covered(request));
         self.pipelines
             .iter()
             .enumerate()
             .rev()
             .filter(move |(at, _)| Some(*at) != without)
             .map(|(_, one)| one)
+    }
+
+    /// Whether placed pipelines have predictors for that kind of request: of its source, output type and metrics, and where weights are wanted any with weights.
+    fn is_covered(&self, request: &Request) -> bool {
+        let placed = || self.placed.iter().flat_map(|at| &self.pipelines[*at].models);
+        let is_of =
+            |model: &Model| model.source == request.source && model.output_type == request.output_type;
+        let gives = |model: &Model| {
+            let is_given = |trainer: Trainer| trainer.has_weights() || trainer == Trainer::Linear;
+            model.weights.is_some() && Trainer::named(&model.name.trainer).is_some_and(is_given)
+        };
+        placed().any(|model| is_of(model) && model.group.is_within(&request.metrics))
+            && (!request.weight || placed().any(|model| is_of(model) && gives(model)))
     }
 
     /// The pipeline that is asked for a source.
@@ -151,4 +165,62 @@ pub(super) fn candidates(path: &Path) -> Result<Vec<PathBuf>, Error> {
     found.retain(|path| path.is_dir() || !folders.iter().any(|folder| *folder == path.with_extension("")));
     found.truncate(PIPELINES);
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::selection;
+    use crate::vocabulary::{FeatureGroup, ModelName, OutputType};
+
+    /// What is shipped, and a placed pipeline of these predictors for RAPL.
+    fn registry(placed: &[(&str, OutputType)]) -> Registry {
+        let model = |(name, output_type): &(&str, OutputType)| Model {
+            name: ModelName::read(name).unwrap(),
+            full_name: name.to_string(),
+            source: Source::RaplSysfs,
+            output_type: *output_type,
+            group: FeatureGroup::BpfOnly,
+            errors: vec![("mae".to_string(), 0.1)],
+            weights: Some("{}".into()),
+            archive: None,
+            scale: None,
+            predictor: None,
+        };
+        let mut registry = Registry::default();
+        registry.add_shipped(crate::defaults::shipped().unwrap().pipeline.clone());
+        let models = placed.iter().map(model).collect();
+        registry.add(Pipeline { name: "placed".into(), models, ..Pipeline::default() });
+        registry
+    }
+
+    /// Who answers; the exporter asks for weights of the first trainer.
+    fn answers(registry: &Registry, output_type: &str, weight: bool, trainer: &str) -> Option<String> {
+        let body = json!({ "metrics": FeatureGroup::BpfOnly.features(), "output_type": output_type, "source": "rapl-sysfs",
+            "weight": weight, "trainer_name": trainer });
+        let chosen =
+            selection::select(registry, &Request::read(&body).unwrap(), "mae", &|_| true).unwrap()?;
+        Some(chosen.pipeline.name.clone())
+    }
+
+    #[test]
+    fn placed_absolute_power_leaves_dynamic_power_to_what_is_shipped() {
+        let registry = registry(&[("SGDRegressorTrainer_0", OutputType::AbsPower)]);
+        let ask = |output_type| answers(&registry, output_type, true, "SGDRegressorTrainer");
+        assert_eq!(ask("AbsPower").as_deref(), Some("placed"));
+        assert_eq!(ask("DynPower").as_deref(), Some("metier-defaults"));
+        // Of the kind that is placed, what is not there is refused.
+        assert_eq!(answers(&registry, "AbsPower", true, "ExponentialRegressionTrainer"), None);
+    }
+
+    #[test]
+    fn placed_trees_leave_the_exporters_weights_to_what_is_shipped() {
+        let registry = registry(&[("XgboostFitTrainer_0", OutputType::AbsPower)]);
+        let sgd = "SGDRegressorTrainer";
+        assert_eq!(answers(&registry, "AbsPower", true, sgd).as_deref(), Some("metier-defaults"));
+        assert_eq!(answers(&registry, "AbsPower", false, "").as_deref(), Some("placed"));
+        assert_eq!(answers(&registry, "AbsPower", false, sgd), None, "archives are there, and none of it");
+    }
 }

@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::SystemTime;
 
+use metier_types::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::files::replace;
+use super::load::is_known;
 use super::registry::candidates;
 use super::{Place, Registry};
 use crate::Error;
@@ -83,8 +85,9 @@ impl Upload {
             .flatten()
             .filter(|(key, _)| key.ends_with("mae") || key.ends_with("mape"))
             .filter_map(|(key, value)| Some((key.clone(), value.as_f64()?)))
+            .filter(|(key, value)| is_known(key, *value))
             .collect();
-        if !errors.iter().any(|(key, value)| key == "mae" && *value >= 0.0) {
+        if !errors.iter().any(|(key, _)| key == "mae") {
             return Err(wrong("mae", "the mean absolute error in watts"));
         }
         let machine_spec = match body.get("machine_spec") {
@@ -288,10 +291,6 @@ impl Shelf {
             pipeline.join(upload.source.name()).join(upload.output_type.name()).join(upload.group.name());
         let folder = group.join(upload.name.to_string());
         fs::create_dir_all(&folder).map_err(|error| Error::file(&folder, error))?;
-        let about = pipeline.join("metadata.json");
-        if !about.exists() {
-            write(&about, &json!({ "name": upload.pipeline, "isolator": "", "extractor": "" }))?;
-        }
         let mut metadata: Map<String, Value> =
             upload.errors.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
         metadata.insert("model_name".into(), json!(upload.name.to_string()));
@@ -309,6 +308,16 @@ impl Shelf {
         }
         let place = group.join(format!("{}.json", upload.name));
         write(&place, &upload.weights)?;
+        // Always, and last: other processes see by it that there is something new.
+        let path = pipeline.join("metadata.json");
+        let mut about: Map<String, Value> =
+            fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+        for (key, value) in [("name", upload.pipeline.as_str()), ("isolator", ""), ("extractor", "")] {
+            about.entry(key).or_insert_with(|| json!(value));
+        }
+        let now = Timestamp::now().strftime("%Y-%m-%d %H:%M:%S").to_string();
+        about.insert("last_update_time".into(), json!(now));
+        write(&path, &Value::Object(about))?;
         self.read_again(Vec::new());
         Ok(place)
     }
@@ -358,6 +367,53 @@ mod tests {
             assert_eq!((active.name.as_str(), active.models[0].error("mae")), ("ours", Some(1.5)));
             assert_eq!(active.index.as_ref().unwrap().0[&3].spec.cores, Some(8.0));
         }
+    }
+
+    #[test]
+    fn every_upload_is_seen_by_others_that_have_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let (shelf, _) = Shelf::open(Vec::new(), Some(folder.path().to_path_buf())).unwrap();
+        let (other, _) = Shelf::open(vec![Place::Path(folder.path().to_path_buf())], None).unwrap();
+        for (number, name) in ["SGDRegressorTrainer_3", "LinearRegressionTrainer_3"].iter().enumerate() {
+            let mut body = body();
+            body["model_name"] = json!(name);
+            shelf.upload(&Upload::read(&body).unwrap()).unwrap();
+            assert!(other.has_changed() && !shelf.has_changed(), "{name}");
+            other.reread();
+            assert_eq!(other.registry().named("ours").unwrap().models.len(), number + 1);
+            assert!(!other.has_changed());
+        }
+    }
+
+    #[test]
+    fn an_error_that_nobody_knows_is_smaller_than_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let (shelf, _) = Shelf::open(Vec::new(), Some(folder.path().to_path_buf())).unwrap();
+        let mut known = body();
+        known["mape"] = json!(7.0);
+        shelf.upload(&Upload::read(&known).unwrap()).unwrap();
+        let mut unknown = body();
+        unknown["model_name"] = json!("LinearRegressionTrainer_3");
+        unknown["mape"] = json!(-1);
+        let unknown = Upload::read(&unknown).unwrap();
+        assert_eq!(unknown.errors, [("mae".to_string(), 1.5)]);
+        shelf.upload(&unknown).unwrap();
+        // As our trainers write it, which the original does too.
+        let group = folder.path().join("ours/acpi/AbsPower/BPFOnly");
+        let about = json!({ "mae": 1.5, "mape": -1.0, "abs_max_corr": -0.5 });
+        write(&group.join("LinearRegressionTrainer_3/metadata.json"), &about).unwrap();
+        shelf.reread();
+        let ask = |filter: &str| {
+            let request = json!({ "metrics": ["bpf_cpu_time_ms", "bpf_page_cache_hit"], "output_type": "AbsPower", "source": "acpi",
+                "weight": true, "pipeline_name": "ours", "filter": filter });
+            let request = crate::selection::Request::read(&request).unwrap();
+            let registry = shelf.registry();
+            let chosen = crate::selection::select(&registry, &request, "mape", &|_| true).unwrap().unwrap();
+            chosen.model.full_name.clone()
+        };
+        assert_eq!(ask(""), "SGDRegressorTrainer_3");
+        assert_eq!(ask("mape:10"), "SGDRegressorTrainer_3");
+        assert_eq!(ask("abs_max_corr:-0.9"), "LinearRegressionTrainer_3", "a correlation may be below 0");
     }
 
     #[test]

@@ -8,7 +8,7 @@ pub use idle::{Idle, SCHEMA, Scaler};
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::extract::{self, Settings};
@@ -77,6 +77,23 @@ impl Profile {
         });
         Value::Object(components.collect())
     }
+
+    /// The same in what a file has already: other node types stay. What is no such file is replaced.
+    pub fn added_to(&self, before: &[u8], node_type: u32) -> Value {
+        let before: Map<String, Value> = serde_json::from_slice(before).unwrap_or_default();
+        let mut all: Map<String, Value> = before.into_iter().filter(|(_, of)| of.is_object()).collect();
+        let key = node_type.to_string();
+        // What the node type had of components that it has no more goes.
+        for levels in all.values_mut().filter_map(Value::as_object_mut) {
+            levels.remove(&key);
+        }
+        let own = self.to_json(node_type);
+        for (component, levels) in own.as_object().into_iter().flatten() {
+            all.entry(component).or_insert_with(|| json!({}))[&key] = levels[&key].clone();
+        }
+        all.retain(|_, levels| levels.as_object().is_some_and(|levels| !levels.is_empty()));
+        Value::Object(all)
+    }
 }
 
 impl Profile {
@@ -130,4 +147,24 @@ pub fn background(idle: &Response) -> BTreeSet<String> {
         }
     }
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_machine_leaves_the_first_ones_profile() {
+        let profile = |watts: f64| {
+            let level = Level { min_watt: watts, max_watt: watts + 1.0, units: 1 };
+            Profile(BTreeMap::from([(Component::Platform, level)]))
+        };
+        let mut file = Vec::new();
+        for (watts, node_type) in [(10.0, 0), (20.0, 1), (30.0, 0)] {
+            file = profile(watts).added_to(&file, node_type).to_string().into_bytes();
+        }
+        assert_eq!(Profile::read(&file, 0).unwrap(), profile(30.0));
+        assert_eq!(Profile::read(&file, 1).unwrap(), profile(20.0));
+        assert_eq!(profile(1.0).added_to(b"[]", 2), profile(1.0).to_json(2));
+    }
 }

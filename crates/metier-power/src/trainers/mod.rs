@@ -54,6 +54,8 @@ pub struct Task<'a> {
     pub floor: f64,
     /// Seed of all chance.
     pub seed: u64,
+    /// Whether nothing takes nothing, and rows together what they take one by one.
+    pub is_additive: bool,
     /// What was learned before.
     pub from: Option<&'a Learned>,
 }
@@ -100,6 +102,8 @@ pub struct Settings {
     pub floor: f64,
     /// Seed of all chance.
     pub seed: u64,
+    /// Whether nothing takes nothing, and rows together what they take one by one. Only [`Trainer::Linear`] can promise that.
+    pub is_additive: bool,
 }
 
 impl Settings {
@@ -112,6 +116,7 @@ impl Settings {
             validation: Validation::Blocks,
             floor: 1.0,
             seed: 1,
+            is_additive: false,
         }
     }
 }
@@ -145,31 +150,38 @@ pub fn train(frame: &Frame, settings: &Settings, from: Option<&Predictor>) -> Re
         let got = frame.len();
         return Err(Error::table(format!("{got} rows; want {LEAST_ROWS} to {MOST_ROWS} to learn from")));
     }
+    if settings.is_additive && settings.trainer != Trainer::Linear {
+        let (name, line) = (settings.trainer.name(), Trainer::Linear.name());
+        return Err(Error::table(format!("{name} does not add up over rows; want {line}")));
+    }
     if !(settings.floor > 0.0 && settings.floor.is_finite()) {
         return Err(Error::table(format!("a floor of {} watts; want above 0", settings.floor)));
     }
     let columns = settings.features.iter().map(|name| frame.need(name)).collect::<Result<Vec<_>, _>>()?;
     let largest = |column: &&[f64]| column.iter().fold(0f64, |most, value| most.max(value.abs()));
     // A feature that is always 0 keeps its values: its scale is 1.
-    let scale: Vec<f64> =
-        columns.iter().map(largest).map(|most| if most > 0.0 { most } else { 1.0 }).collect();
+    let own = || columns.iter().map(largest).map(|most| if most > 0.0 { most } else { 1.0 }).collect();
+    let goes_on = matches!(settings.trainer, Trainer::Xgboost | Trainer::Auto);
+    let from = from.filter(|from| {
+        goes_on && from.trainer == settings.trainer.name() && from.features == settings.features
+    });
+    // Trees that are there split at places in their own scale, so those that are added have the same. A blend goes on by its shares, which have none.
+    let earlier = from.filter(|_| settings.trainer == Trainer::Xgboost).map(|from| from.scale.clone());
+    let scale: Vec<f64> = earlier.unwrap_or_else(own);
     let mut x = Matrix::new(columns.len());
     for row in 0..frame.len() {
         let values: Vec<f64> =
             columns.iter().zip(&scale).map(|(column, scale)| column[row] / scale).collect();
         x.push(&values)?;
     }
-    let from =
-        from.filter(|from| from.trainer == settings.trainer.name() && from.features == settings.features);
     let mut predictor = Predictor::new(settings, scale.clone());
     let mut is_continued = false;
     for component in &settings.components {
         let Some(y) = frame.watts(*component) else {
             return Err(Error::table(format!("no column {}", component.column())));
         };
-        // An earlier predictor was learned in its own scale; where that has changed, it cannot go on.
-        let before = from.filter(|from| from.scale == scale).and_then(|from| from.components.get(component));
-        is_continued |= before.is_some() && matches!(settings.trainer, Trainer::Xgboost | Trainer::Auto);
+        let before = from.and_then(|from| from.components.get(component));
+        is_continued |= before.is_some();
         let task = Task {
             x: &x,
             y: &y,
@@ -177,6 +189,7 @@ pub fn train(frame: &Frame, settings: &Settings, from: Option<&Predictor>) -> Re
             validation: settings.validation,
             floor: settings.floor,
             seed: settings.seed,
+            is_additive: settings.is_additive,
             from: before.map(|part| &part.learned),
         };
         predictor.components.insert(*component, held_out::part(&task, *component, learn)?);

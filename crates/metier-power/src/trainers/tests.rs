@@ -113,6 +113,31 @@ fn xgboost_goes_on_from_what_is_there() {
 }
 
 #[test]
+fn other_rows_are_gone_on_with_whatever_their_largest_values_are() {
+    let frame = frame(200);
+    let (early, late): (Vec<usize>, Vec<usize>) = (0..200).partition(|row| row % 2 == 0);
+    let (early, late) = (frame.select(&early), frame.select(&late));
+    for trainer in [Trainer::Xgboost, Trainer::Auto] {
+        let first = train(&early, &settings(trainer), None).unwrap();
+        let second = train(&late, &settings(trainer), Some(&first.predictor)).unwrap();
+        assert!(!first.is_continued && second.is_continued, "{}", trainer.name());
+        let is_same = first.predictor.scale == second.predictor.scale;
+        assert_eq!(is_same, trainer == Trainer::Xgboost, "a blend goes on by its shares alone");
+        // It still knows what only the first rows told.
+        let row = [early.need("cache_miss").unwrap()[7], early.need("cpu_instructions").unwrap()[7]];
+        let truth = early.need("package_power").unwrap()[7];
+        let watts = second.predictor.predict(&row).unwrap()[0].1.value;
+        assert!((watts - truth).abs() < 0.1 * truth, "{}: {watts} {truth}", trainer.name());
+    }
+    let first = train(&early, &settings(Trainer::Linear), None).unwrap();
+    let second = train(&late, &settings(Trainer::Linear), Some(&first.predictor)).unwrap();
+    assert!(
+        !second.is_continued && first.predictor.scale != second.predictor.scale,
+        "a line is learned anew"
+    );
+}
+
+#[test]
 fn a_few_rows_are_learned_from_without_intervals() {
     let small = frame(5);
     for (trainer, _) in LIST {

@@ -37,6 +37,8 @@ pub struct Plan {
     pub abs_trainers: Vec<Trainer>,
     /// Who learns power without.
     pub dyn_trainers: Vec<Trainer>,
+    /// Whether power without idle has to add up over containers ([`crate::trainers::Settings::is_additive`]).
+    pub is_dyn_additive: bool,
     /// Whether the series are those of virtual machines.
     pub vm: bool,
     /// The machine; without one its rows are of node type 0, and the index does not know it.
@@ -62,6 +64,7 @@ impl Plan {
             groups: Vec::new(),
             abs_trainers: Trainer::KEPLER.to_vec(),
             dyn_trainers: Trainer::KEPLER.to_vec(),
+            is_dyn_additive: false,
             vm: false,
             machine: None,
             validation: Validation::Blocks,

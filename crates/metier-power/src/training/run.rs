@@ -266,6 +266,7 @@ fn one(job: &Job<'_>, plan: &Plan, folder: &Path) -> Result<Entry, Error> {
     }
     let settings = Settings {
         validation: plan.validation,
+        is_additive: plan.is_dyn_additive && table.output_type == OutputType::DynPower,
         ..Settings::new(job.trainer, table.group.features(), table.source.components())
     };
     let trained = trainers::train(job.rows, &settings, before.as_ref())?;
@@ -299,6 +300,9 @@ fn by_node_type(frame: &Frame) -> Result<Vec<(u32, Frame)>, Error> {
 fn digest(rows: &Frame, group: FeatureGroup, plan: &Plan) -> String {
     let mut hash = Sha256::new();
     hash.update(format!("metier.power-training/1\n{}\n{:?}\n", group.name(), plan.validation));
+    if plan.is_dyn_additive {
+        hash.update("additive\n");
+    }
     let names: Vec<&str> = rows.names().collect();
     hash.update(names.join("\n"));
     for values in

@@ -118,7 +118,8 @@ pub fn profiles(folder: &Path, idle: &Idle, node_type: u32) -> Result<(), Error>
     fs::create_dir_all(&folder).map_err(|error| Error::file(&folder, error))?;
     for (source, profile) in &idle.levels {
         let path = folder.join(format!("{}.json", source.name()));
-        replace(&path, profile.to_json(node_type).to_string().as_bytes())?;
+        let before = fs::read(&path).unwrap_or_default();
+        replace(&path, profile.added_to(&before, node_type).to_string().as_bytes())?;
     }
     Ok(())
 }

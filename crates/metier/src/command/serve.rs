@@ -150,7 +150,7 @@ impl Predictors {
     }
 
     /// Kepler's own settings. What is said here goes before them.
-    fn settings(&self) -> Settings {
+    pub fn settings(&self) -> Settings {
         let settings = Settings::open(self.config_dir.as_deref(), |key| std::env::var(key).ok());
         if let Some(job) = settings.vm_job() {
             metier_power::extract::set_vm_job(&job);
@@ -159,14 +159,20 @@ impl Predictors {
     }
 
     /// With the pipelines that Kepler's settings name, where none is named here.
-    fn or_of(&self, settings: &Settings) -> Self {
+    pub fn or_of(&self, settings: &Settings) -> Self {
         let models = if self.models.is_empty() { settings.pipelines() } else { self.models.clone() };
         let error_key = self.error_key.clone().or_else(|| settings.error_key());
         Self { models, error_key, downloads_of_settings: settings.downloads(), ..self.clone() }
     }
 
-    fn error_key(&self) -> String {
+    /// By which error they are compared.
+    pub fn error_key(&self) -> String {
         self.error_key.clone().unwrap_or_else(|| "mae".to_string())
+    }
+
+    /// Whether there are any beside those that are shipped.
+    pub fn is_empty(&self) -> bool {
+        self.models.is_empty()
     }
 
     /// Where what is fetched is kept.

@@ -88,5 +88,8 @@ pub fn page(models: &Models) -> String {
         family.sample(&labels, *count as f64);
     }
     drop(given);
+    if let Some(online) = &models.online {
+        online.write(&mut page);
+    }
     page.finish()
 }

@@ -52,6 +52,8 @@ pub struct Models {
     pub shelf: Arc<Shelf>,
     /// The estimator beside it, which changes with the predictors.
     pub estimator: Option<(Arc<Estimator>, Arc<Figures>)>,
+    /// What the online trainer beside it did.
+    pub online: Option<Arc<super::online::Figures>>,
     /// What those show who change something; without one nobody can.
     pub token: Option<Secret>,
     /// Whether reading needs the token too.
@@ -72,6 +74,7 @@ impl Models {
         Self {
             shelf,
             estimator: None,
+            online: None,
             token,
             is_closed,
             error_key: "mae".to_string(),
@@ -354,9 +357,9 @@ async fn best_models(State(models): State<Shared>, RawQuery(query): RawQuery) ->
         _ => return failed("node-type is no number of a node type".to_string()),
     };
     let registry = models.shelf.registry();
-    let Some(pipeline) = registry.active(source) else {
+    if registry.active(source).is_none() {
         return failed(format!("no pipeline has predictors for {}", source.name()));
-    };
+    }
     let mut answer = Map::new();
     for output_type in types {
         let request = selection::Request::read(&json!({
@@ -367,7 +370,7 @@ async fn best_models(State(models): State<Shared>, RawQuery(query): RawQuery) ->
             Ok(request) => request,
             Err(error) => return failed(error.to_string()),
         };
-        let best = selection::best_of_groups(pipeline, &request, group, &models.error_key);
+        let best = selection::best_of_groups(&registry, &request, group, &models.error_key);
         let best: BTreeMap<&str, &str> =
             best.iter().map(|(group, model)| (group.name(), model.full_name.as_str())).collect();
         answer.insert(output_type.name().to_string(), json!(best));

@@ -192,6 +192,13 @@ impl Doors {
             }
             _ => None,
         };
+        let teacher = match (self.online, &self.estimator) {
+            (Some(online), Some(estimator)) => {
+                Some(Teacher::start(online, self.shelf.clone(), estimator.clone())?)
+            }
+            _ => None,
+        };
+        let online = teacher.as_ref().map(|teacher| teacher.figures.clone());
         let mut doors = Vec::new();
         if let Some(address) = self.models
             && let Some(listener) = given(serve::listen(address).await, is_lenient)?
@@ -201,6 +208,7 @@ impl Doors {
             let mut models = Models::new(self.shelf.clone(), self.token.clone(), is_closed);
             let figures = door.as_ref().map(|door| door.figures.clone());
             models.estimator = self.estimator.clone().zip(figures);
+            models.online.clone_from(&online);
             models.error_key.clone_from(&self.error_key);
             models.give_back = self.give_back;
             let router = models::router(Arc::new(models));
@@ -212,18 +220,13 @@ impl Doors {
             opened.metrics = listener.local_addr().ok();
             let mut models = Models::new(self.shelf.clone(), None, false);
             models.estimator = self.estimator.clone().zip(door.as_ref().map(|door| door.figures.clone()));
+            models.online.clone_from(&online);
             let router = models::metrics_only(Arc::new(models));
             doors.push(Behind { listener, router, limits: Limits::default() });
         }
         let asker = match (self.asking, &self.estimator) {
             (Some(asking), Some(estimator)) => {
                 Some(Asker::start(asking, self.shelf.clone(), estimator.clone())?)
-            }
-            _ => None,
-        };
-        let teacher = match (self.online, &self.estimator) {
-            (Some(online), Some(estimator)) => {
-                Some(Teacher::start(online, self.shelf.clone(), estimator.clone())?)
             }
             _ => None,
         };
@@ -238,7 +241,7 @@ impl Doors {
                 jobs: own,
                 token: self.token.clone(),
                 is_closed: !is_loopback(address),
-                online: teacher.as_ref().map(|teacher| teacher.figures.clone()),
+                online: online.clone(),
             };
             let router = trainer::router(Arc::new(trainer));
             doors.push(Behind { listener, router, limits: Limits::default() });

@@ -47,7 +47,8 @@ impl Profile {
         };
         for (source, profile) in &idle.levels {
             let path = folder.join("profile").join(format!("{}.json", source.name()));
-            data.write(&path, profile.to_json(node_type).to_string().as_bytes())?;
+            let before = std::fs::read(&path).unwrap_or_default();
+            data.write(&path, profile.added_to(&before, node_type).to_string().as_bytes())?;
         }
         let spec: Option<MachineSpec> = machine.map(|machine| machine.spec);
         let file = idle.to_json(node_type, spec)?;

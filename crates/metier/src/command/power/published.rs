@@ -120,9 +120,18 @@ impl Specpower {
             .map_err(|error| usage(format!("--from {}: {error}", self.from.from)))?;
         let folder = data.0.join(&plan.name);
         let mut tables = Tables::default();
+        let mut missing = Vec::new();
         for name in &names {
             let id = name.rsplit('/').next().unwrap_or(name).trim_end_matches(".csv");
-            match published::specpower(id, &self.from.file(room, name)?) {
+            let text = match self.from.file(room, name) {
+                Ok(text) => text,
+                // One that cannot be had is not the end of the others.
+                Err(error) => {
+                    missing.push(format!("{name} was left out: {error:#}"));
+                    continue;
+                }
+            };
+            match published::specpower(id, &text) {
                 Ok(one) => {
                     let node_type = training::join(&folder, Some(&one.machine))?;
                     tables.append(published::specpower_tables(&one, &plan, node_type)?)?;
@@ -131,6 +140,7 @@ impl Specpower {
                 Err(error) => tables.warnings.push(format!("{error}; left out")),
             }
         }
+        tables.warnings.extend(missing.iter().cloned());
         if tables.list.is_empty() {
             return Err(usage(format!(
                 "--from {}: no table can be learned from: {}",
@@ -140,7 +150,8 @@ impl Specpower {
         }
         let outcome =
             with_progress(room, |progress| training::train_pipeline(&tables, &plan, &data.0, progress))?;
-        finish(room, &outcome)
+        let code = finish(room, &outcome)?;
+        Ok(if missing.is_empty() { code } else { Code::PARTIAL })
     }
 }
 

@@ -1,17 +1,18 @@
 //! `metier power query`: Kepler's series of a time, from Prometheus into one file. Broken off, it goes on.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use metier_power::query::{self, Benchmark, Kept, Question, Span};
-use metier_prom::query::{Blocking, Endpoint};
+use metier_prom::query::{Blocking, Credentials, Endpoint};
 use metier_types::Timestamp;
 use serde_json::json;
 
 use super::files::Data;
 use super::flags::Paths;
 use super::validate;
-use crate::command::Room;
+use crate::command::{Room, up};
 use crate::exit::{Code, usage};
 
 const EXAMPLES: &str = "Examples:
@@ -26,6 +27,15 @@ pub struct Query {
     /// Prometheus [PROM_SERVER; default http://localhost:9090]
     #[arg(short, long, value_name = "URL")]
     server: Option<String>,
+    /// File of the certificate authority that alone vouches for that Prometheus
+    #[arg(long, value_name = "FILE")]
+    prometheus_ca: Option<PathBuf>,
+    /// File that holds the token that Prometheus wants
+    #[arg(long, value_name = "FILE")]
+    prometheus_token_file: Option<PathBuf>,
+    /// Believe whoever answers in the place of that Prometheus [PROM_SSL_DISABLE]
+    #[arg(long)]
+    prometheus_insecure: bool,
     /// Benchmark file with startTimeUTC and endTimeUTC: `NAME` or `NAME.json`
     #[arg(short, long, value_name = "NAME")]
     input: Option<String>,
@@ -81,7 +91,13 @@ impl Query {
         let data = self.paths.data();
         let server = self.server.clone().or_else(|| from_environment("PROM_SERVER"));
         let server = server.unwrap_or_else(|| "http://localhost:9090".to_string());
-        let endpoint: Endpoint = server.parse().map_err(|error| usage(format!("--server: {error}")))?;
+        let mut endpoint: Endpoint = server.parse().map_err(|error| usage(format!("--server: {error}")))?;
+        endpoint.authority.clone_from(&self.prometheus_ca);
+        if let Some(path) = &self.prometheus_token_file {
+            endpoint.credentials = Credentials::Bearer(up::read_token(path)?);
+        }
+        endpoint.accept_any_certificate = self.prometheus_insecure
+            || from_environment("PROM_SSL_DISABLE").is_some_and(|value| value.trim() == "true");
         let step = Duration::from_secs(seconds("--step", self.step, "PROM_QUERY_STEP", 3)?);
         let interval = seconds("--interval", self.interval, "PROM_QUERY_INTERVAL", 300)?;
         let span = self.span(&data, interval)?;

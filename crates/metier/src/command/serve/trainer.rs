@@ -62,7 +62,7 @@ pub struct Pace {
     /// Time from row to row [PROM_QUERY_STEP; default: 3s]
     #[arg(long, value_name = "TIME", value_parser = span)]
     step: Option<Duration>,
-    /// Trainer that learns; can be repeated [default: XgboostFitTrainer and LinearRegressionTrainer]
+    /// Trainer that learns AbsPower; can be repeated [default: XgboostFitTrainer and LinearRegressionTrainer]. DynPower is always a line through 0
     #[arg(long, value_name = "NAME")]
     trainer: Vec<String>,
 }
@@ -78,7 +78,7 @@ const ROWS: u128 = 11_000;
 
 impl Pace {
     /// With what Kepler's settings say, where nothing is said here.
-    fn or_of(&self, settings: &Settings) -> anyhow::Result<Self> {
+    pub fn or_of(&self, settings: &Settings) -> anyhow::Result<Self> {
         let said = |own: Option<Duration>, of: Result<Option<Duration>, metier_power::Error>| match own {
             Some(own) => Ok(Some(own)),
             None => of.map_err(|error| usage(error.to_string())),

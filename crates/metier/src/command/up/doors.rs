@@ -83,14 +83,15 @@ impl Named {
         if is_closed && !is_asked {
             return Ok(None);
         }
-        let models = room.settings.list("up.models");
+        let predictors = Predictors::of(room.settings.list("up.models"));
+        let settings = predictors.settings();
+        let predictors = predictors.or_of(&settings);
         // What is shipped never changes: nobody has to look after it.
-        let has_doors = !is_closed || !models.is_empty();
-        let predictors = Predictors::of(models);
+        let has_doors = !is_closed || !predictors.is_empty();
         let folder = online.as_ref().map(|(folder, _)| folder.as_path());
         let shelf = predictors.shelf(room, room.settings.path("up.uploads"), folder)?;
-        let online =
-            online.map(|(folder, prometheus)| Pace::default().online(prometheus, folder, &predictors));
+        let pace = Pace::default().or_of(&settings)?;
+        let online = online.map(|(folder, prometheus)| pace.online(prometheus, folder, &predictors));
         // What this user keeps in a file is for this machine; who is reached from others is given a token on purpose.
         let is_local = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
         let own = [self.models, self.trainer].iter().flatten().all(is_local);
@@ -105,6 +106,7 @@ impl Named {
             is_open: config.open.iter().any(|door| door == "models"),
             token,
             estimator: Some(estimator.clone()),
+            error_key: predictors.error_key(),
             give_back: crate::resident::give_back,
             ..Doors::new(shelf)
         };
