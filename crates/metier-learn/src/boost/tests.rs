@@ -8,7 +8,7 @@ fn uniform(random: &mut Random) -> f64 {
 }
 
 /// Friedman's first problem: five features matter, five do not; noise of standard deviation 1.
-fn friedman(rows: usize, seed: u64) -> Table {
+pub(super) fn friedman(rows: usize, seed: u64) -> Table {
     let mut random = Random::new(seed);
     let mut table = Table::new((0..10).map(|n| format!("x{n}")).collect());
     for row in 0..rows {
