@@ -3,8 +3,12 @@
 //! Somebody else's work on the same core, which a guest cannot see, slows it down by a fifth to a half, for moments or for seconds. What is
 //! timed then says nothing of the device, and two measurements of the same graph differ by more than a predictor is off. So a point is timed
 //! in pieces, with a beat before and after each, and those count whose beats were both near the best one.
+//!
+//! Others on this very system come and go between two beats, and the scheduler gives the beat a free processor where a second thread of a graph finds none. The kernel
+//! counts how long threads wait for a processor, so these are seen exactly.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::time::{Duration, Instant};
 
 /// Over the best beat, up to which the host is calm.
@@ -20,6 +24,20 @@ const TRIES: usize = 3;
 const FORGOTTEN: f64 = 1.000_002;
 /// How often is felt while the best is looked for.
 const EVERY: Duration = Duration::from_millis(10);
+
+/// Share of the time from which on our threads waited for others: waking up takes some, too.
+const CROWDED: f64 = 0.25;
+
+/// What the host was like during a piece of work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Host {
+    /// At its full speed, and ours.
+    Calm,
+    /// Slower than at its best: work of somebody whom this system cannot see.
+    Slow,
+    /// Our threads waited for a processor that others had.
+    Crowded,
+}
 
 /// The host's pulse.
 pub struct Pulse {
@@ -59,12 +77,31 @@ impl Pulse {
         took / *best
     }
 
-    /// Does something, and says whether the host was calm before and after it.
-    pub fn around<T>(&mut self, threads: u32, work: impl FnOnce() -> T) -> (T, bool) {
+    /// Does something, and says what the host was like meanwhile.
+    pub fn around<T>(&mut self, threads: u32, work: impl FnOnce() -> T) -> (T, Host) {
         let before = self.beat(threads);
+        let (waited, begin) = (waited(), Instant::now());
         let done = work();
-        (done, before.max(self.beat(threads)) <= CALM)
+        let took = begin.elapsed().as_secs_f64();
+        let waited = self::waited().zip(waited).map_or(0.0, |(now, before)| now - before);
+        let host = match before.max(self.beat(threads)) <= CALM {
+            _ if waited > CROWDED * took => Host::Crowded,
+            true => Host::Calm,
+            false => Host::Slow,
+        };
+        (done, host)
     }
+}
+
+/// Seconds that all threads of this process have waited for a processor; none where the kernel does not count them.
+fn waited() -> Option<f64> {
+    let of_thread = |entry: fs::DirEntry| -> Option<f64> {
+        let counts = fs::read_to_string(entry.path().join("schedstat")).ok()?;
+        counts.split_ascii_whitespace().nth(1)?.parse().ok()
+    };
+    let nanoseconds: Option<f64> =
+        fs::read_dir("/proc/self/task").ok()?.flatten().map(of_thread).reduce(|a, b| Some(a? + b?)).flatten();
+    Some(nanoseconds? / 1e9)
 }
 
 /// Additions that fill the vector units without waiting for memory or each other.
@@ -86,6 +123,8 @@ fn work(numbers: &[f32]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     #[test]
@@ -95,11 +134,35 @@ mod tests {
         assert!(pulse.beat(1) >= 1.0 && pulse.beat(2) >= 1.0);
         // A best that nobody reaches: nothing is calm, and it is forgotten little by little.
         pulse.best.insert(1, 1e-9);
-        let ((), is_calm) = pulse.around(1, || ());
-        assert!(!is_calm && pulse.best[&1] > 1e-9);
+        let ((), host) = pulse.around(1, || ());
+        assert!(host != Host::Calm && pulse.best[&1] > 1e-9);
         // One that everybody beats.
         pulse.best.insert(1, 1e9);
         assert_eq!(pulse.beat(1), 1.0);
         assert!(pulse.best[&1] < 1.0);
+    }
+
+    #[test]
+    fn a_host_where_our_threads_wait_for_processors_is_crowded() {
+        if waited().is_none() {
+            eprintln!("SKIP: this kernel does not count how long threads wait (/proc/self/task/*/schedstat)");
+            return;
+        }
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let is_over = AtomicBool::new(false);
+        let mut pulse = Pulse::feel(&[1], Duration::ZERO);
+        let host = std::thread::scope(|scope| {
+            for _ in 0..3 * cores {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            let ((), host) = pulse.around(1, || std::thread::sleep(Duration::from_millis(200)));
+            is_over.store(true, Ordering::Relaxed);
+            host
+        });
+        assert_eq!(host, Host::Crowded);
     }
 }

@@ -100,6 +100,8 @@ const LOADED_EVERY: usize = 10;
 const CANDIDATES: u64 = 3;
 /// Middle over lower quarter of the repeats from which on a trial was disturbed.
 const DISTURBED: f64 = 1.15;
+/// And the share of its pieces during which others had the processors.
+const MOSTLY: f64 = 0.5;
 /// How long is felt how quick the host is at its best, unless the budget is small.
 const FEEL: Duration = Duration::from_secs(3);
 /// Trials before anything is known.
@@ -353,7 +355,8 @@ pub fn point(
     let mut pulse = probe.pressure.is_idle().then_some((pulse, probe.threads));
     let timed =
         measure::whole(&mut loaded, effort, pulse.as_mut().map(|(pulse, threads)| (&mut **pulse, *threads)))?;
-    if probe.is_trial && probe.pressure.is_idle() && timed.median > DISTURBED * timed.seconds {
+    let is_disturbed = timed.median > DISTURBED * timed.seconds || timed.crowded > MOSTLY;
+    if probe.is_trial && probe.pressure.is_idle() && is_disturbed {
         let why = "something else ran meanwhile".to_string();
         return Err(Error::Trial { name: probe.name.to_string(), why });
     }

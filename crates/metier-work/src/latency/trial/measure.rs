@@ -7,7 +7,7 @@ use metier_infer::{Loaded, OperatorTime};
 use metier_learn::latency::Part;
 use metier_onnx::Analysis;
 
-use super::calm::Pulse;
+use super::calm::{Host, Pulse};
 use crate::latency::step::{self, Step};
 
 /// How much time a point is worth.
@@ -34,6 +34,8 @@ pub struct Timed {
     pub cpu_seconds: f64,
     /// Repeats.
     pub runs: usize,
+    /// Share of the pieces during which others had the processors.
+    pub crowded: f64,
 }
 
 /// Repeats are timed in pieces of this length.
@@ -58,6 +60,7 @@ pub fn whole(
         loaded.run_once()?;
     }
     let (mut walls, mut cpus, mut calm) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut pieces, mut crowded) = (0.0, 0.0);
     let begin = Instant::now();
     let mut piece = |walls: &mut Vec<f64>, cpus: &mut Vec<f64>| -> Result<(), metier_infer::Error> {
         let (begin, most) = (Instant::now(), walls.len() + effort.most.div_ceil(4));
@@ -70,18 +73,20 @@ pub fn whole(
     };
     loop {
         let before = walls.len();
-        let is_calm = match &mut pulse {
+        let host = match &mut pulse {
             Some((pulse, threads)) => {
-                let (done, is_calm) = pulse.around(*threads, || piece(&mut walls, &mut cpus));
+                let (done, host) = pulse.around(*threads, || piece(&mut walls, &mut cpus));
                 done?;
-                is_calm
+                host
             }
             None => {
                 piece(&mut walls, &mut cpus)?;
-                true
+                Host::Calm
             }
         };
-        if is_calm {
+        pieces += 1.0;
+        crowded += f64::from(u8::from(host == Host::Crowded));
+        if host == Host::Calm {
             calm.extend_from_slice(&walls[before..]);
         }
         let spent = begin.elapsed().as_secs_f64();
@@ -90,7 +95,7 @@ pub fn whole(
             calm.len() >= effort.fewest && (calm.iter().sum::<f64>() >= wanted || calm.len() >= effort.most);
         let is_late = walls.len() >= effort.fewest && spent >= PATIENCE * effort.seconds;
         if is_enough || is_late {
-            return Ok(Timed::of_calm(calm, walls, cpus));
+            return Ok(Timed { crowded: crowded / pieces, ..Timed::of_calm(calm, walls, cpus) });
         }
     }
 }
@@ -104,13 +109,13 @@ pub fn looks(
     let Some((pulse, threads)) = pulse else { return loaded.operators(count) };
     let mut best: Option<(f64, Vec<OperatorTime>)> = None;
     for _ in 0..LOOKS {
-        let (told, is_calm) = pulse.around(threads, || loaded.operators(count));
+        let (told, host) = pulse.around(threads, || loaded.operators(count));
         let told = told?;
         let sum = told.iter().map(|one| one.seconds).sum();
         if best.as_ref().is_none_or(|(least, _)| sum < *least) {
             best = Some((sum, told));
         }
-        if is_calm {
+        if host == Host::Calm {
             break;
         }
     }
@@ -134,7 +139,13 @@ impl Timed {
         let at = |list: &[f64], share: usize| {
             list.get(list.len() * share / 4).or(list.last()).copied().unwrap_or(0.0)
         };
-        Self { seconds: at(&walls, 1), median: at(&walls, 2), cpu_seconds: at(&cpus, 2), runs: walls.len() }
+        Self {
+            seconds: at(&walls, 1),
+            median: at(&walls, 2),
+            cpu_seconds: at(&cpus, 2),
+            runs: walls.len(),
+            crowded: 0.0,
+        }
     }
 }
 
