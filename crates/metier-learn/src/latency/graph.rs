@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::linear::ridge;
 use super::operators::{Asked, Operators, Sample};
+use crate::Table;
+use crate::boost::{Boosted, Loss, Monotone, Settings};
 use crate::random::mix;
+use crate::validate::folds;
 
 /// One operator of a graph.
 #[derive(Debug, Clone, PartialEq)]
@@ -283,7 +286,7 @@ impl Correction {
 }
 
 /// By how much others slow a graph down: never less with more of them.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Slowdown {
     /// For each of [`Pressure`]'s fields, none below 0.
     pub coefficients: [f64; 3],
@@ -291,12 +294,15 @@ pub struct Slowdown {
     pub moving: f64,
     /// How far off it is, as a logarithm; 0 where nothing was learned under load.
     pub spread: f64,
+    /// What goes beyond the line, which is that of fair sharing then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trees: Option<Boosted>,
 }
 
 impl Default for Slowdown {
     /// Fair sharing, and nothing else known.
     fn default() -> Self {
-        Self { coefficients: [1.0, 0.0, 0.2], moving: 0.5, spread: 0.25 }
+        Self { coefficients: [1.0, 0.0, 0.2], moving: 0.5, spread: 0.25, trees: None }
     }
 }
 
@@ -313,6 +319,8 @@ pub fn moving(sum: &Sum) -> f64 {
 pub struct Loaded {
     /// What else ran.
     pub pressure: Pressure,
+    /// Threads.
+    pub threads: u32,
     /// Share of its time that moves bytes.
     pub moving: f64,
     /// Logarithm of how many times as long it took.
@@ -327,9 +335,36 @@ pub struct Loaded {
 const FAIR: [f64; 4] = [1.0, 0.0, 0.0, 0.0];
 /// With the strength of how many graphs they are drawn there.
 const FAIR_GRAPHS: f64 = 2.0;
+/// What trees look at; the first three are load.
+const LOAD_FEATURES: [&str; 5] = ["sharing", "cpu", "memory", "moving", "threads"];
+/// What a graph without load counts beside one with it.
+const ANCHOR: f64 = 0.3;
+/// Of the error of a line, what is left with trees at most where these are kept.
+const HELPS: f64 = 0.97;
 /// Rounds in which what is far off comes to count less, and from how far on, as a logarithm.
 const ROUNDS: usize = 6;
 const FAR_OFF: f64 = 0.1;
+
+fn load_row(pressure: Pressure, moving: f64, threads: u32) -> [f64; 5] {
+    let [sharing, cpu, memory] = pressure.values().map(|value| value.max(0.0));
+    [sharing, cpu, memory, moving.clamp(0.0, 1.0), f64::from(threads)]
+}
+
+/// What goes beyond fair sharing, and what it may depend on.
+fn load_table(rows: &[(&Loaded, f64)]) -> Option<Table> {
+    let mut table = Table::new(LOAD_FEATURES.map(String::from).to_vec());
+    for (row, _) in rows {
+        let beyond = row.slower - row.pressure.sharing.max(0.0);
+        table.push(&load_row(row.pressure, row.moving, row.threads), beyond, row.group).ok()?;
+    }
+    Some(table)
+}
+
+/// What trees say of load beyond what they say of none.
+fn risen(trees: &Boosted, pressure: Pressure, moving: f64, threads: u32) -> f64 {
+    let said = |pressure: Pressure| trees.predict(&load_row(pressure, moving, threads));
+    said(pressure) - said(Pressure::default())
+}
 
 impl Loaded {
     fn values(&self) -> [f64; 4] {
@@ -339,7 +374,8 @@ impl Loaded {
 }
 
 impl Slowdown {
-    /// Learns from loaded points, each graph counting alike and what is far off less: a neighbour's neighbour is no law.
+    /// Learns from loaded points, each graph counting alike and what is far off less: a neighbour's neighbour is no law. A line, or trees above fair sharing where these are
+    /// better on graphs that neither has seen.
     pub fn fit(rows: &[Loaded]) -> Self {
         let loaded: Vec<&Loaded> = rows.iter().filter(|row| !row.pressure.is_idle()).collect();
         if loaded.len() < 8 {
@@ -347,37 +383,93 @@ impl Slowdown {
         }
         let mut sizes: BTreeMap<u64, f64> = BTreeMap::new();
         loaded.iter().for_each(|row| *sizes.entry(row.group).or_default() += 1.0);
-        let alike = |row: &Loaded| {
+        let alike = |row: &&Loaded| {
             let real = if row.is_trial { TRIAL } else { 1.0 };
             real / sizes.get(&row.group).copied().unwrap_or(1.0)
         };
-        let mut this = Self { coefficients: [FAIR[0], FAIR[1], FAIR[2]], moving: FAIR[3], spread: 0.0 };
-        for _ in 0..ROUNDS {
-            let weights: Vec<f64> = loaded
-                .iter()
-                .map(|row| {
-                    let off = (row.slower - this.logarithm(row.pressure, row.moving)).abs();
-                    alike(row) * FAR_OFF / off.max(FAR_OFF)
-                })
-                .collect();
-            this = Self::drawn(&loaded, &weights);
-        }
-        let all: f64 = loaded.iter().map(|row| alike(row)).sum();
-        let left =
-            |row: &Loaded| (row.slower - this.logarithm(row.pressure, row.moving)).powi(2) * alike(row);
-        this.spread = (loaded.iter().map(|row| left(row)).sum::<f64>() / all).sqrt().max(0.02);
+        let weighted: Vec<(&Loaded, f64)> = loaded.iter().map(|row| (*row, alike(row))).collect();
+        let mut this = match Self::above_fair_helps(&weighted) {
+            Some(true) => Self::above_fair(&weighted).unwrap_or_else(|| Self::straight(&weighted)),
+            _ => Self::straight(&weighted),
+        };
+        let left = |row: &Loaded| row.slower - this.logarithm(row.pressure, row.moving, row.threads);
+        let sum: f64 = weighted.iter().map(|(row, weight)| left(row).powi(2) * weight).sum();
+        let all: f64 = weighted.iter().map(|(_, weight)| weight).sum();
+        this.spread = (sum / all).sqrt().max(0.02);
         this
     }
 
+    /// A line.
+    fn straight(rows: &[(&Loaded, f64)]) -> Self {
+        let mut this = Self::fair();
+        for _ in 0..ROUNDS {
+            let weights: Vec<f64> = rows
+                .iter()
+                .map(|(row, alike)| {
+                    let off = (row.slower - this.line(row.pressure, row.moving)).abs();
+                    alike * FAR_OFF / off.max(FAR_OFF)
+                })
+                .collect();
+            this = Self::drawn(rows, &weights);
+        }
+        this
+    }
+
+    /// Fair sharing, and trees for what goes beyond it, which never fall with more load: threads that wait for each other lose more than their share.
+    fn above_fair(rows: &[(&Loaded, f64)]) -> Option<Self> {
+        let fair = Self::fair();
+        let mean = rows.iter().map(|(_, weight)| weight).sum::<f64>() / rows.len().max(1) as f64;
+        // Nothing goes beyond where there is no load: each graph says so, too.
+        let none: Vec<Loaded> = rows
+            .iter()
+            .map(|(row, _)| Loaded { pressure: Pressure::default(), slower: 0.0, ..**row })
+            .collect();
+        let none = none.iter().zip(rows).map(|(none, (_, weight))| (none, ANCHOR * weight));
+        let rows: Vec<(&Loaded, f64)> = rows.iter().copied().chain(none).collect();
+        let weights = rows.iter().map(|(_, weight)| (weight / mean).max(1e-6)).collect();
+        let table = load_table(&rows)?.with_weights(weights);
+        let settings = Settings {
+            loss: Loss::Absolute,
+            trees: 80,
+            leaves: 6,
+            leaf_rows: 8,
+            rate: 0.1,
+            monotone: vec![Monotone::Up; 3],
+            ..Settings::default()
+        };
+        Some(Self { trees: Some(Boosted::fit(&table.ok()?, None, &settings).ok()?), ..fair })
+    }
+
+    /// Whether trees are better than a line on graphs that neither has seen.
+    fn above_fair_helps(rows: &[(&Loaded, f64)]) -> Option<bool> {
+        let (mut straight, mut above) = (0.0, 0.0);
+        for fold in folds(&load_table(rows)?, 5, 23).ok()? {
+            let known: Vec<(&Loaded, f64)> = fold.train.iter().map(|at| rows[*at]).collect();
+            let (line, trees) = (Self::straight(&known), Self::above_fair(&known)?);
+            for (row, weight) in fold.test.iter().map(|at| rows[*at]) {
+                let off = |law: &Self| {
+                    weight * (row.slower - law.logarithm(row.pressure, row.moving, row.threads)).abs()
+                };
+                straight += off(&line);
+                above += off(&trees);
+            }
+        }
+        Some(above < HELPS * straight)
+    }
+
+    fn fair() -> Self {
+        Self { coefficients: [FAIR[0], FAIR[1], FAIR[2]], moving: FAIR[3], spread: 0.0, trees: None }
+    }
+
     /// The coefficients for these weights, drawn to fair sharing; those below 0 are left out one after the other.
-    fn drawn(loaded: &[&Loaded], weights: &[f64]) -> Self {
+    fn drawn(rows: &[(&Loaded, f64)], weights: &[f64]) -> Self {
         let mut is_in = [true; 4];
         let mut found = [0.0; 4];
         for _ in 0..4 {
-            let system: Vec<(Vec<f64>, f64, f64)> = loaded
+            let system: Vec<(Vec<f64>, f64, f64)> = rows
                 .iter()
                 .zip(weights)
-                .map(|(row, weight)| {
+                .map(|((row, _), weight)| {
                     let values = row.values();
                     let base: f64 = values.iter().zip(FAIR).map(|(value, fair)| value * fair).sum();
                     let kept =
@@ -398,11 +490,16 @@ impl Slowdown {
                 break;
             }
         }
-        Self { coefficients: [found[0], found[1], found[2]], moving: found[3], spread: 0.0 }
+        Self { coefficients: [found[0], found[1], found[2]], moving: found[3], spread: 0.0, trees: None }
     }
 
     /// Logarithm of the factor.
-    pub fn logarithm(&self, pressure: Pressure, moving: f64) -> f64 {
+    pub fn logarithm(&self, pressure: Pressure, moving: f64, threads: u32) -> f64 {
+        let risen = self.trees.as_ref().map_or(0.0, |trees| risen(trees, pressure, moving, threads));
+        (self.line(pressure, moving) + risen).max(0.0)
+    }
+
+    fn line(&self, pressure: Pressure, moving: f64) -> f64 {
         let values = pressure.values();
         let sum: f64 = values
             .iter()

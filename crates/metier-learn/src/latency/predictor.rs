@@ -157,7 +157,7 @@ impl Predictor {
     pub fn tell(&self, parts: &[Part], threads: u32, pressure: Pressure, coverage: f64) -> Answer {
         let sum = sum(&self.operators, parts, threads);
         let idle = self.correction.apply(&sum, threads);
-        let seconds = idle * self.slowdown.logarithm(pressure, moving(&sum)).exp();
+        let seconds = idle * self.slowdown.logarithm(pressure, moving(&sum), threads).exp();
         let reach = |of: &Option<Calibration>| of.as_ref().and_then(|one| one.reach(coverage));
         // Without enough graphs for a promise: what normal errors would be, and half as much again.
         let alone =
@@ -243,6 +243,7 @@ impl Core {
                 let idle = known.unwrap_or_else(|| correction.apply(sum, point.threads));
                 Loaded {
                     pressure: point.pressure,
+                    threads: point.threads,
                     moving: moving(sum),
                     slower: (point.seconds / idle).ln(),
                     group: point.group,
@@ -268,7 +269,8 @@ impl Core {
                 .map(|(at, point)| {
                     let sum = sum(&core.operators, &point.parts, point.threads);
                     let idle = core.correction.apply(&sum, point.threads);
-                    let seconds = idle * core.slowdown.logarithm(point.pressure, moving(&sum)).exp();
+                    let slower = core.slowdown.logarithm(point.pressure, moving(&sum), point.threads);
+                    let seconds = idle * slower.exp();
                     Unseen { point: at, seconds, scale: scale(&sum, point.pressure, &core.slowdown) }
                 })
                 .collect())

@@ -161,13 +161,14 @@ fn load_is_learned_and_more_of_it_never_takes_less() {
 fn load_is_fair_sharing_unless_graphs_say_otherwise_and_one_that_is_far_off_does_not_count() {
     let row = |group: u64, level: f64, slower: f64| Loaded {
         pressure: Pressure { sharing: level, cpu: 0.0, memory: 0.0 },
+        threads: 1,
         moving: 0.5,
         slower,
         group,
         is_trial: false,
     };
     let levels = [0.2, 0.4, 0.7, 1.1];
-    let told = |rows: &[Loaded]| Slowdown::fit(rows).logarithm(row(0, 1.0, 0.0).pressure, 0.5);
+    let told = |rows: &[Loaded]| Slowdown::fit(rows).logarithm(row(0, 1.0, 0.0).pressure, 0.5, 1);
     let mut rows: Vec<Loaded> =
         (0..12).flat_map(|group| levels.map(|level| row(group, level, 0.7 * level))).collect();
     assert!((told(&rows) - 0.7).abs() < 0.03, "{}", told(&rows));
@@ -177,6 +178,44 @@ fn load_is_fair_sharing_unless_graphs_say_otherwise_and_one_that_is_far_off_does
     // One graph alone does not move far from fair sharing.
     let one: Vec<Loaded> = (0..3).flat_map(|_| levels.map(|level| row(1, level, 0.2 * level))).collect();
     assert!(told(&one) > 0.35, "{}", told(&one));
+}
+
+#[test]
+fn threads_that_wait_for_each_other_are_seen_to_lose_more_and_more_load_never_takes_less() {
+    let pressure = |level: f64| Pressure { sharing: level, cpu: level.min(1.0), memory: 0.0 };
+    // With two threads half of the load already costs as much as all of it.
+    let truth =
+        |level: f64, threads: u32| if threads == 2 { level + 0.3 * (2.0 * level).min(1.0) } else { level };
+    let mut rows = Vec::new();
+    for group in 0..30 {
+        for level in [0.2, 0.5, 0.8, 1.1] {
+            for threads in [1, 2] {
+                let noise = 0.02 * ((group * 7 + threads as u64) % 5) as f64 - 0.04;
+                let slower = truth(level, threads) + noise;
+                let row = Loaded {
+                    pressure: pressure(level),
+                    threads,
+                    moving: 0.5,
+                    slower,
+                    group,
+                    is_trial: false,
+                };
+                rows.push(row);
+            }
+        }
+    }
+    let learned = Slowdown::fit(&rows);
+    assert!(learned.trees.is_some());
+    for (level, threads) in [(0.5, 1), (0.5, 2), (1.1, 1), (1.1, 2)] {
+        let told = learned.logarithm(pressure(level), 0.5, threads);
+        assert!((told - truth(level, threads)).abs() < 0.07, "{level} {threads}: {told}");
+    }
+    for threads in [1, 2, 3] {
+        let all: Vec<f64> =
+            (0..=30).map(|step| learned.logarithm(pressure(f64::from(step) / 20.0), 0.5, threads)).collect();
+        assert_eq!(all[0], 0.0, "without load there is nothing");
+        assert!(all.windows(2).all(|pair| pair[0] <= pair[1]), "{all:?}");
+    }
 }
 
 #[test]

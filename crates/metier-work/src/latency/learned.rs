@@ -205,7 +205,7 @@ impl Learned {
         // What others cost is taken to be the same there.
         let slowdown = &self.file.law.slowdown;
         let pressure = pressure(conditions, there.cores);
-        let slow = slowdown.logarithm(pressure, USUALLY_MOVING).exp();
+        let slow = slowdown.logarithm(pressure, USUALLY_MOVING, conditions.threads).exp();
         answer.each.iter_mut().for_each(|one| *one *= slow);
         answer.seconds = answer.each.iter().sum();
         // A few graphs say how far off the others may be; none leave what a passport alone leaves.
@@ -287,7 +287,7 @@ impl Learned {
             *sums.entry(part.family.clone()).or_insert(0.0) += seconds * here.adds / there.adds;
         }
         // What others cost there is taken to be what they cost here.
-        let slow = law.slowdown.logarithm(kept.pressure, USUALLY_MOVING).exp();
+        let slow = law.slowdown.logarithm(kept.pressure, USUALLY_MOVING, kept.threads).exp();
         Some(Measured { seconds_by_family: sums, seconds: kept.seconds / slow })
     }
 
@@ -312,7 +312,7 @@ impl Learned {
             self.counts_ratio(counts, passport, conditions, tried)?
         };
         let pressure = pressure(conditions, cores);
-        let slow = self.file.law.slowdown.logarithm(pressure, USUALLY_MOVING);
+        let slow = self.file.law.slowdown.logarithm(pressure, USUALLY_MOVING, tried);
         let seconds = (law.trees.predict(&row) + slow).exp() * ratio;
         let reach = law.calibration.reach(COVERAGE).unwrap_or(2.5);
         let mut is_inside = law
