@@ -25,8 +25,10 @@ pub enum Family {
     Curve,
     /// Two values in, one out.
     Binary,
-    /// Normalisations over rows, channels or neighbours.
+    /// Normalisations over rows or channels.
     Norm,
+    /// A normalisation by neighbouring channels: a power of every value.
+    Neighbours,
     /// Softmax.
     Softmax,
     /// Images made larger or smaller.
@@ -47,7 +49,7 @@ pub enum Family {
 
 impl Family {
     /// All of them.
-    pub const ALL: [Family; 20] = [
+    pub const ALL: [Family; 21] = [
         Self::Conv,
         Self::ConvPoint,
         Self::ConvDepth,
@@ -60,6 +62,7 @@ impl Family {
         Self::Curve,
         Self::Binary,
         Self::Norm,
+        Self::Neighbours,
         Self::Softmax,
         Self::Resize,
         Self::Move,
@@ -85,6 +88,7 @@ impl Family {
             Self::Curve => "curve",
             Self::Binary => "binary",
             Self::Norm => "norm",
+            Self::Neighbours => "neighbours",
             Self::Softmax => "softmax",
             Self::Resize => "resize",
             Self::Move => "move",
@@ -143,8 +147,8 @@ impl Family {
             | "SimplifiedLayerNormalization"
             | "SkipLayerNormalization"
             | "LpNormalization"
-            | "MeanVarianceNormalization"
-            | "LRN" => Self::Norm,
+            | "MeanVarianceNormalization" => Self::Norm,
+            "LRN" => Self::Neighbours,
             "Softmax" | "LogSoftmax" | "Hardmax" => Self::Softmax,
             "Resize" | "Upsample" | "GridSample" => Self::Resize,
             "Concat" | "Transpose" | "Slice" | "Split" | "Gather" | "GatherElements" | "GatherND" | "Pad"

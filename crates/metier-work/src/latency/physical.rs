@@ -115,6 +115,7 @@ fn reached(family: Family, runtime: &str) -> (f64, f64, f64) {
         Family::Unary | Family::Binary => (1.0, 0.6, 2.0),
         Family::Curve => (1.0, 0.4, 12.0),
         Family::Norm => (1.0, 0.2, 12.0),
+        Family::Neighbours => (1.0, 0.2, 300.0),
         Family::Softmax => (1.0, 0.3, 16.0),
         Family::Resize => (1.0, 0.2, 20.0),
         Family::Move | Family::Search | Family::Other => (1.0, 0.3, 4.0),

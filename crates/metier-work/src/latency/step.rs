@@ -13,13 +13,14 @@ use super::family::Family;
 use super::fuse;
 
 /// Raised whenever counts, made-up networks or the way of timing change: what was timed before is then not learned from, and what was learned from it not asked.
-pub const COUNTED: u32 = 2;
+pub const COUNTED: u32 = 3;
 
 /// Names of the counts that a step's time is about proportional to.
-pub const BASIS: [&str; 8] = ["one", "work", "left", "right", "made", "pieces", "beyond-cache", "from-afar"];
+pub const BASIS: [&str; 9] =
+    ["one", "work", "left", "right", "made", "pieces", "turned", "beyond-cache", "from-afar"];
 
 /// Names of what the rest may depend on.
-pub const FEATURES: [&str; 28] = [
+pub const FEATURES: [&str; 31] = [
     "kind",
     "work",
     "read",
@@ -45,6 +46,9 @@ pub const FEATURES: [&str; 28] = [
     "broadcast",
     "own",
     "passing",
+    "turned",
+    "apart",
+    "twos",
     "between",
     "turns",
     "threads",
@@ -183,9 +187,15 @@ fn step(operators: &[OperatorCost], plan: fuse::Planned) -> Step {
     let out = dims(one.outputs.first());
     let input = dims(one.inputs.first());
     let made: f64 = one.outputs.iter().map(|value| count(&dims(Some(value)))).sum();
-    let read = one.read_bytes.map_or(0.0, |bytes| bytes.0 as f64);
     let written = one.written_bytes.map_or(0.0, |bytes| bytes.0 as f64);
-    let mut weights = one.weight_bytes.map_or(0.0, |bytes| bytes.0 as f64);
+    // What is only looked into is not read as a whole.
+    let most = match plan.kind.as_str() {
+        "Gather" | "GatherElements" | "GatherND" | "Slice" => 2.0 * written,
+        "Shape" | "Size" => 0.0,
+        _ => f64::INFINITY,
+    };
+    let read = one.read_bytes.map_or(0.0, |bytes| bytes.0 as f64).min(most);
+    let mut weights = one.weight_bytes.map_or(0.0, |bytes| bytes.0 as f64).min(read);
     // Some exporters carry the weights of a loop along as a state: what a product multiplies by comes again in every turn.
     if weights == 0.0 && one.turns > 1 && one.kind == "MatMul" {
         let right = dims(one.inputs.get(1));
@@ -232,35 +242,41 @@ fn step(operators: &[OperatorCost], plan: fuse::Planned) -> Step {
     let beyond = (bytes - OWN_CACHE).max(0.0);
     let window_size = count(&window).max(1.0);
     let up = |value: f64, step: f64| (value / step).ceil() * step;
+    let turned = turned(operators, one, &plan.absorbed);
     let basis = match (family, product) {
         (Family::ConvDepth, _) => {
-            // A loop along each row of the output for each element of the window: neighbours are taken together, those apart one by one.
-            let rows = made / last;
+            // A loop along each row of the output for each element of the window: neighbours are taken together, those apart one by one. What lies in the padding is left out.
+            let (loops, adds) =
+                inside(one, &window, &out, &input).unwrap_or((made / last * window_size, adds));
             let (near, apart) = if across == 1.0 { (adds, 0.0) } else { (0.0, adds) };
-            [1.0, near, rows * window_size, apart, made, rows, beyond]
+            [1.0, near, loops, apart, made, made / last, 0.0, beyond]
         }
         (Family::Recurrent, _) => recurrent(one, &input, made),
-        (_, Some(Product { times, rows, depth, columns })) => [
-            1.0,
-            times * up(rows, TILE_ROWS) * up(columns, TILE_COLUMNS) * depth,
-            times * rows * depth,
-            times * depth * up(columns, TILE_COLUMNS),
-            times * rows * columns * (depth / BLOCK_DEPTH).ceil(),
-            times,
-            beyond,
-        ],
-        // A power of every value, which other normalisations do not take.
-        (Family::Norm, _) if plan.kind == "LRN" => [1.0, 0.0, 0.0, made, 0.0, 0.0, beyond],
-        (Family::Pool, _) => [1.0, made * window_size, read, 0.0, made, made / last, beyond],
+        (_, Some(Product { times, rows, depth, columns })) => {
+            // The right side is packed line by line, or value by value where its lines lie across.
+            let right = times * depth * up(columns, TILE_COLUMNS);
+            let (right, across) = if turned.right { (0.0, right) } else { (right, 0.0) };
+            [
+                1.0,
+                times * up(rows, TILE_ROWS) * up(columns, TILE_COLUMNS) * depth,
+                times * rows * depth,
+                right,
+                times * rows * columns * (depth / BLOCK_DEPTH).ceil(),
+                times,
+                across,
+                beyond,
+            ]
+        }
+        (Family::Pool, _) => [1.0, made * window_size, read, 0.0, made, made / last, 0.0, beyond],
         // Nothing is copied where nobody else wants the values.
         (Family::View, _) if plan.is_own || matches!(plan.kind.as_str(), "Shape" | "Size") => {
-            [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+            [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
         }
         _ => {
             let taken: f64 = input.iter().product::<f64>().max(0.0);
             // Where nothing stays in a row, a loop goes along the last axis of what is made.
             let run = if plan.kind == "Transpose" { run.max(last) } else { run };
-            [1.0, made, read - weights, weights, taken, (made.max(taken)) / run.max(1.0), beyond]
+            [1.0, made, read - weights, weights, taken, (made.max(taken)) / run.max(1.0), 0.0, beyond]
         }
     };
     let mut counts = [0.0; BASIS.len()];
@@ -293,6 +309,9 @@ fn step(operators: &[OperatorCost], plan: fuse::Planned) -> Step {
         broadcast(one, &out),
         f64::from(u8::from(plan.is_own)),
         plan.absorbed.len() as f64,
+        f64::from(u8::from(turned.right)) + 2.0 * f64::from(u8::from(turned.left)),
+        log(apart(one, &out, &input)),
+        twos(apart(one, &out, &input)),
     ];
     features[..values.len()].copy_from_slice(&values);
     Step {
@@ -369,8 +388,114 @@ fn recurrent(one: &OperatorCost, input: &[f64], made: f64) -> [f64; AFAR] {
         ways * gates * (taken + hidden),
         made + ways * all * gates,
         ways * steps,
+        0.0,
         ways * steps * beyond,
     ]
+}
+
+/// Loops and multiply-adds of a convolution of each channel that do not lie in the padding: of an image of few rows that is much less than all.
+fn inside(one: &OperatorCost, window: &[f64], out: &[f64], input: &[f64]) -> Option<(f64, f64)> {
+    let at = |name: &str, axis: usize| {
+        one.attributes.get(name).and_then(|values| values.get(axis)).map(|value| *value as f64)
+    };
+    // Of one axis: pairs of an output and an element of the window whose input is there.
+    let pairs = |axis: usize| {
+        let (size, out, input) = (*window.get(axis)?, *out.get(axis + 2)?, *input.get(axis + 2)?);
+        let stride = at("strides", axis).unwrap_or(1.0).max(1.0);
+        let dilation = at("dilations", axis).unwrap_or(1.0);
+        // Where pads are not stated, as many as are missing, shared by both ends.
+        let missing = ((out - 1.0) * stride + (size - 1.0) * dilation + 1.0 - input).max(0.0);
+        let pad = at("pads", axis).unwrap_or((missing / 2.0).floor());
+        let reach = |element: u64| {
+            let shift = pad - element as f64 * dilation;
+            let end = ((input + shift) / stride).ceil().clamp(0.0, out);
+            (end - (shift / stride).ceil().clamp(0.0, out)).max(0.0)
+        };
+        Some((0..size.min(LONGEST_WINDOW) as u64).map(reach).sum::<f64>())
+    };
+    let channels = out.first()? * out.get(1)?;
+    match window {
+        [wide] => Some((channels * wide, channels * pairs(0)?)),
+        [_, wide] => {
+            let rows = channels * pairs(0)?;
+            Some((rows * wide, rows * pairs(1)?))
+        }
+        _ => None,
+    }
+}
+
+/// Longest side of a window that is gone through.
+const LONGEST_WINDOW: f64 = 1024.0;
+
+/// Which sides of a product lie across: their lines are columns in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Turned {
+    left: bool,
+    right: bool,
+}
+
+fn turned(operators: &[OperatorCost], one: &OperatorCost, absorbed: &[usize]) -> Turned {
+    let is_set =
+        |name: &str| one.attributes.get(name).and_then(|value| value.first()).is_some_and(|is| *is != 0);
+    // A turn of the axes that is done in passing: what was next to each other is one below the other now.
+    let is_turned = |side: usize| {
+        let Some(value) = one.inputs.get(side) else { return false };
+        let made = |at: &&usize| operators[**at].outputs.first().is_some_and(|made| made.name == value.name);
+        let Some(turn) = absorbed.iter().find(made).map(|at| &operators[*at]) else { return false };
+        let rank = dims(turn.outputs.first()).len();
+        let kept = match turn.attributes.get("perm") {
+            Some(perm) => perm.last().is_some_and(|last| *last + 1 == rank as i64),
+            None => rank < 2,
+        };
+        turn.kind == "Transpose" && !kept
+    };
+    Turned { left: is_set("transA") != is_turned(0), right: is_set("transB") != is_turned(1) }
+}
+
+/// Elements between values that an inner loop takes one after the other; 0 where they are neighbours.
+fn apart(one: &OperatorCost, out: &[f64], input: &[f64]) -> f64 {
+    let behind = |axis: usize| input.get(axis + 1..).map_or(1.0, count);
+    let axis = match one.kind.as_str() {
+        "Transpose" => match one.attributes.get("perm") {
+            Some(perm) => perm.last().map(|axis| *axis as usize),
+            None => Some(0),
+        },
+        "Softmax" | "LogSoftmax" => {
+            let axis = one.attributes.get("axis").and_then(|axes| axes.first()).copied().unwrap_or(-1);
+            Some(if axis < 0 { input.len() as i64 + axis } else { axis } as usize)
+        }
+        kind if kind.starts_with("Reduce") => reduced(one, out, input).last().copied(),
+        _ => None,
+    };
+    match axis.filter(|axis| *axis < input.len()).map(behind) {
+        Some(apart) if apart > 1.0 => apart,
+        _ => 0.0,
+    }
+}
+
+/// How often the distance in bytes can be halved, up to a page: values so far apart share the same few places of a cache.
+fn twos(apart: f64) -> f64 {
+    if apart < 1.0 { 0.0 } else { (apart as u64).saturating_mul(4).trailing_zeros().min(12).into() }
+}
+
+/// The axes that a reduction goes along, ascending; told by the sizes where they are an input.
+fn reduced(one: &OperatorCost, out: &[f64], input: &[f64]) -> Vec<usize> {
+    let rank = input.len();
+    let mut axes: Vec<usize> = match one.attributes.get("axes") {
+        Some(axes) => {
+            axes.iter().map(|axis| if *axis < 0 { rank as i64 + axis } else { *axis } as usize).collect()
+        }
+        None if out.len() == rank => (0..rank).filter(|at| out[*at] != input[*at]).collect(),
+        // One axis is gone: the last one that can be, as it mostly is.
+        None if out.len() + 1 == rank => {
+            let fits = |axis: &usize| out[..*axis] == input[..*axis] && out[*axis..] == input[*axis + 1..];
+            (0..rank).rev().find(fits).into_iter().collect()
+        }
+        None => (out.len()..rank).collect(),
+    };
+    axes.retain(|axis| *axis < rank);
+    axes.sort_unstable();
+    axes
 }
 
 /// How many elements in a row stay in a row when values are moved.
@@ -399,14 +524,8 @@ fn run_length(one: &OperatorCost, out: &[f64], input: &[f64]) -> f64 {
             input.get(at).copied().unwrap_or(1.0)
         }
         "ReduceMean" | "ReduceSum" | "ReduceMax" | "ReduceMin" | "ReduceProd" | "ReduceL2" => {
-            let last = input.last().copied().unwrap_or(1.0);
-            let reduces_last = match one.attributes.get("axes") {
-                Some(axes) => axes.iter().any(|axis| *axis == -1 || *axis + 1 == input.len() as i64),
-                // The axes are an input: what is still there was not reduced. Where none is kept it is mostly the last.
-                None if out.len() == input.len() => out.last() != input.last(),
-                None => true,
-            };
-            if reduces_last { last } else { 1.0 }
+            let reduces_last = reduced(one, out, input).last().is_some_and(|axis| axis + 1 == input.len());
+            if reduces_last { input.last().copied().unwrap_or(1.0) } else { 1.0 }
         }
         "Slice" | "Pad" | "Tile" | "Expand" => {
             // Dimensions at the end that are the same before and after.

@@ -263,3 +263,80 @@ fn weights_that_a_loop_carries_along_are_weights_of_its_body() {
     let product = steps.iter().find(|step| step.kind == "MatMul").unwrap();
     assert_eq!((product.turns, product.weight_bytes), (5, 4.0 * 256.0 * 256.0));
 }
+
+/// A count of the only step of a kind, by its name.
+fn counted(steps: &[Step], kind: &str, name: &str) -> f64 {
+    let at = step::BASIS.iter().position(|known| *known == name).unwrap();
+    steps.iter().find(|step| step.kind == kind).unwrap().basis[at]
+}
+
+#[test]
+fn what_a_convolution_of_each_channel_leaves_out_in_the_padding_is_not_counted() {
+    let of = |strides: [i64; 2], pads: Option<[i64; 4]>| {
+        steps_of(|graph| {
+            let input = graph.input(DataType::Float, &[1, 8, 3, 40]);
+            let weights = graph.weights(&[8, 1, 5, 5], 25);
+            let mut settings = vec![
+                ("group", Setting::Integer(8)),
+                ("kernel_shape", Setting::Integers(vec![5, 5])),
+                ("strides", Setting::Integers(strides.to_vec())),
+            ];
+            match pads {
+                Some(pads) => settings.push(("pads", Setting::Integers(pads.to_vec()))),
+                None => settings.push(("auto_pad", Setting::Text("SAME_UPPER"))),
+            }
+            let made = graph.node("Conv", &[&input, &weights], &settings);
+            graph.output(&made);
+        })
+    };
+    // Each of three rows meets three of the window's five; of 40 columns 2, 1, 0, 1 and 2 are missing.
+    for pads in [Some([2, 2, 2, 2]), None] {
+        let steps = of([1, 1], pads);
+        assert_eq!(counted(&steps, "Conv", "left"), 8.0 * 9.0 * 5.0);
+        assert_eq!(counted(&steps, "Conv", "work"), 8.0 * 9.0 * 194.0);
+    }
+    // Every second row and column: rows 0 and 2 meet three each; the columns are taken one by one.
+    let steps = of([2, 2], Some([2, 2, 2, 2]));
+    assert_eq!(counted(&steps, "Conv", "left"), 8.0 * 6.0 * 5.0);
+    assert_eq!(counted(&steps, "Conv", "work"), 0.0);
+    assert_eq!(counted(&steps, "Conv", "right"), 8.0 * 6.0 * (19.0 + 19.0 + 20.0 + 20.0 + 19.0));
+}
+
+#[test]
+fn a_right_side_whose_lines_lie_across_is_packed_value_by_value() {
+    let gemm = |across: i64| {
+        steps_of(|graph| {
+            let input = graph.input(DataType::Float, &[20, 64]);
+            let weights = graph.weights(&[64, 64], 64);
+            let made = graph.node("Gemm", &[&input, &weights], &[("transB", Setting::Integer(across))]);
+            graph.output(&made);
+        })
+    };
+    let sides = |steps: &[Step], kind: &str| (counted(steps, kind, "right"), counted(steps, kind, "turned"));
+    assert_eq!(sides(&gemm(0), "Gemm"), (4096.0, 0.0));
+    assert_eq!(sides(&gemm(1), "Gemm"), (0.0, 4096.0));
+    // Axes that are turned in passing: only where neighbours do not stay neighbours.
+    let product = |perm: Vec<i64>, dims: &[u64]| {
+        steps_of(|graph| {
+            let (left, right) =
+                (graph.input(DataType::Float, &[2, 4, 16, 32]), graph.input(DataType::Float, dims));
+            let turned = graph.node("Transpose", &[&right], &[("perm", Setting::Integers(perm))]);
+            let made = graph.node("MatMul", &[&left, &turned], &[]);
+            graph.output(&made);
+        })
+    };
+    assert_eq!(sides(&product(vec![0, 2, 3, 1], &[2, 64, 4, 32]), "MatMul"), (0.0, 8.0 * 32.0 * 64.0));
+    assert_eq!(sides(&product(vec![0, 2, 1, 3], &[2, 32, 4, 64]), "MatMul"), (8.0 * 32.0 * 64.0, 0.0));
+}
+
+#[test]
+fn a_table_that_is_looked_into_is_not_read_as_a_whole() {
+    let steps = steps_of(|graph| {
+        let table = graph.weights(&[30_000, 64], 64);
+        let words = graph.input(DataType::Int64, &[1, 4]);
+        let made = graph.node("Gather", &[&table, &words], &[("axis", Setting::Integer(0))]);
+        graph.output(&made);
+    });
+    let read = steps[0].bytes;
+    assert!(read <= 3.0 * 4.0 * 64.0 * 4.0, "{read}");
+}

@@ -49,7 +49,7 @@ fn graphs_that_were_measured_in_the_other_runtime_move_what_was_learned_in_one()
     assert!(wide > own_width, "{wide} {own_width}");
     place.trials_in(ONNX_RUNTIME, 0.3, 70..76);
     let (moved, narrower, because) = told(&place, &asked(ONNX_RUNTIME), 0.3);
-    assert!(moved < 0.2 && because.contains("moved by 6 graphs"), "{moved} {because}");
+    assert!(moved < 0.25 && because.contains("moved by 6 graphs"), "{moved} {because}");
     assert!(narrower < wide, "{narrower} {wide}");
     // What answers for the one is not touched.
     assert_eq!(told(&place, &asked(RTEN), 1.0).0, own);

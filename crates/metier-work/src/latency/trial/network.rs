@@ -63,11 +63,12 @@ impl Chance {
         self.below(100) < percent
     }
 
-    /// Evenly on the logarithm, from low to high.
+    /// Evenly on the logarithm, from low to high; now and then a power of two, as people like them.
     fn size(&mut self, low: u64, high: u64) -> u64 {
         let share = self.below(1 << 20) as f64 / f64::from(1 << 20);
-        let value = (low as f64).ln() + share * ((high as f64).ln() - (low as f64).ln());
-        (value.exp().round() as u64).clamp(low, high)
+        let value = (low as f64).log2() + share * ((high as f64).log2() - (low as f64).log2());
+        let value = if self.is(20) { value.round() } else { value };
+        (value.exp2().round() as u64).clamp(low, high)
     }
 
     /// A number of channels: mostly a multiple of 8.

@@ -7,6 +7,9 @@ use super::{MOST_ELEMENTS, MOST_WEIGHTS, Making};
 impl Making {
     pub(super) fn image(&mut self, channels: &[u64]) {
         let channels = self.chance.one_of(channels);
+        if self.chance.is(12) {
+            return self.line(channels);
+        }
         let side = self.chance.one_of(&[
             24, 32, 40, 48, 56, 64, 80, 96, 104, 112, 128, 160, 192, 208, 224, 256, 320, 416, 512, 640,
         ]);
@@ -18,30 +21,51 @@ impl Making {
         self.start(&[batch, channels, height, width]);
     }
 
+    /// The picture of a line of text, or several.
+    fn line(&mut self, channels: u64) {
+        let tall = if channels > 3 { self.chance.size(2, 24) } else { self.chance.one_of(&[24, 32, 48, 64]) };
+        let wide = self.chance.size(16, 480);
+        let most = (MOST_ELEMENTS / 4 / (channels * tall * wide)).clamp(1, 16);
+        let batch = if self.chance.is(50) { 1 } else { self.chance.size(1, most) };
+        self.start(&[batch, channels, tall, wide]);
+    }
+
     /// A convolution of the image; kernel (height, width), stride, groups, dilation.
     pub(super) fn conv(&mut self, out: u64, kernel: (u64, u64), stride: u64, group: u64, dilation: u64) {
+        self.conv_by(out, kernel, (stride, stride), group, dilation);
+    }
+
+    /// The same with a stride for each axis.
+    pub(super) fn conv_by(
+        &mut self,
+        out: u64,
+        kernel: (u64, u64),
+        stride: (u64, u64),
+        group: u64,
+        dilation: u64,
+    ) {
         let &[batch, input, height, width] = self.shape.as_slice() else { return };
         let group = if input.is_multiple_of(group) && out.is_multiple_of(group) { group } else { 1 };
-        let stride = if height < 2 * stride || width < 2 * stride { 1 } else { stride };
+        let is_small = height < 2 * stride.0 || width < 2 * stride.1;
+        let stride = if is_small { (1, 1) } else { stride };
         let fan = input / group * kernel.0 * kernel.1;
-        let after = |size: u64| size.div_ceil(stride);
-        let (tall, wide) = (after(height), after(width));
+        let (tall, wide) = (height.div_ceil(stride.0), width.div_ceil(stride.1));
         if batch * out * tall * wide > MOST_ELEMENTS || out * fan > MOST_WEIGHTS {
             return;
         }
         let weights = self.graph.weights(&[out, input / group, kernel.0, kernel.1], fan);
         let bias = self.graph.weights(&[out], 100);
-        let pad = |kernel: u64, size: u64| {
+        let pad = |kernel: u64, size: u64, stride: u64| {
             let total =
                 ((size.div_ceil(stride) - 1) * stride + (kernel - 1) * dilation + 1).saturating_sub(size);
             (total / 2, total - total / 2)
         };
-        let (top, bottom) = pad(kernel.0, height);
-        let (left, right) = pad(kernel.1, width);
+        let (top, bottom) = pad(kernel.0, height, stride.0);
+        let (left, right) = pad(kernel.1, width, stride.1);
         let list = |numbers: [u64; 4]| Integers(numbers.map(|number| number as i64).to_vec());
         let settings = [
             ("kernel_shape", Integers(vec![kernel.0 as i64, kernel.1 as i64])),
-            ("strides", Integers(vec![stride as i64; 2])),
+            ("strides", Integers(vec![stride.0 as i64, stride.1 as i64])),
             ("dilations", Integers(vec![dilation as i64; 2])),
             ("group", Integer(group as i64)),
             ("pads", list([top, left, bottom, right])),
@@ -357,7 +381,7 @@ impl Making {
             self.conv(out, (3, 3), 2, 1, 1);
             self.act();
         }
-        for _ in 0..self.chance.below(4) + 2 {
+        for _ in 0..self.chance.below(5) + 2 {
             if self.adds > budget {
                 break;
             }
@@ -369,9 +393,9 @@ impl Making {
             }
             let kernel = self.chance.one_of(&[3, 3, 5, 5, 7]);
             let kernel = if self.chance.is(8) { (1, kernel) } else { (kernel, kernel) };
-            let stride = self.chance.one_of(&[1, 1, 1, 2]);
+            let stride = self.chance.one_of(&[(1, 1), (1, 1), (1, 1), (2, 2), (2, 2), (2, 1)]);
             let inner = self.shape[1];
-            self.conv(inner, kernel, stride, inner, 1);
+            self.conv_by(inner, kernel, stride, inner, 1);
             self.act();
             if self.chance.is(30) {
                 self.squeeze();

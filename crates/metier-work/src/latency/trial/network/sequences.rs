@@ -8,6 +8,9 @@ impl Making {
     /// A product with weights, and its bias.
     pub(super) fn dense(&mut self, out: u64) {
         let inner = self.shape.last().copied().unwrap_or(1);
+        if self.shape.len() > 1 && self.chance.is(15) {
+            return self.gemm(out);
+        }
         let weights = self.graph.weights(&[inner, out], inner);
         self.with("MatMul", &weights, &[]);
         self.adds += self.elements() * out;
@@ -18,6 +21,29 @@ impl Making {
             let bias = self.graph.weights(&[out], 100);
             self.with("Add", &bias, &[]);
         }
+    }
+
+    /// The same as some exporters write it: all rows below each other, times weights that lie across.
+    fn gemm(&mut self, out: u64) {
+        let inner = self.shape.last().copied().unwrap_or(1);
+        let before = self.shape.clone();
+        if let Some(last) = self.shape.last_mut() {
+            *last = out;
+        }
+        let weights = self.graph.weights(&[out, inner], inner);
+        let bias = self.graph.weights(&[out], 100);
+        if before.len() > 2 {
+            let flat = self.graph.integers(&[-1, inner as i64]);
+            self.with("Reshape", &flat, &[]);
+        }
+        let value = self.value.clone();
+        self.value = self.graph.node("Gemm", &[&value, &weights, &bias], &[("transB", Integer(1))]);
+        if before.len() > 2 {
+            let whole: Vec<i64> = self.shape.iter().map(|size| *size as i64).collect();
+            let whole = self.graph.integers(&whole);
+            self.with("Reshape", &whole, &[]);
+        }
+        self.adds += self.elements() * inner;
     }
 
     pub(super) fn layer_norm(&mut self) {
@@ -203,7 +229,7 @@ impl Making {
             self.with("Reshape", &flat, &[]);
             self.shape = vec![steps, batch, ways * hidden];
         }
-        let out = self.chance.channels(4, 4000);
+        let out = self.chance.channels(4, 9000);
         self.dense(out);
     }
 
