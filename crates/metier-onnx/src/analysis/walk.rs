@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
+use super::call::{COPIED, size_of};
 use super::{OperatorCost, Value, memory};
 use crate::constants::Weights;
 use crate::cost::{self, multiply_adds};
@@ -35,6 +36,8 @@ const NOTES: usize = 20;
 const TOGETHER: usize = 4 << 20;
 /// Operators and constants that are gone through in order to see how often loops turn.
 const SIMULATED: u64 = 50_000;
+/// Bytes of names and attributes that count there like one more operator: far more than one has.
+const LONG: u64 = 4096;
 
 /// What was found of one graph.
 #[derive(Debug, Clone, Default)]
@@ -68,6 +71,8 @@ pub struct Walk<'a> {
     functions: Rc<Functions<'a>>,
     /// Operators that may still come out of functions.
     pub(super) called: u64,
+    /// Bytes that calls of functions may still repeat.
+    pub(super) copied: u64,
     /// Functions inside of functions.
     pub(super) calls: usize,
     /// Graphs around the present operator, functions included.
@@ -96,6 +101,7 @@ impl<'a> Walk<'a> {
             limits,
             functions: Rc::new(functions.collect()),
             called: limits.nodes as u64,
+            copied: COPIED,
             calls: 0,
             depth: 0,
             seen: 0,
@@ -116,6 +122,7 @@ impl<'a> Walk<'a> {
             limits: self.limits,
             functions: self.functions.clone(),
             called: self.called,
+            copied: self.copied,
             calls: self.calls,
             depth: self.depth,
             seen: 0,
@@ -154,7 +161,7 @@ impl<'a> Walk<'a> {
             return Err(Error::TooMuch { what, got: self.depth as u64, most });
         }
         if self.is_turn {
-            let work = 1 + (graph.nodes.len() + graph.initializers.len()) as u64;
+            let work = 1 + (graph.nodes.len() + graph.initializers.len()) as u64 + size_of(graph) / LONG;
             self.simulated = self.simulated.checked_sub(work).ok_or(Error::TooMuch {
                 what: "the number of operators in turns of loops",
                 got: SIMULATED.saturating_add(work),
@@ -245,7 +252,7 @@ impl<'a> Walk<'a> {
                 };
                 self.account(node, &inputs, &made);
                 if !made.iter().all(|fact| fact.is_constant) {
-                    told.operators.push(operator(node, &inputs, &made, adds, inside));
+                    told.operators.push(operator(node, &inputs, &made, adds, inside, self.limits.rank));
                 }
                 made
             }
@@ -411,6 +418,7 @@ fn operator(
     let taken: Vec<&Fact> = inputs.iter().copied().flatten().collect();
     let weights: Vec<&Fact> = taken.iter().copied().filter(|fact| fact.is_constant).collect();
     let written: Vec<&Fact> =
+    rank: usize,
         made.iter().zip(&node.outputs).filter(|(_, name)| !name.is_empty()).map(|(fact, _)| fact).collect();
     let attributes = node.attributes.iter().filter(|(name, _)| KEPT.contains(&name.as_str()));
     OperatorCost {
@@ -434,7 +442,10 @@ fn operator(
         attributes: attributes
             .filter_map(|(name, value)| match value {
                 Attribute::Integer(value) => Some((name.clone(), vec![*value])),
-                Attribute::Integers(values) => Some((name.clone(), values.clone())),
+                // No more than the pads of all dimensions; what is longer fits no operator.
+                Attribute::Integers(values) if values.len() <= 2 * rank => {
+                    Some((name.clone(), values.clone()))
+                }
                 _ => None,
             })
             .collect(),
