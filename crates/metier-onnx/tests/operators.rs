@@ -218,3 +218,44 @@ fn shapes_that_only_a_run_tells_are_left_open() {
         analysed(&file(&graph(&nodes, &constants, &[value("x", &[1, 16000, 1])], &[value("y", &[])]), 17));
     assert_eq!(shape(&told, 0), [1, 122, 257, 2]);
 }
+
+/// A loop with a condition that `again` tells, and 2 × 8 × 8 multiply-adds in each turn.
+fn looped(again: Message, count: Option<i64>, begins: u8) -> Analysis {
+    let body = graph(
+        &[again, node("MatMul", &["state", "w"], &["next"], &[])],
+        &[],
+        &[value("turn", &[]), value("cond", &[]), value("state", &[2, 8])],
+        &[value("again", &[]), value("next", &[])],
+    );
+    let sub = Message::default().text(1, "body").message(6, &body).number(20, 5);
+    let whole = |name: &str, number: i64| {
+        Message::default().number(2, 7).text(8, name).bytes(9, &number.to_le_bytes())
+    };
+    let begins = Message::default().number(2, 9).text(8, "begins").bytes(9, &[begins]);
+    let mut constants = vec![weights("w", &[8, 8]), whole("last", 3), begins];
+    constants.extend(count.map(|count| whole("count", count)));
+    let inputs = [if count.is_some() { "count" } else { "" }, "begins", "x"];
+    let nodes = [node("Loop", &inputs, &["y"], &[]).message(5, &sub)];
+    let given = [value("x", &[2, 8]), value("open", &[])];
+    analysed(&file(&graph(&nodes, &constants, &given, &[value("y", &[])]), 17))
+}
+
+#[test]
+fn a_condition_may_end_a_loop_before_its_count() {
+    let once = 2 * 8 * 8;
+    // Turns 0, 1, 2 go on, turn 3 is the last.
+    let less = || node("Less", &["turn", "last"], &["again"], &[]);
+    let told = looped(less(), Some(1000), 1);
+    assert_eq!((told.multiply_adds, told.notes.len()), (4 * once, 0), "{:?}", told.notes);
+    assert_eq!(looped(less(), None, 1).multiply_adds, 4 * once);
+    assert_eq!(looped(less(), Some(2), 1).multiply_adds, 2 * once);
+    assert_eq!(looped(less(), Some(1000), 0).multiply_adds, 0);
+    // What is handed on never ends it, however many turns there are.
+    let same = || node("Identity", &["cond"], &["again"], &[]);
+    let told = looped(same(), Some(1_000_000), 1);
+    assert_eq!((told.multiply_adds, told.notes.len()), (1_000_000 * once, 0), "{:?}", told.notes);
+    // What only a run tells is counted in full, and said.
+    let told = looped(node("Not", &["open"], &["again"], &[]), Some(1000), 1);
+    assert_eq!(told.multiply_adds, 1000 * once);
+    assert!(told.notes.iter().any(|note| note.contains("ends before turn 1000")), "{:?}", told.notes);
+}
