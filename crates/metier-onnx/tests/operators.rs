@@ -259,3 +259,12 @@ fn a_condition_may_end_a_loop_before_its_count() {
     assert_eq!(told.multiply_adds, 1000 * once);
     assert!(told.notes.iter().any(|note| note.contains("ends before turn 1000")), "{:?}", told.notes);
 }
+
+#[test]
+fn filters_of_a_transposed_convolution_are_those_of_all_groups() {
+    let nodes = [node("ConvTranspose", &["x", "w"], &["y"], &[("group", &[4])])];
+    let constants = [weights("w", &[8, 3, 2, 2])];
+    let told =
+        analysed(&file(&graph(&nodes, &constants, &[value("x", &[1, 8, 5, 5])], &[value("y", &[])]), 17));
+    assert_eq!((shape(&told, 0), told.characteristics.filter_details), (vec![1, 12, 6, 6], 12));
+}

@@ -308,8 +308,12 @@ impl<'a> Walk<'a> {
             self.made.parameters = self.made.parameters.saturating_add(more);
         }
         let weights = weights.copied().flatten().filter(|fact| fact.is_constant);
-        let side = usize::from(node.kind == "ConvTranspose");
-        let channels = weights.and_then(Fact::dims).and_then(|dims| dims.get(side).copied()).unwrap_or(0);
+        // The other way round, those of a transposed one are told for each group.
+        let is_transposed = node.kind == "ConvTranspose";
+        let groups = node.integer("group").filter(|_| is_transposed).map_or(1, |groups| groups.max(1) as u64);
+        let channels =
+            weights.and_then(Fact::dims).and_then(|dims| dims.get(usize::from(is_transposed)).copied());
+        let channels = channels.unwrap_or(0).saturating_mul(groups);
         soprano::count(&mut self.counts, node, weights.is_some(), channels);
         if crate::shape::rule(&node.kind).is_none() {
             let whose = if node.domain.is_empty() { String::new() } else { format!(" of {}", node.domain) };
