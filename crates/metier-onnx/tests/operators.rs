@@ -268,3 +268,17 @@ fn filters_of_a_transposed_convolution_are_those_of_all_groups() {
         analysed(&file(&graph(&nodes, &constants, &[value("x", &[1, 8, 5, 5])], &[value("y", &[])]), 17));
     assert_eq!((shape(&told, 0), told.characteristics.filter_details), (vec![1, 12, 6, 6], 12));
 }
+
+#[test]
+fn an_operator_of_somebody_else_is_not_taken_for_one_of_the_same_name() {
+    for (kind, inputs) in [("Split", &["x"][..]), ("Gemm", &["x", "x"]), ("If", &["x"])] {
+        let nodes =
+            [node(kind, inputs, &["m"], &[]).text(7, "acme"), node("MatMul", &["m", "w"], &["y"], &[])];
+        let constants = [weights("w", &[4, 4])];
+        let told =
+            analysed(&file(&graph(&nodes, &constants, &[value("x", &[2, 3, 4])], &[value("y", &[])]), 17));
+        assert_eq!((told.operators_without_cost, told.characteristics.fc_layers), (2, 1), "{kind}");
+        let note = format!("operator {kind} of acme: it is not known here");
+        assert!(told.notes.iter().any(|one| one.starts_with(&note)), "{:?}", told.notes);
+    }
+}

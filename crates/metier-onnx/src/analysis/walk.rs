@@ -10,7 +10,7 @@ use super::{OperatorCost, Value, memory};
 use crate::constants::Weights;
 use crate::cost::{self, multiply_adds};
 use crate::graph::{Attribute, Function, Graph, Model, Node};
-use crate::shape::{Fact, Given, infer, weights_at};
+use crate::shape::{Fact, Given, infer, rule, weights_at};
 use crate::soprano::{self, Characteristics};
 use crate::{Error, Limits};
 use metier_types::Bytes;
@@ -217,7 +217,9 @@ impl<'a> Walk<'a> {
         let mut below = Vec::new();
         let mut misfit = None;
         let function = self.function(node);
-        let made = match (node.kind.as_str(), function) {
+        // Only those of ONNX itself have sub-graphs that we know the meaning of.
+        let kind = if node.is_standard() { node.kind.as_str() } else { "" };
+        let made = match (kind, function) {
             (_, Some(function)) => {
                 let (facts, body) = self.call(function, node, &inputs, &place)?;
                 nested = body.peak;
@@ -270,7 +272,7 @@ impl<'a> Walk<'a> {
 
     /// The function that an operator calls; what the standard defines is known without.
     fn function(&self, node: &Node) -> Option<&'a Function> {
-        if self.functions.is_empty() || (node.is_standard() && crate::shape::rule(&node.kind).is_some()) {
+        if self.functions.is_empty() || (node.is_standard() && rule(node).is_some()) {
             return None;
         }
         self.functions.get(&(&*node.domain, &*node.kind, &*node.overload)).copied()
@@ -314,8 +316,9 @@ impl<'a> Walk<'a> {
         let channels =
             weights.and_then(Fact::dims).and_then(|dims| dims.get(usize::from(is_transposed)).copied());
         let channels = channels.unwrap_or(0).saturating_mul(groups);
-        soprano::count(&mut self.counts, node, weights.is_some(), channels);
-        if crate::shape::rule(&node.kind).is_none() {
+        if rule(node).is_some() {
+            soprano::count(&mut self.counts, node, weights.is_some(), channels);
+        } else {
             let whose = if node.domain.is_empty() { String::new() } else { format!(" of {}", node.domain) };
             let kind = &node.kind;
             self.note(format!(
@@ -415,6 +418,7 @@ fn operator(
     made: &[Fact],
     multiply_adds: Option<u64>,
     inside: &str,
+    rank: usize,
 ) -> OperatorCost {
     let sum = |facts: &[&Fact]| {
         facts.iter().try_fold(0u64, |sum, fact| sum.checked_add(cost::bytes(Some(fact))?)).map(Bytes)
@@ -422,7 +426,6 @@ fn operator(
     let taken: Vec<&Fact> = inputs.iter().copied().flatten().collect();
     let weights: Vec<&Fact> = taken.iter().copied().filter(|fact| fact.is_constant).collect();
     let written: Vec<&Fact> =
-    rank: usize,
         made.iter().zip(&node.outputs).filter(|(_, name)| !name.is_empty()).map(|(fact, _)| fact).collect();
     let attributes = node.attributes.iter().filter(|(name, _)| KEPT.contains(&name.as_str()));
     OperatorCost {
