@@ -270,6 +270,25 @@ fn filters_of_a_transposed_convolution_are_those_of_all_groups() {
 }
 
 #[test]
+fn an_einsum_may_leave_dimensions_to_dots() {
+    let of = |equation: &str, x: &[i64], w: &[u64]| {
+        let text = Message::default().text(1, "equation").text(4, equation).number(20, 3);
+        let nodes = [node("Einsum", &["x", "w"], &["y"], &[]).message(5, &text)];
+        let bytes = file(&graph(&nodes, &[weights("w", w)], &[value("x", x)], &[value("y", &[])]), 17);
+        let told =
+            analyse(&read(&bytes, &Limits::default()).unwrap(), &Bindings::default(), &Limits::default());
+        told.map(|told| (shape(&told, 0), told.multiply_adds))
+    };
+    assert_eq!(of("...ij,jk->...ik", &[2, 3, 4, 5], &[5, 7]).unwrap(), (vec![2, 3, 4, 7], 6 * 4 * 5 * 7));
+    // Without a right side dots come first, then the letters that stand once.
+    assert_eq!(of("b...a, ...c", &[9, 3, 4], &[3, 6]).unwrap(), (vec![3, 4, 9, 6], 9 * 3 * 4 * 6));
+    // Dimensions under dots are put to each other from the last one on, and spread where they are 1.
+    assert_eq!(of("...i,...i->...", &[2, 3, 5], &[1, 5]).unwrap(), (vec![2, 3], 2 * 3 * 5));
+    let said = of("...ij,jk->ik", &[5], &[5, 7]).unwrap_err().to_string();
+    assert!(said.contains("for values of 1 and 2 dimensions"), "{said}");
+}
+
+#[test]
 fn an_operator_of_somebody_else_is_not_taken_for_one_of_the_same_name() {
     for (kind, inputs) in [("Split", &["x"][..]), ("Gemm", &["x", "x"]), ("If", &["x"])] {
         let nodes =
