@@ -195,6 +195,7 @@ impl Reader {
                 (5, Field::Bytes(tensor)) => value = Attribute::Tensor(Arc::new(self.tensor(tensor)?)),
                 (6, Field::Bytes(graph)) => value = Attribute::Graph(Box::new(self.graph(graph, depth + 1)?)),
                 (7, _) => self.floats(field, &mut floats)?,
+                (22, Field::Bytes(tensor)) => value = Attribute::Tensor(Arc::new(self.sparse(tensor)?)),
                 (8, _) => self.integers(field, &mut integers)?,
                 (9, Field::Bytes(text)) => {
                     self.item()?;

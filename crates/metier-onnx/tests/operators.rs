@@ -301,3 +301,30 @@ fn an_operator_of_somebody_else_is_not_taken_for_one_of_the_same_name() {
         assert!(told.notes.iter().any(|one| one.starts_with(&note)), "{:?}", told.notes);
     }
 }
+
+#[test]
+fn constants_count_in_whatever_form_they_stand() {
+    let listed = (0..64).fold(Message::default().text(1, "value_floats").number(20, 6), |list, _| {
+        let mut list = list;
+        list.0.extend([7 << 3 | 5, 0, 0, 0, 0]);
+        list
+    });
+    let nodes = [
+        node("Constant", &[], &["w"], &[]).message(5, &listed),
+        node("Reshape", &["w", "s"], &["v"], &[]),
+        node("MatMul", &["x", "v"], &["y"], &[]),
+    ];
+    let bytes = |nodes: &[Message], constants: &[Message]| {
+        file(&graph(nodes, constants, &[value("x", &[1, 8])], &[value("y", &[])]), 17)
+    };
+    let told = analysed(&bytes(&nodes, &[integers("s", &[8, 8])]));
+    assert_eq!((told.parameters, told.weight_bytes.0, told.multiply_adds), (64, 256 + 16, 64));
+    let values = Message::default().number(1, 2).number(2, FLOAT).bytes(9, &[0; 8]);
+    let sparse = Message::default().message(1, &values).message(2, &integers("", &[0, 9]));
+    let sparse = sparse.number(3, 8).number(3, 8);
+    let sparse = Message::default().text(1, "sparse_value").message(22, &sparse).number(20, 11);
+    let nodes =
+        [node("Constant", &[], &["w"], &[]).message(5, &sparse), node("MatMul", &["x", "w"], &["y"], &[])];
+    let told = analysed(&bytes(&nodes, &[]));
+    assert_eq!((told.parameters, told.multiply_adds, shape(&told, 0)), (64, 64, vec![1, 8]));
+}

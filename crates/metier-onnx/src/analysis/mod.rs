@@ -164,6 +164,7 @@ pub fn analyse(model: &Model, bindings: &Bindings, limits: &Limits) -> Result<An
             weights.add(tensor.elements(), tensor.data_type, tensor.dims.len());
             external_files.extend(tensor.external.clone());
         });
+        crate::constants::add_plain(graph, &mut weights);
     }
     weights.parameters = weights.parameters.saturating_add(walk.made.parameters);
     weights.bytes = weights.bytes.saturating_add(walk.made.bytes);
