@@ -241,6 +241,23 @@ fn functions_that_call_each_other_twice_are_refused_before_they_are_many() {
     assert_eq!(said, "the depth of functions inside functions is 17; at most 16 are read");
 }
 
+#[test]
+fn a_constant_whose_content_does_not_fill_its_dimensions_is_refused() {
+    let nodes = [node("MatMul", &["x", "w"], &["y"], &[])];
+    let told = |content: &[u8]| {
+        let constants = [weights("w", &[8, 8]).bytes(9, content)];
+        tell(
+            &file(&graph(&nodes, &constants, &[value("x", &[1, 8])], &[value("y", &[])]), 13),
+            &Limits::default(),
+        )
+    };
+    assert_eq!(told(&[0; 256]).unwrap().parameters, 64);
+    for wrong in [16, 255, 257] {
+        let said = told(&vec![0; wrong]).unwrap_err().to_string();
+        assert_eq!(said, format!("constant \"w\" holds {wrong} bytes; want 256 for its elements, 8x8"));
+    }
+}
+
 /// An operator with a list of a million numbers among its attributes.
 fn long_list() -> Message {
     let list = Message::default().text(1, "value_ints").number(20, 7).bytes(8, &[1; 1_000_000]);
