@@ -64,6 +64,14 @@ pub enum Error {
         /// What does not fit.
         why: String,
     },
+    /// A size that the user gave to a dimension that no input has.
+    #[error("dimension {name:?} is given; want {want}")]
+    Dimension {
+        /// The dimension.
+        name: String,
+        /// What would be right.
+        want: String,
+    },
     /// A shape that the user gave does not fit the graph.
     #[error("shape of input {input:?} is {got}; want {want}")]
     Shape {

@@ -348,6 +348,7 @@ fn named(path: &Path, error: Error) -> anyhow::Error {
 /// What a child does: the job, its lines to whoever measures, its result beside the job.
 fn child(file: &Path) -> anyhow::Result<Code> {
     // An engine's panic is told in the result; it is no defect of ours.
+        Error::Graph(metier_onnx::Error::Dimension { .. }) => usage(text),
     std::panic::set_hook(Box::new(|_| {}));
     crate::resident::keep_large();
     let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
