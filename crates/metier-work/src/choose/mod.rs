@@ -97,8 +97,7 @@ pub struct Candidate {
     pub coverage: Option<f64>,
     /// Whether the question lies within what the predictor has learned from.
     pub in_range: Option<bool>,
-    /// Threads that the time is for.
-    #[serde(skip)]
+    /// Threads that the time is for; `null` for a predictor file, and where nothing can be said.
     pub threads: Option<u32>,
     /// The predictor that says so; `null` for a predictor file, and where nothing can be said.
     pub predictor: Option<Digest>,
@@ -374,11 +373,11 @@ impl Chooser {
         }
     }
 }
+
 /// What a graph needs at least and what there is, where that is less.
 fn without_room(least: Option<Bytes>, available: Option<Bytes>) -> Option<(Bytes, Bytes)> {
     least.zip(available).filter(|(least, available)| least > available)
 }
-
 
 fn by_passport(
     latency: &Latency,
