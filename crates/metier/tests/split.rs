@@ -243,6 +243,14 @@ fn weights_beside_the_graph_are_beside_its_parts_each_with_its_own() {
     std::fs::write(place.path("layers.weight"), [0; 100]).unwrap();
     let (code, error) = place.fails(&["split", "net.onnx", "--at", "m", "--out", &out]);
     assert!(code == 1 && error.contains("ends before them"), "{code} {error}");
+    // What was there before is still whole, and nothing lies beside it.
+    let mut names: Vec<String> = std::fs::read_dir(place.path("parts"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["net.1.onnx", "net.1.onnx.data", "net.2.onnx", "net.2.onnx.data"]);
+    assert_eq!((size("net.1.onnx.data"), size("net.2.onnx.data")), (60, 40));
 }
 
 #[test]

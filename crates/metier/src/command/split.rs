@@ -5,6 +5,7 @@ mod beside;
 mod devices;
 mod told;
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -18,7 +19,7 @@ use super::Room;
 use super::inspect::Binding;
 use crate::console::Console;
 use crate::exit::{Code, usage};
-use crate::output::{self, Cell, Format, Table, plain};
+use crate::output::{self, Cell, Destination, Format, Table, plain};
 use devices::Devices;
 use told::{Row, Told};
 
@@ -175,8 +176,9 @@ impl Split {
         if let Some(outside) = &part.outside {
             beside::write(&self.graph, folder, outside)?;
         }
-        std::fs::write(&path, &part.bytes)
-            .with_context(|| format!("--out: cannot write {}", path.display()))?;
+        let mut file = Destination::open("--out", &path)?;
+        file.write_all(&part.bytes).with_context(|| format!("--out: cannot write {}", path.display()))?;
+        file.commit()?;
         Ok(path)
     }
 
