@@ -257,7 +257,7 @@ fn weights_beside_the_graph_are_beside_its_parts_each_with_its_own() {
 fn what_is_wrong_is_said_by_its_flag() {
     let place = Place::new();
     std::fs::write(place.path("net.onnx"), funnel()).unwrap();
-    let cases: [(&[&str], &[&str]); 11] = [
+    let cases: [(&[&str], &[&str]); 13] = [
         (
             &["--devices", "raspberry-pi-5,toaster", "--bandwidth", "1"],
             &["--devices", "toaster", "jetson-nano"],
@@ -272,6 +272,8 @@ fn what_is_wrong_is_said_by_its_flag() {
         (&["--devices", "a,b,c,d,e,f,g,h,i", "--bandwidth", "1"], &["--devices", "1 to 8"]),
         (&["--devices", "raspberry-pi-5,", "--bandwidth", "1"], &["--devices", "empty"]),
         (&[], &["--parts", "--devices"]),
+        (&["--list", "--parts", "2"], &["--list", "--parts"]),
+        (&["--list", "--devices", "here"], &["--list", "--devices"]),
     ];
     for (words, parts) in cases {
         let (code, error) = place.fails(&[&["split", "net.onnx"], words].concat());

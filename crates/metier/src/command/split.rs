@@ -48,8 +48,8 @@ pub struct Split {
     /// Cut into so many parts of about the same work, where least flows over the cut
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=64))]
     parts: Option<u64>,
-    /// List the places to cut, and what flows over each
-    #[arg(long)]
+    /// List the places to cut, and what flows over each; nothing is cut
+    #[arg(long, conflicts_with_all = ["at", "parts", "out", "devices"])]
     list: bool,
     /// Write the parts into this folder
     #[arg(long, value_name = "FOLDER")]
