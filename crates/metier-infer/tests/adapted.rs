@@ -157,6 +157,18 @@ fn a_convolution_may_leave_its_window_to_its_weights() {
     }
     near(&result(&convolution(None).0, &[1, 2, 4, 4]).values.numbers(), &want);
 
+    // Also where an operator makes them of others, as in networks that were quantised.
+    let raw: Vec<u8> = numbers(36).iter().flat_map(|number| [(4.0 * number) as i8 as u8]).collect();
+    let whole = Message::default().number(1, 2).number(1, 2).number(1, 3).number(1, 3).number(2, 3);
+    let scale = weights("scale", &[]).bytes(9, &0.25f32.to_le_bytes());
+    let nodes = [
+        node("DequantizeLinear", &["q", "scale"], &["w"], &[]),
+        node("Conv", &["x", "w"], &["y"], &[("pads", &[1, 1, 1, 1])]),
+    ];
+    let constants = [whole.text(8, "q").bytes(9, &raw), scale];
+    let made = graph(&nodes, &constants, &[value("x", &[1, 2, 4, 4])], &[value("y", &[1, 2, 4, 4])]);
+    near(&result(&file(&made, 17), &[1, 2, 4, 4]).values.numbers(), &want);
+
     // Also where the weights are in a file beside it, and only there.
     let folder = std::env::temp_dir().join(format!("metier-adapted-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();

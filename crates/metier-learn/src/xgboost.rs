@@ -117,12 +117,11 @@ impl XGBoost {
             Link::Logistic => -(1.0 / base - 1.0).ln(),
         };
         let booster = at(learner, "gradient_booster")?;
-        let (trees, weights) = match at(booster, "name")?.as_str() {
+        let name = at(booster, "name")?;
+        let (trees, weights) = match name.as_str() {
             Some("gbtree") => (at(booster, "model.trees")?, None),
             Some("dart") => (at(booster, "gbtree.model.trees")?, Some(at(booster, "weight_drop")?)),
-            other => {
-                return wrong("learner.gradient_booster.name", format!("is {other:?}; want gbtree or dart"));
-            }
+            _ => return wrong("learner.gradient_booster.name", format!("is {name}; want gbtree or dart")),
         };
         let Some(trees) = trees.as_array() else {
             return wrong("learner.gradient_booster.model.trees", "is no list");

@@ -92,6 +92,8 @@ fn files_that_are_not_one_are_refused_by_field() {
         changed(&|file| file["learner"]["objective"]["name"] = json!("multi:softmax"))
             .contains("objective.name")
     );
+    let linear = changed(&|file| file["learner"]["gradient_booster"]["name"] = json!("gblinear"));
+    assert!(linear.ends_with("gradient_booster.name is \"gblinear\"; want gbtree or dart"), "{linear}");
     // A place that leads back to itself would never end.
     assert!(changed(&|file| tree(file, "left_children", json!([0, -1, -1]))).contains("left_children[0]"));
     assert!(

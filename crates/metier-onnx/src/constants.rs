@@ -1,6 +1,6 @@
 //! Counts what a graph has learned, wherever its file keeps it.
 
-use crate::graph::{Attribute, Graph, Tensor};
+use crate::graph::{Attribute, DataType, Graph, Tensor};
 
 /// What a file holds of weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -14,7 +14,7 @@ pub struct Weights {
 
 impl Weights {
     /// Adds so many elements of a type in so many dimensions.
-    pub fn add(&mut self, elements: u64, data_type: crate::DataType, rank: usize) {
+    pub fn add(&mut self, elements: u64, data_type: DataType, rank: usize) {
         if data_type.is_float() || (data_type.is_quantised() && rank >= 2) {
             self.parameters = self.parameters.saturating_add(elements);
         }
@@ -23,15 +23,31 @@ impl Weights {
     }
 }
 
-/// Every constant that stands in the file: initializers and `Constant` operators, in sub-graphs too.
+/// Every constant that stands in the file as one: initializers and `Constant` operators, in sub-graphs too.
 pub fn each<'a>(graph: &'a Graph, visit: &mut dyn FnMut(&'a Tensor)) {
     graph.initializers.iter().for_each(&mut *visit);
     for node in &graph.nodes {
-        if node.kind == "Constant"
-            && let Some(Attribute::Tensor(tensor)) = node.attributes.get("value")
-        {
-            visit(tensor);
+        for name in ["value", "sparse_value"].iter().filter(|_| node.kind == "Constant") {
+            if let Some(Attribute::Tensor(tensor)) = node.attributes.get(*name) {
+                visit(tensor);
+            }
         }
         node.graphs().for_each(|inner| each(inner, visit));
+    }
+}
+
+/// Adds the numbers that `Constant` operators have as plain attributes, in sub-graphs too.
+pub fn add_plain(graph: &Graph, weights: &mut Weights) {
+    for node in &graph.nodes {
+        for value in node.attributes.values().filter(|_| node.kind == "Constant") {
+            match value {
+                Attribute::Float(_) => weights.add(1, DataType::Float, 0),
+                Attribute::Floats(list) => weights.add(list.len() as u64, DataType::Float, 1),
+                Attribute::Integer(_) => weights.add(1, DataType::Int64, 0),
+                Attribute::Integers(list) => weights.add(list.len() as u64, DataType::Int64, 1),
+                _ => {}
+            }
+        }
+        node.graphs().for_each(|inner| add_plain(inner, weights));
     }
 }

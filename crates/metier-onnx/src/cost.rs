@@ -10,6 +10,7 @@ use crate::shape::{Fact, Given, heads, letters, linear_sizes, rule};
 /// Multiply-adds of an operator with these inputs and outputs; `None` where a size or the operator is not known.
 pub fn multiply_adds(given: &Given, outputs: &[Fact]) -> Result<Option<u64>, Error> {
     let node = given.node;
+    let Some(_) = rule(node) else { return Ok(None) };
     let out = || outputs.first().and_then(Fact::elements);
     let count = match node.kind.as_str() {
         "Conv" | "ConvInteger" | "FusedConv" | "DeformConv" | "CausalConvWithState" => {
@@ -49,7 +50,7 @@ pub fn multiply_adds(given: &Given, outputs: &[Fact]) -> Result<Option<u64>, Err
             heads(given).and_then(|heads| heads.multiply_adds())
         }
         "LinearAttention" => linear_sizes(given).multiply_adds(),
-        kind => rule(kind).map(|_| 0),
+        _ => Some(0),
     };
     Ok(count)
 }

@@ -18,6 +18,18 @@ pub enum Error {
         /// What is missing.
         what: String,
     },
+    /// A constant has more or less content than its dimensions want: the file is cut or was put together wrongly.
+    #[error("constant {name:?} holds {got} bytes; want {want} for its elements, {sizes}")]
+    Content {
+        /// The constant; empty for the value of an attribute.
+        name: String,
+        /// Bytes that it has.
+        got: u64,
+        /// Its dimensions.
+        sizes: String,
+        /// Bytes that these want.
+        want: u64,
+    },
     /// It asks for more than is allowed.
     #[error("{what} is {got}; at most {most} are read")]
     TooMuch {
@@ -51,6 +63,14 @@ pub enum Error {
         node: String,
         /// What does not fit.
         why: String,
+    },
+    /// A size that the user gave to a dimension that no input has.
+    #[error("dimension {name:?} is given; want {want}")]
+    Dimension {
+        /// The dimension.
+        name: String,
+        /// What would be right.
+        want: String,
     },
     /// A shape that the user gave does not fit the graph.
     #[error("shape of input {input:?} is {got}; want {want}")]

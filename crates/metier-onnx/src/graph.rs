@@ -243,6 +243,12 @@ impl Node {
         matches!(self.domain.as_str(), "" | "ai.onnx")
     }
 
+    /// Whether its kind is one that is known by its name here: ONNX's own and those of ONNX Runtime. Others may mean anything by it.
+    pub fn is_familiar(&self) -> bool {
+        let is_runtime = |rest: &str| rest.is_empty() || rest.starts_with('.');
+        self.is_standard() || self.domain.strip_prefix("com.microsoft").is_some_and(is_runtime)
+    }
+
     /// A whole number among its attributes.
     pub fn integer(&self, name: &str) -> Option<i64> {
         match self.attributes.get(name) {

@@ -13,6 +13,8 @@ use crate::{Error, Limits};
 
 /// Tensors of at most so many elements are kept whole: shapes, axes, pads, scales.
 const SMALL: u64 = 4096;
+/// Letters of a name that people are told.
+const TOLD: usize = 120;
 /// Elements of all of them that are kept: what is 4 bits in the file is 64 here.
 const TOGETHER: u64 = 16 << 20;
 
@@ -193,6 +195,7 @@ impl Reader {
                 (3, Field::Number(number)) => value = Attribute::Integer(number as i64),
                 (4, Field::Bytes(text)) => value = Attribute::Text(text.text()),
                 (5, Field::Bytes(tensor)) => value = Attribute::Tensor(Arc::new(self.tensor(tensor)?)),
+                (22, Field::Bytes(tensor)) => value = Attribute::Tensor(Arc::new(self.sparse(tensor)?)),
                 (6, Field::Bytes(graph)) => value = Attribute::Graph(Box::new(self.graph(graph, depth + 1)?)),
                 (7, _) => self.floats(field, &mut floats)?,
                 (8, _) => self.integers(field, &mut integers)?,
@@ -303,6 +306,20 @@ impl Reader {
         }
         tensor.is_span_told = starts && tensor.external_span.1.is_some();
         let count = self.count(&tensor.dims)?;
+        let want = tensor.bytes().filter(|_| tensor.external.is_none());
+        // Without any it is a file that was stripped of its weights, which still says what they are.
+        let raw = raw.filter(|raw| !raw.bytes.is_empty());
+        if let (Some(raw), Some(want)) = (raw, want)
+            && raw.bytes.len() as u64 != want
+        {
+            let sizes: Vec<String> = tensor.dims.iter().map(ToString::to_string).collect();
+            return Err(Error::Content {
+                name: tensor.name.chars().take(TOLD).collect(),
+                got: raw.bytes.len() as u64,
+                sizes: sizes.join("x"),
+                want,
+            });
+        }
         if count <= SMALL && self.kept + count <= TOGETHER && tensor.external.is_none() {
             self.kept += count;
             tensor.small = match raw {

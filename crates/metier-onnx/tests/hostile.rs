@@ -242,6 +242,64 @@ fn functions_that_call_each_other_twice_are_refused_before_they_are_many() {
 }
 
 #[test]
+fn a_constant_whose_content_does_not_fill_its_dimensions_is_refused() {
+    let nodes = [node("MatMul", &["x", "w"], &["y"], &[])];
+    let told = |content: &[u8]| {
+        let constants = [weights("w", &[8, 8]).bytes(9, content)];
+        tell(
+            &file(&graph(&nodes, &constants, &[value("x", &[1, 8])], &[value("y", &[])]), 13),
+            &Limits::default(),
+        )
+    };
+    assert_eq!(told(&[0; 256]).unwrap().parameters, 64);
+    for wrong in [16, 255, 257] {
+        let said = told(&vec![0; wrong]).unwrap_err().to_string();
+        assert_eq!(said, format!("constant \"w\" holds {wrong} bytes; want 256 for its elements, 8x8"));
+    }
+}
+
+/// An operator with a list of a million numbers among its attributes.
+fn long_list() -> Message {
+    let list = Message::default().text(1, "value_ints").number(20, 7).bytes(8, &[1; 1_000_000]);
+    node("Constant", &[], &["list"], &[]).message(5, &list)
+}
+
+#[test]
+fn a_function_with_a_long_list_is_not_copied_for_each_of_very_many_calls() {
+    // 60,000 copies of 8 MB, out of a file of 3 MB.
+    let names: Vec<String> = (0..=60_000).map(|at| format!("v{at}")).collect();
+    let call = |pair: &[String]| node("F", &[&pair[0]], &[&pair[1]], &[]).text(7, "own");
+    let nodes: Vec<Message> = names.windows(2).map(call).collect();
+    let bytes = |nodes: &[Message]| {
+        let output = format!("v{}", nodes.len());
+        let mut bytes = file(&graph(nodes, &[], &[value("v0", &[2])], &[value(&output, &[])]), 17);
+        let function = Message::default().text(1, "F").text(4, "a").text(5, "b").text(10, "own");
+        let function = function.message(7, &long_list()).message(7, &node("Relu", &["a"], &["b"], &[]));
+        bytes.extend(Message::default().message(25, &function).0);
+        bytes
+    };
+    let said = tell(&bytes(&nodes), &Limits::default()).unwrap_err().to_string();
+    assert!(said.starts_with("the number of bytes that calls of functions repeat is"), "{said}");
+    assert_eq!(tell(&bytes(&nodes[..10]), &Limits::default()).unwrap().operators.len(), 10);
+}
+
+#[test]
+fn a_loop_with_a_long_list_is_followed_for_a_few_turns_only() {
+    let body = graph(
+        &[long_list(), node("Less", &["turn", "last"], &["again"], &[])],
+        &[],
+        &[value("turn", &[]), value("cond", &[])],
+        &[value("again", &[])],
+    );
+    let sub = Message::default().text(1, "body").message(6, &body).number(20, 5);
+    let nodes = [node("Loop", &["", ""], &[], &[]).message(5, &sub), node("Relu", &["x"], &["y"], &[])];
+    let constants = [integers("last", &[12_000])];
+    let bytes = file(&graph(&nodes, &constants, &[value("x", &[2])], &[value("y", &[])]), 17);
+    let told = tell(&bytes, &Limits::default()).unwrap();
+    assert!(told.notes.iter().any(|note| note.contains("how often it turns")), "{:?}", told.notes);
+}
+
+#[test]
 fn numbers_at_the_end_of_what_there_is_do_not_overflow() {
     let nodes = [node("Range", &["a", "b", "c"], &["y"], &[])];
     let constants = [integers("a", &[i64::MIN]), integers("b", &[i64::MAX]), integers("c", &[i64::MAX / 2])];

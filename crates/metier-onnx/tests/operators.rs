@@ -218,3 +218,113 @@ fn shapes_that_only_a_run_tells_are_left_open() {
         analysed(&file(&graph(&nodes, &constants, &[value("x", &[1, 16000, 1])], &[value("y", &[])]), 17));
     assert_eq!(shape(&told, 0), [1, 122, 257, 2]);
 }
+
+/// A loop with a condition that `again` tells, and 2 × 8 × 8 multiply-adds in each turn.
+fn looped(again: Message, count: Option<i64>, begins: u8) -> Analysis {
+    let body = graph(
+        &[again, node("MatMul", &["state", "w"], &["next"], &[])],
+        &[],
+        &[value("turn", &[]), value("cond", &[]), value("state", &[2, 8])],
+        &[value("again", &[]), value("next", &[])],
+    );
+    let sub = Message::default().text(1, "body").message(6, &body).number(20, 5);
+    let whole = |name: &str, number: i64| {
+        Message::default().number(2, 7).text(8, name).bytes(9, &number.to_le_bytes())
+    };
+    let begins = Message::default().number(2, 9).text(8, "begins").bytes(9, &[begins]);
+    let mut constants = vec![weights("w", &[8, 8]), whole("last", 3), begins];
+    constants.extend(count.map(|count| whole("count", count)));
+    let inputs = [if count.is_some() { "count" } else { "" }, "begins", "x"];
+    let nodes = [node("Loop", &inputs, &["y"], &[]).message(5, &sub)];
+    let given = [value("x", &[2, 8]), value("open", &[])];
+    analysed(&file(&graph(&nodes, &constants, &given, &[value("y", &[])]), 17))
+}
+
+#[test]
+fn a_condition_may_end_a_loop_before_its_count() {
+    let once = 2 * 8 * 8;
+    // Turns 0, 1, 2 go on, turn 3 is the last.
+    let less = || node("Less", &["turn", "last"], &["again"], &[]);
+    let told = looped(less(), Some(1000), 1);
+    assert_eq!((told.multiply_adds, told.notes.len()), (4 * once, 0), "{:?}", told.notes);
+    assert_eq!(looped(less(), None, 1).multiply_adds, 4 * once);
+    assert_eq!(looped(less(), Some(2), 1).multiply_adds, 2 * once);
+    assert_eq!(looped(less(), Some(1000), 0).multiply_adds, 0);
+    // What is handed on never ends it, however many turns there are.
+    let same = || node("Identity", &["cond"], &["again"], &[]);
+    let told = looped(same(), Some(1_000_000), 1);
+    assert_eq!((told.multiply_adds, told.notes.len()), (1_000_000 * once, 0), "{:?}", told.notes);
+    // What only a run tells is counted in full, and said.
+    let told = looped(node("Not", &["open"], &["again"], &[]), Some(1000), 1);
+    assert_eq!(told.multiply_adds, 1000 * once);
+    assert!(told.notes.iter().any(|note| note.contains("ends before turn 1000")), "{:?}", told.notes);
+}
+
+#[test]
+fn filters_of_a_transposed_convolution_are_those_of_all_groups() {
+    let nodes = [node("ConvTranspose", &["x", "w"], &["y"], &[("group", &[4])])];
+    let constants = [weights("w", &[8, 3, 2, 2])];
+    let told =
+        analysed(&file(&graph(&nodes, &constants, &[value("x", &[1, 8, 5, 5])], &[value("y", &[])]), 17));
+    assert_eq!((shape(&told, 0), told.characteristics.filter_details), (vec![1, 12, 6, 6], 12));
+}
+
+#[test]
+fn an_einsum_may_leave_dimensions_to_dots() {
+    let of = |equation: &str, x: &[i64], w: &[u64]| {
+        let text = Message::default().text(1, "equation").text(4, equation).number(20, 3);
+        let nodes = [node("Einsum", &["x", "w"], &["y"], &[]).message(5, &text)];
+        let bytes = file(&graph(&nodes, &[weights("w", w)], &[value("x", x)], &[value("y", &[])]), 17);
+        let told =
+            analyse(&read(&bytes, &Limits::default()).unwrap(), &Bindings::default(), &Limits::default());
+        told.map(|told| (shape(&told, 0), told.multiply_adds))
+    };
+    assert_eq!(of("...ij,jk->...ik", &[2, 3, 4, 5], &[5, 7]).unwrap(), (vec![2, 3, 4, 7], 6 * 4 * 5 * 7));
+    // Without a right side dots come first, then the letters that stand once.
+    assert_eq!(of("b...a, ...c", &[9, 3, 4], &[3, 6]).unwrap(), (vec![3, 4, 9, 6], 9 * 3 * 4 * 6));
+    // Dimensions under dots are put to each other from the last one on, and spread where they are 1.
+    assert_eq!(of("...i,...i->...", &[2, 3, 5], &[1, 5]).unwrap(), (vec![2, 3], 2 * 3 * 5));
+    let said = of("...ij,jk->ik", &[5], &[5, 7]).unwrap_err().to_string();
+    assert!(said.contains("for values of 1 and 2 dimensions"), "{said}");
+}
+
+#[test]
+fn an_operator_of_somebody_else_is_not_taken_for_one_of_the_same_name() {
+    for (kind, inputs) in [("Split", &["x"][..]), ("Gemm", &["x", "x"]), ("If", &["x"])] {
+        let nodes =
+            [node(kind, inputs, &["m"], &[]).text(7, "acme"), node("MatMul", &["m", "w"], &["y"], &[])];
+        let constants = [weights("w", &[4, 4])];
+        let told =
+            analysed(&file(&graph(&nodes, &constants, &[value("x", &[2, 3, 4])], &[value("y", &[])]), 17));
+        assert_eq!((told.operators_without_cost, told.characteristics.fc_layers), (2, 1), "{kind}");
+        let note = format!("operator {kind} of acme: it is not known here");
+        assert!(told.notes.iter().any(|one| one.starts_with(&note)), "{:?}", told.notes);
+    }
+}
+
+#[test]
+fn constants_count_in_whatever_form_they_stand() {
+    let listed = (0..64).fold(Message::default().text(1, "value_floats").number(20, 6), |list, _| {
+        let mut list = list;
+        list.0.extend([7 << 3 | 5, 0, 0, 0, 0]);
+        list
+    });
+    let nodes = [
+        node("Constant", &[], &["w"], &[]).message(5, &listed),
+        node("Reshape", &["w", "s"], &["v"], &[]),
+        node("MatMul", &["x", "v"], &["y"], &[]),
+    ];
+    let bytes = |nodes: &[Message], constants: &[Message]| {
+        file(&graph(nodes, constants, &[value("x", &[1, 8])], &[value("y", &[])]), 17)
+    };
+    let told = analysed(&bytes(&nodes, &[integers("s", &[8, 8])]));
+    assert_eq!((told.parameters, told.weight_bytes.0, told.multiply_adds), (64, 256 + 16, 64));
+    let values = Message::default().number(1, 2).number(2, FLOAT).bytes(9, &[0; 8]);
+    let sparse = Message::default().message(1, &values).message(2, &integers("", &[0, 9]));
+    let sparse = sparse.number(3, 8).number(3, 8);
+    let sparse = Message::default().text(1, "sparse_value").message(22, &sparse).number(20, 11);
+    let nodes =
+        [node("Constant", &[], &["w"], &[]).message(5, &sparse), node("MatMul", &["x", "w"], &["y"], &[])];
+    let told = analysed(&bytes(&nodes, &[]));
+    assert_eq!((told.parameters, told.multiply_adds, shape(&told, 0)), (64, 64, vec![1, 8]));
+}

@@ -144,3 +144,41 @@ fn the_most_that_is_alive_at_one_moment_counts() {
     let told = analysed(&file(&graph(&nodes, &[], &[value("x", &[2])], &[value("y", &[])]), 13)).unwrap();
     assert_eq!(told.peak_activation_bytes.map(|bytes| bytes.0), Some(24));
 }
+
+#[test]
+fn a_size_that_one_input_gives_to_a_name_holds_for_all() {
+    let nodes = [node("MatMul", &["a", "b"], &["y"], &[])];
+    let inputs = [value("a", &[-1, 16, 8]), value("b", &[-1, 8, 4])];
+    let bytes = file(&graph(&nodes, &[], &inputs, &[value("y", &[])]), 17);
+    let model = read(&bytes, &Limits::default()).unwrap();
+    let told = |bindings: &Bindings| analyse(&model, bindings, &Limits::default());
+    let mut bindings = Bindings::default();
+    bindings.shapes.insert("a".to_string(), vec![3, 16, 8]);
+    let bound = told(&bindings).unwrap();
+    assert_eq!(bound.inputs[1].shape, Some(vec![Some(3), Some(8), Some(4)]));
+    assert_eq!((bound.multiply_adds, bound.notes.len()), (3 * 16 * 8 * 4, 0), "{:?}", bound.notes);
+    // Where shapes are given for both they are taken as they are.
+    bindings.shapes.insert("b".to_string(), vec![1, 8, 4]);
+    assert_eq!(told(&bindings).unwrap().inputs[1].shape, Some(vec![Some(1), Some(8), Some(4)]));
+    // What some exporters write for what they do not know is no name.
+    let unnamed = |name: &str| {
+        let dim = |text: &str| Message::default().message(1, &Message::default().text(2, text));
+        let shape = dim("?").message(1, &Message::default().number(1, 8));
+        let tensor = Message::default().number(1, 1).message(2, &shape);
+        Message::default().text(1, name).message(2, &Message::default().message(1, &tensor))
+    };
+    let nodes = [node("Relu", &["a"], &["y"], &[]), node("Relu", &["b"], &["z"], &[])];
+    let outputs = [value("y", &[]), value("z", &[])];
+    let bytes = file(&graph(&nodes, &[], &[unnamed("a"), unnamed("b")], &outputs), 17);
+    let mut bindings = Bindings::default();
+    bindings.shapes.insert("a".to_string(), vec![3, 8]);
+    let open = read(&bytes, &Limits::default()).unwrap();
+    let open = analyse(&open, &bindings, &Limits::default()).unwrap();
+    assert_eq!(open.inputs[1].shape, Some(vec![Some(1), Some(8)]));
+    let mut bindings = Bindings::default();
+    bindings.dims.insert("n".to_string(), 5);
+    assert_eq!(told(&bindings).unwrap().multiply_adds, 5 * 16 * 8 * 4);
+    bindings.dims.insert("batch".to_string(), 5);
+    let said = told(&bindings).unwrap_err().to_string();
+    assert_eq!(said, "dimension \"batch\" is given; want one of n");
+}

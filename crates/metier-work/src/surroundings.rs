@@ -22,6 +22,8 @@ pub const DATASET_WORD: &str = "{dataset}";
 pub struct Ways<'a> {
     /// Where fetched datasets are kept; `None` where there is no such place.
     pub cache: Option<PathBuf>,
+    /// Files that belong to the dataset, and are as cold or warm as it: weights beside a graph.
+    pub beside: Vec<PathBuf>,
     /// Most that fetched datasets may take; those that were not used for longest go.
     pub cache_limit: Option<Bytes>,
     /// Who shows how far fetching has come.
@@ -45,6 +47,7 @@ pub struct Obstacle {
 pub struct Surroundings<'a> {
     checked: &'a Checked,
     dataset: Option<(&'a Wanted, Obtained)>,
+    beside: Vec<PathBuf>,
     company: Option<Company>,
     membership: Option<Membership>,
     is_stopped: &'a dyn Fn() -> bool,
@@ -88,6 +91,7 @@ impl<'a> Surroundings<'a> {
         Ok(Self {
             checked,
             dataset,
+            beside: ways.beside,
             company,
             membership: ways.membership,
             is_stopped: ways.means.is_stopped,
@@ -106,7 +110,7 @@ impl<'a> Surroundings<'a> {
         let mut notes = Notes::default();
         if let Some((wanted, obtained)) = &self.dataset {
             place(&mut spec, wanted, obtained, self.runs == 0);
-            match dataset::settle(obtained, wanted.page_cache, self.is_stopped) {
+            match dataset::settle(obtained, &self.beside, wanted.page_cache, self.is_stopped) {
                 Ok(warning) => notes.warnings.extend(warning.map(|text| Warning::new("page-cache", text))),
                 Err(error) => return unstarted(session, &spec, &obstacle(error).detail, recorder),
             }

@@ -41,10 +41,16 @@ fn boards_that_are_not_here_are_ranked_from_their_passports() {
         assert!(value(one, "low") < value(one, "value") && value(one, "value") < value(one, "high"));
         assert_eq!(list[one]["in_range"], false);
         assert_eq!(list[one]["unit"], "seconds");
+        assert_eq!((&list[one]["threads"], &list[one]["runtime"]), (&Value::from(4), &Value::from("rten")));
         assert!(list[one]["because"].as_str().unwrap().contains("no graph was timed"));
     }
     let table = place.ok(&["predict", "latency", &graph, "--device", "raspberry-pi-5", "--operators"]);
     assert!(table.contains("Conv") && table.contains("BECAUSE"), "{table}");
+    let ask = ["predict", "latency", &graph, "--device", "raspberry-pi-5", "-o", "csv"];
+    // As many as the device has processors, where none are asked for.
+    assert!(place.ok(&ask).contains("\nraspberry-pi-5,4,"), "{}", place.ok(&ask));
+    let csv = place.ok(&[&ask[..], &["--operators"]].concat());
+    assert!(csv.starts_with("name,kind,seconds,share,within\n") && csv.contains(",Conv,"), "{csv}");
 }
 
 #[test]

@@ -49,6 +49,10 @@ fn shipped_passports_are_shown_and_exported_without_a_store() {
     let text = place.ok(&["device", "show", "raspberry pi 4 model b rev 1.4"]);
     assert!(text.contains("specified") && text.contains("12.8 G") && text.contains("BCM2711"), "{text}");
     assert_eq!(place.json(&["device", "export", "Jetson Nano"])["id"], "jetson-nano");
+    for form in ["yaml", "csv"] {
+        let (code, said) = place.fails(&["device", "export", "Jetson Nano", "-o", form]);
+        assert!(code == 1 && said.contains("carried as JSON"), "{form}: {said}");
+    }
     let refused = place.command(&["device", "export", "Raspberry Pi 99"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(1));
     assert!(stderr(&refused).contains("Raspberry Pi 99") && stderr(&refused).contains("metier device list"));

@@ -243,13 +243,21 @@ fn weights_beside_the_graph_are_beside_its_parts_each_with_its_own() {
     std::fs::write(place.path("layers.weight"), [0; 100]).unwrap();
     let (code, error) = place.fails(&["split", "net.onnx", "--at", "m", "--out", &out]);
     assert!(code == 1 && error.contains("ends before them"), "{code} {error}");
+    // What was there before is still whole, and nothing lies beside it.
+    let mut names: Vec<String> = std::fs::read_dir(place.path("parts"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["net.1.onnx", "net.1.onnx.data", "net.2.onnx", "net.2.onnx.data"]);
+    assert_eq!((size("net.1.onnx.data"), size("net.2.onnx.data")), (60, 40));
 }
 
 #[test]
 fn what_is_wrong_is_said_by_its_flag() {
     let place = Place::new();
     std::fs::write(place.path("net.onnx"), funnel()).unwrap();
-    let cases: [(&[&str], &[&str]); 11] = [
+    let cases: [(&[&str], &[&str]); 13] = [
         (
             &["--devices", "raspberry-pi-5,toaster", "--bandwidth", "1"],
             &["--devices", "toaster", "jetson-nano"],
@@ -264,6 +272,8 @@ fn what_is_wrong_is_said_by_its_flag() {
         (&["--devices", "a,b,c,d,e,f,g,h,i", "--bandwidth", "1"], &["--devices", "1 to 8"]),
         (&["--devices", "raspberry-pi-5,", "--bandwidth", "1"], &["--devices", "empty"]),
         (&[], &["--parts", "--devices"]),
+        (&["--list", "--parts", "2"], &["--list", "--parts"]),
+        (&["--list", "--devices", "here"], &["--list", "--devices"]),
     ];
     for (words, parts) in cases {
         let (code, error) = place.fails(&[&["split", "net.onnx"], words].concat());

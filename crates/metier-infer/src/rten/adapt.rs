@@ -31,16 +31,15 @@ pub fn adapted(bytes: &[u8]) -> Option<Adapted> {
     let model = metier_onnx::read(bytes, &Limits::default()).ok()?;
     let mut rewrite = Rewrite::new(bytes, &model);
     let is_old = model.opset() < SOFTMAX_OF_ONE;
-    let mut ranks: Option<HashMap<String, usize>> = None;
+    let mut shapes: Option<Shapes> = None;
     for (index, node) in model.graph.nodes.iter().enumerate().filter(|(_, node)| node.is_standard()) {
         match node.kind.as_str() {
             "LRN" => normalisation(&mut rewrite, index, node),
             "Softmax" | "LogSoftmax" if is_old => {
-                let ranks = ranks.get_or_insert_with(|| ranks_of(&model));
-                softmax(&mut rewrite, index, node, ranks);
+                softmax(&mut rewrite, index, node, shapes.get_or_insert_with(|| shapes_of(&model)));
             }
             "Conv" | "ConvTranspose" if !node.attributes.contains_key("kernel_shape") => {
-                convolution(&mut rewrite, index, node, &model);
+                convolution(&mut rewrite, index, node, shapes.get_or_insert_with(|| shapes_of(&model)));
             }
             _ => {}
         }
@@ -76,12 +75,19 @@ fn is_taken(name: &str) -> bool {
     is_alone && (ending.starts_with("data") || ending.starts_with("onnx_data"))
 }
 
-/// How many dimensions values have, where that is known.
-fn ranks_of(model: &Model) -> HashMap<String, usize> {
+/// Dimensions of values by name, where their number is known.
+type Shapes = HashMap<String, Vec<Option<u64>>>;
+
+/// The dimensions of what the operators of the main graph take, weights included.
+fn shapes_of(model: &Model) -> Shapes {
     let told = metier_onnx::analyse(model, &Bindings::default(), &Limits::default());
     let operators = told.map(|told| told.operators).unwrap_or_default();
-    let values = operators.into_iter().flat_map(|one| one.inputs);
-    values.filter_map(|value| Some((value.name, value.shape?.len()))).collect()
+    let values = operators.into_iter().filter(|one| one.inside.is_empty()).flat_map(|one| one.inputs);
+    let constants =
+        model.graph.initializers.iter().map(|tensor| {
+            (tensor.name.clone(), tensor.dims.iter().map(|size| Some(*size)).collect::<Vec<_>>())
+        });
+    constants.chain(values.filter_map(|value| Some((value.name, value.shape?)))).collect()
 }
 
 fn single(node: &Node) -> Option<(&str, &str)> {
@@ -128,11 +134,11 @@ fn normalisation(rewrite: &mut Rewrite<'_>, index: usize, node: &Node) {
 }
 
 /// All dimensions from `axis` on as one, and back.
-fn softmax(rewrite: &mut Rewrite<'_>, index: usize, node: &Node, ranks: &HashMap<String, usize>) {
+fn softmax(rewrite: &mut Rewrite<'_>, index: usize, node: &Node, shapes: &Shapes) {
     let Some((x, y)) = single(node) else { return };
     let axis = node.integer("axis");
     // The last dimension alone is what the engine takes too, and then it may join the operator with others.
-    let last = ranks.get(x).and_then(|rank| i64::try_from(*rank).ok()?.checked_sub(1));
+    let last = shapes.get(x).and_then(|shape| i64::try_from(shape.len()).ok()?.checked_sub(1));
     if axis == Some(-1) || last.is_some_and(|last| axis.unwrap_or(1) == last) {
         return;
     }
@@ -148,11 +154,11 @@ fn softmax(rewrite: &mut Rewrite<'_>, index: usize, node: &Node, ranks: &HashMap
     rewrite.instead(index, "Reshape", &node.name, &[&value("shares"), &value("shape")], y, &[]);
 }
 
-/// The size of the window, as the weights have it.
-fn convolution(rewrite: &mut Rewrite<'_>, index: usize, node: &Node, model: &Model) {
-    let weights = node.inputs.get(1);
-    let weights = weights.and_then(|name| model.graph.initializers.iter().find(|one| one.name == *name));
-    let Some(window) = weights.and_then(|weights| weights.dims.get(2..)) else { return };
-    let window = window.iter().map(|size| i64::try_from(*size).unwrap_or(i64::MAX)).collect();
+/// The size of the window, as the weights have it: constants, or what others make of them.
+fn convolution(rewrite: &mut Rewrite<'_>, index: usize, node: &Node, shapes: &Shapes) {
+    let weights = node.inputs.get(1).and_then(|name| shapes.get(name));
+    let Some(window) = weights.and_then(|weights| weights.get(2..)) else { return };
+    let size = |size: &Option<u64>| size.and_then(|size| i64::try_from(size).ok());
+    let Some(window) = window.iter().map(size).collect::<Option<Vec<i64>>>() else { return };
     rewrite.add(index, &[("kernel_shape", Setting::Integers(window))]);
 }

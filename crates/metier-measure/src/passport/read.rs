@@ -15,6 +15,12 @@ pub const LARGEST: u64 = 4 << 20;
 /// The most entries of one list.
 const MOST_ENTRIES: usize = 4096;
 
+/// The most hardware threads: as many as predictions are asked for.
+const MOST_THREADS: f64 = 4096.0;
+const THREADS: &str = "1 to 4096";
+/// What an id must not be: lists of devices are by commas, and these words have a meaning of their own in them.
+const FREE: &str = "one without a comma, and neither here nor all, which mean something else to flags";
+
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
@@ -103,6 +109,7 @@ fn figures(passport: &Value) -> Vec<Fault> {
         // It is a name of files and addresses elsewhere.
         let is = text.parse::<DeviceId>().is_ok() && !text.contains(['/', '\\']) && !text.starts_with('.');
         want("id", is, id, "1 to 200 printable characters without '/', and no '.' at the start");
+        want("id", !is || !(text.contains(',') || matches!(text, "here" | "all")), id, FREE);
         let own = passport.pointer("/device/id");
         let is_own = !is || own.and_then(Value::as_str).is_none_or(|own| own == text);
         want("device.id", is_own, own, &format!("{text:?}, which is the passport's id"));
@@ -127,7 +134,7 @@ fn figures(passport: &Value) -> Vec<Fault> {
     let positive = "a number above 0 that a machine can have";
     let rate = |rate: f64| rate.is_finite() && rate > 0.0 && rate < 1e21;
     let time = |seconds: f64| seconds.is_finite() && seconds > 0.0 && seconds < 1e5;
-    let threads = |threads: f64| threads >= 1.0;
+    let threads = |threads: f64| (1.0..=MOST_THREADS).contains(&threads);
     let mut number = |field: String, got: Option<&Value>, is: &dyn Fn(f64) -> bool, wanted: &str| {
         if let Some(value) = got.and_then(Value::as_f64) {
             want(&field, is(value), got, wanted);
@@ -141,11 +148,12 @@ fn figures(passport: &Value) -> Vec<Fault> {
         ("bandwidth", "threads", &threads),
         ("latency", "seconds", &time),
     ] {
-        let wanted = if field == "threads" { "at least 1" } else { positive };
+        let wanted = if field == "threads" { THREADS } else { positive };
         for (i, one) in list(name).iter().enumerate() {
             number(format!("{name}[{i}].{field}"), one.get(field), is, wanted);
         }
     }
+    number("device.cpu.threads".to_string(), passport.pointer("/device/cpu/threads"), &threads, THREADS);
     let kept = |ratio: f64| ratio > 0.0 && ratio < 100.0;
     for (field, is) in [
         ("storage.read_bytes_per_second", &rate as &dyn Fn(f64) -> bool),
@@ -247,6 +255,18 @@ mod tests {
         });
         assert_eq!(told.len(), 1, "{told:#?}");
         assert!(told[0].starts_with("compute is missing; want at least one figure"), "{told:#?}");
+    }
+
+    #[test]
+    fn ids_that_no_flag_can_mean_and_threads_that_no_machine_has_are_refused() {
+        for id in ["here", "all", "a,b"] {
+            let told = faults(|value| (value["id"], value["device"]["id"]) = (json!(id), json!(id)));
+            assert_eq!(told, [format!("id is {id:?}; want {FREE}")]);
+        }
+        for threads in [0, 4097] {
+            let told = faults(|value| value["device"]["cpu"]["threads"] = json!(threads));
+            assert_eq!(told, [format!("device.cpu.threads is {threads}; want 1 to 4096")]);
+        }
     }
 
     #[test]

@@ -1,4 +1,6 @@
 //! Operators that a file defines itself: the function that they call, with what they give it.
+//!
+//! Every call has a copy of the function, with the call's own attributes in it; what all copies take together is bounded.
 
 use std::collections::BTreeSet;
 
@@ -6,6 +8,12 @@ use super::walk::{Told, Walk, within};
 use crate::Error;
 use crate::graph::{Attribute, Function, Graph, Node};
 use crate::shape::Fact;
+
+/// Bytes that all calls of functions may repeat: hundreds of times what networks do.
+pub(super) const COPIED: u64 = 512 << 20;
+/// Bytes of a name beside its letters, and of a number.
+const NAME: u64 = 24;
+const NUMBER: u64 = 8;
 
 impl Walk<'_> {
     /// Goes through a function as a sub-graph that sees nothing of what is around it.
@@ -29,6 +37,12 @@ impl Walk<'_> {
             got: most.saturating_add(count),
             most,
         })?;
+        let size = size_of(&function.graph);
+        self.copied = self.copied.checked_sub(size).ok_or(Error::TooMuch {
+            what: "the number of bytes that calls of functions repeat",
+            got: COPIED.saturating_add(size),
+            most: COPIED,
+        })?;
         let named = function.graph.inputs.iter().enumerate();
         let (given, absent): (Vec<_>, Vec<_>) = named
             .map(|(at, input)| (&input.name, inputs.get(at).copied().flatten()))
@@ -47,6 +61,27 @@ impl Walk<'_> {
         let told = told?;
         Ok((told.outputs.clone(), told))
     }
+}
+
+/// About the bytes that a copy of a graph takes: names and attributes, in sub-graphs too; constants are shared.
+pub(super) fn size_of(graph: &Graph) -> u64 {
+    let texts = |texts: &[String]| texts.iter().map(|text| NAME + text.len() as u64).sum::<u64>();
+    let value = |value: &Attribute| match value {
+        Attribute::Text(text) | Attribute::Outer(text) => text.len() as u64,
+        Attribute::Integers(list) => NUMBER * list.len() as u64,
+        Attribute::Floats(list) => NUMBER * list.len() as u64,
+        Attribute::Texts(list) => texts(list),
+        Attribute::Graph(inner) => size_of(inner),
+        Attribute::Graphs(inner) => inner.iter().map(size_of).sum(),
+        Attribute::Integer(_) | Attribute::Float(_) | Attribute::Tensor(_) | Attribute::Other => NUMBER,
+    };
+    let node = |node: &Node| {
+        let names = [&node.name, &node.kind, &node.domain, &node.overload];
+        let own: u64 = names.iter().map(|name| NAME + name.len() as u64).sum();
+        let settings = node.attributes.iter().map(|(name, one)| NAME + name.len() as u64 + value(one));
+        own + texts(&node.inputs) + texts(&node.outputs) + settings.sum::<u64>()
+    };
+    graph.nodes.iter().map(node).sum()
 }
 
 /// Puts the values of the call's attributes in place, and takes inputs away that the call leaves out.

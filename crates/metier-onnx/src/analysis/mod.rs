@@ -34,6 +34,28 @@ pub struct Bindings {
     pub values: BTreeMap<String, Vec<i64>>,
 }
 
+impl Bindings {
+    /// Sizes of named dimensions: those that were given, and those that the shapes of inputs give to them. Equal names are equal numbers, so what one input says
+    /// holds for all; a name that shapes give different sizes to has none of its own, and `?`, `-1` and `None`, as some exporters write what they do not know, are no names.
+    pub(crate) fn sizes(&self, inputs: &[ValueInfo]) -> BTreeMap<String, u64> {
+        let is_name = |name: &str| name.contains(char::is_alphabetic) && !name.eq_ignore_ascii_case("none");
+        let mut told: BTreeMap<&str, Option<u64>> = BTreeMap::new();
+        for input in inputs {
+            let (Some(given), Some(shape)) = (self.shapes.get(&input.name), &input.shape) else { continue };
+            for (dim, size) in shape.iter().zip(given) {
+                if let Dim::Named(name) = dim
+                    && is_name(name)
+                {
+                    let known = told.entry(name).or_insert(Some(*size));
+                    *known = known.filter(|known| known == size);
+                }
+            }
+        }
+        let told = told.into_iter().filter_map(|(name, size)| Some((name.to_string(), size?)));
+        told.chain(self.dims.iter().map(|(name, size)| (name.clone(), *size))).collect()
+    }
+}
+
 /// A value at the edge of a graph or of an operator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Value {
@@ -164,6 +186,7 @@ pub fn analyse(model: &Model, bindings: &Bindings, limits: &Limits) -> Result<An
             weights.add(tensor.elements(), tensor.data_type, tensor.dims.len());
             external_files.extend(tensor.external.clone());
         });
+        crate::constants::add_plain(graph, &mut weights);
     }
     weights.parameters = weights.parameters.saturating_add(walk.made.parameters);
     weights.bytes = weights.bytes.saturating_add(walk.made.bytes);
@@ -236,12 +259,28 @@ fn bound(
             return Err(Error::Shape { input: name.clone(), got: "given".to_string(), want });
         }
     }
-    inputs.iter().map(|input| Ok((input.name.clone(), bind(input, bindings, limits, notes)?))).collect()
+    let named = || inputs.iter().flat_map(|input| input.shape.iter().flatten());
+    let is_there = |name: &str| named().any(|dim| matches!(dim, Dim::Named(known) if known == name));
+    if let Some(name) = bindings.dims.keys().find(|name| !is_there(name)) {
+        let known: BTreeSet<String> =
+            named().filter(|dim| matches!(dim, Dim::Named(_))).map(ToString::to_string).collect();
+        let want = match known.is_empty() {
+            true => "a shape: no dimension of its inputs has a name".to_string(),
+            false => format!("one of {}", known.into_iter().collect::<Vec<_>>().join(", ")),
+        };
+        return Err(Error::Dimension { name: name.clone(), want });
+    }
+    let sizes = bindings.sizes(inputs);
+    inputs
+        .iter()
+        .map(|input| Ok((input.name.clone(), bind(input, bindings, &sizes, limits, notes)?)))
+        .collect()
 }
 
 fn bind(
     input: &ValueInfo,
     bindings: &Bindings,
+    named: &BTreeMap<String, u64>,
     limits: &Limits,
     notes: &mut Vec<String>,
 ) -> Result<Fact, Error> {
@@ -269,7 +308,7 @@ fn bind(
             for (axis, dim) in shape.iter().enumerate() {
                 sizes.push(match dim {
                     Dim::Known(size) => Some(*size),
-                    Dim::Named(name) if bindings.dims.contains_key(name) => bindings.dims.get(name).copied(),
+                    Dim::Named(name) if named.contains_key(name) => named.get(name).copied(),
                     _ if axis == 0 && shape.len() > 1 => {
                         notes.push(format!("input {:?}: a batch of 1 is assumed for {dim}", input.name));
                         Some(1)

@@ -1,7 +1,9 @@
 //! Loops: what their bodies do, and how often.
 
+use std::collections::HashMap;
+
 use super::walk::{Around, Told, Walk, common, within};
-use crate::graph::{Graph, Node};
+use crate::graph::{Attribute, Graph, Node, Small, Tensor};
 use crate::shape::Fact;
 use crate::{DataType, Error};
 
@@ -80,15 +82,9 @@ impl Walk<'_> {
             _ => Some(1),
         };
         let steps = if is_scan {
-            pieces.iter().find_map(|(_, length)| *length)
+            pieces.iter().find_map(|(_, length)| *length).filter(|steps| *steps <= self.limits.turns)
         } else {
-            let count = inputs.first().copied().flatten().and_then(Fact::whole);
-            count.and_then(|count| count.first().copied()).map(|count| count.max(0) as u64)
-        };
-        let steps = match steps {
-            Some(steps) if steps <= self.limits.turns => Some(steps),
-            _ if is_scan => None,
-            _ => self.simulate(body, inputs, scope, place).filter(|turns| *turns <= self.limits.turns),
+            self.steps(body, inputs, scope, place)
         };
         let turns = steps.zip(batch).and_then(|(steps, batch)| steps.checked_mul(batch));
         if turns.is_none() {
@@ -126,26 +122,46 @@ impl Walk<'_> {
         Ok((outputs.collect(), told))
     }
 
-    /// How often a `Loop` turns whose condition depends on counters only: turn by turn, as long as the condition can be told and
+    /// How often a `Loop` turns: as often as it is told to, unless its condition ends it before.
+    fn steps(&mut self, body: &Graph, inputs: &[Option<&Fact>], scope: &Around, place: &str) -> Option<u64> {
+        let most = first(inputs.first().copied().flatten()).map(|count| count.max(0) as u64);
+        if first(inputs.get(1).copied().flatten()) == Some(0) {
+            return Some(0);
+        }
+        let counted = most.filter(|most| *most <= self.limits.turns);
+        if counted.is_some() && goes_on(body, scope) {
+            return counted;
+        }
+        let followed = self.simulate(body, inputs, most.unwrap_or(u64::MAX), scope, place);
+        match (followed.filter(|turns| *turns <= self.limits.turns), counted) {
+            (Some(turns), _) => Some(turns),
+            (None, Some(most)) => {
+                self.note(format!(
+                    "{place}: only a run tells whether it ends before turn {most}; that many are counted"
+                ));
+                Some(most)
+            }
+            (None, None) => None,
+        }
+    }
+
+    /// How often a `Loop` turns whose condition depends on counters only, at most so often: turn by turn, as long as the condition can be told and
     /// there is room for it.
     fn simulate(
         &mut self,
         body: &Graph,
         inputs: &[Option<&Fact>],
+        most: u64,
         scope: &Around,
         place: &str,
     ) -> Option<u64> {
-        let truth = |fact: Option<&Fact>| fact.and_then(Fact::whole).and_then(|one| one.first().copied());
         let number = |value: i64| Fact::integers(DataType::Int64, Vec::new(), vec![value]);
-        if truth(inputs.get(1).copied().flatten()) == Some(0) {
-            return Some(0);
-        }
         let mut room = self.followed;
         let carried = inputs.get(2..).unwrap_or_default();
         let mut carried: Vec<Fact> =
             carried.iter().map(|fact| Fact { is_constant: false, ..within(*fact, &mut room) }).collect();
         let condition = Fact::integers(DataType::Bool, Vec::new(), vec![1]);
-        for turn in 0u64.. {
+        for turn in 0..most {
             let given = [number(i64::try_from(turn).ok()?), condition.clone()];
             let given = given.into_iter().chain(carried.iter().cloned());
             let named =
@@ -154,13 +170,51 @@ impl Walk<'_> {
             let told = walk.graph(body, named, scope, place);
             self.simulated = walk.simulated;
             let told = told.ok()?;
-            if truth(told.outputs.first())? == 0 {
+            if first(told.outputs.first())? == 0 {
                 return Some(turn + 1);
             }
             carried = told.outputs.iter().skip(1).take(carried.len()).cloned().collect();
         }
-        None
+        Some(most)
     }
+}
+
+/// The first element of a value, where it is known.
+fn first(fact: Option<&Fact>) -> Option<i64> {
+    fact.and_then(Fact::whole).and_then(|elements| elements.first().copied())
+}
+
+/// Whether a body's condition never ends its loop: it is handed on as it came, or is a constant that is true.
+fn goes_on(body: &Graph, scope: &Around) -> bool {
+    let Some(mut name) = body.outputs.first().map(|output| output.name.as_str()) else { return false };
+    let given = body.inputs.get(1).map(|input| input.name.as_str());
+    let is_true = |small: Option<&Small>| match small {
+        Some(Small::Integers(values)) => values.first().is_some_and(|value| *value != 0),
+        _ => false,
+    };
+    let makers: HashMap<&str, &Node> =
+        body.nodes.iter().filter_map(|node| Some((node.outputs.first()?.as_str(), node))).collect();
+    let constants: HashMap<&str, &Tensor> =
+        body.initializers.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
+    // No way is longer than the body.
+    for _ in 0..=body.nodes.len() {
+        if Some(name) == given {
+            return true;
+        }
+        if let Some(tensor) = constants.get(name) {
+            return is_true(tensor.small.as_ref());
+        }
+        let Some(maker) = makers.get(name) else {
+            let around = scope.iter().rev().find_map(|facts| facts.get(name));
+            return around.is_some_and(|fact| fact.is_constant && is_true(fact.small.as_ref()));
+        };
+        match (maker.kind.as_str(), maker.attributes.get("value"), maker.inputs.first()) {
+            ("Identity", _, Some(from)) => name = from,
+            ("Constant", Some(Attribute::Tensor(tensor)), _) => return is_true(tensor.small.as_ref()),
+            _ => return false,
+        }
+    }
+    false
 }
 
 /// The shape of pieces that are put together along an axis.

@@ -5,11 +5,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
+use super::call::{COPIED, size_of};
 use super::{OperatorCost, Value, memory};
 use crate::constants::Weights;
 use crate::cost::{self, multiply_adds};
 use crate::graph::{Attribute, Function, Graph, Model, Node};
-use crate::shape::{Fact, Given, infer, weights_at};
+use crate::shape::{Fact, Given, infer, rule, weights_at};
 use crate::soprano::{self, Characteristics};
 use crate::{Error, Limits};
 use metier_types::Bytes;
@@ -35,6 +36,8 @@ const NOTES: usize = 20;
 const TOGETHER: usize = 4 << 20;
 /// Operators and constants that are gone through in order to see how often loops turn.
 const SIMULATED: u64 = 50_000;
+/// Bytes of names and attributes that count there like one more operator: far more than one has.
+const LONG: u64 = 4096;
 
 /// What was found of one graph.
 #[derive(Debug, Clone, Default)]
@@ -68,6 +71,8 @@ pub struct Walk<'a> {
     functions: Rc<Functions<'a>>,
     /// Operators that may still come out of functions.
     pub(super) called: u64,
+    /// Bytes that calls of functions may still repeat.
+    pub(super) copied: u64,
     /// Functions inside of functions.
     pub(super) calls: usize,
     /// Graphs around the present operator, functions included.
@@ -96,6 +101,7 @@ impl<'a> Walk<'a> {
             limits,
             functions: Rc::new(functions.collect()),
             called: limits.nodes as u64,
+            copied: COPIED,
             calls: 0,
             depth: 0,
             seen: 0,
@@ -116,6 +122,7 @@ impl<'a> Walk<'a> {
             limits: self.limits,
             functions: self.functions.clone(),
             called: self.called,
+            copied: self.copied,
             calls: self.calls,
             depth: self.depth,
             seen: 0,
@@ -154,7 +161,7 @@ impl<'a> Walk<'a> {
             return Err(Error::TooMuch { what, got: self.depth as u64, most });
         }
         if self.is_turn {
-            let work = 1 + (graph.nodes.len() + graph.initializers.len()) as u64;
+            let work = 1 + (graph.nodes.len() + graph.initializers.len()) as u64 + size_of(graph) / LONG;
             self.simulated = self.simulated.checked_sub(work).ok_or(Error::TooMuch {
                 what: "the number of operators in turns of loops",
                 got: SIMULATED.saturating_add(work),
@@ -210,7 +217,9 @@ impl<'a> Walk<'a> {
         let mut below = Vec::new();
         let mut misfit = None;
         let function = self.function(node);
-        let made = match (node.kind.as_str(), function) {
+        // Only those of ONNX itself have sub-graphs that we know the meaning of.
+        let kind = if node.is_standard() { node.kind.as_str() } else { "" };
+        let made = match (kind, function) {
             (_, Some(function)) => {
                 let (facts, body) = self.call(function, node, &inputs, &place)?;
                 nested = body.peak;
@@ -245,7 +254,7 @@ impl<'a> Walk<'a> {
                 };
                 self.account(node, &inputs, &made);
                 if !made.iter().all(|fact| fact.is_constant) {
-                    told.operators.push(operator(node, &inputs, &made, adds, inside));
+                    told.operators.push(operator(node, &inputs, &made, adds, inside, self.limits.rank));
                 }
                 made
             }
@@ -263,7 +272,7 @@ impl<'a> Walk<'a> {
 
     /// The function that an operator calls; what the standard defines is known without.
     fn function(&self, node: &Node) -> Option<&'a Function> {
-        if self.functions.is_empty() || (node.is_standard() && crate::shape::rule(&node.kind).is_some()) {
+        if self.functions.is_empty() || (node.is_standard() && rule(node).is_some()) {
             return None;
         }
         self.functions.get(&(&*node.domain, &*node.kind, &*node.overload)).copied()
@@ -301,10 +310,15 @@ impl<'a> Walk<'a> {
             self.made.parameters = self.made.parameters.saturating_add(more);
         }
         let weights = weights.copied().flatten().filter(|fact| fact.is_constant);
-        let side = usize::from(node.kind == "ConvTranspose");
-        let channels = weights.and_then(Fact::dims).and_then(|dims| dims.get(side).copied()).unwrap_or(0);
-        soprano::count(&mut self.counts, node, weights.is_some(), channels);
-        if crate::shape::rule(&node.kind).is_none() {
+        // The other way round, those of a transposed one are told for each group.
+        let is_transposed = node.kind == "ConvTranspose";
+        let groups = node.integer("group").filter(|_| is_transposed).map_or(1, |groups| groups.max(1) as u64);
+        let channels =
+            weights.and_then(Fact::dims).and_then(|dims| dims.get(usize::from(is_transposed)).copied());
+        let channels = channels.unwrap_or(0).saturating_mul(groups);
+        if rule(node).is_some() {
+            soprano::count(&mut self.counts, node, weights.is_some(), channels);
+        } else {
             let whose = if node.domain.is_empty() { String::new() } else { format!(" of {}", node.domain) };
             let kind = &node.kind;
             self.note(format!(
@@ -404,6 +418,7 @@ fn operator(
     made: &[Fact],
     multiply_adds: Option<u64>,
     inside: &str,
+    rank: usize,
 ) -> OperatorCost {
     let sum = |facts: &[&Fact]| {
         facts.iter().try_fold(0u64, |sum, fact| sum.checked_add(cost::bytes(Some(fact))?)).map(Bytes)
@@ -434,7 +449,10 @@ fn operator(
         attributes: attributes
             .filter_map(|(name, value)| match value {
                 Attribute::Integer(value) => Some((name.clone(), vec![*value])),
-                Attribute::Integers(values) => Some((name.clone(), values.clone())),
+                // No more than the pads of all dimensions; what is longer fits no operator.
+                Attribute::Integers(values) if values.len() <= 2 * rank => {
+                    Some((name.clone(), values.clone()))
+                }
                 _ => None,
             })
             .collect(),

@@ -5,7 +5,7 @@
 //! `None`: an operator that we do not know makes values of unknown shape, never an error. A contradiction (a matrix
 //! product of 3 and 4 columns) is an error that names the operator.
 //!
-//! Each family of operators is a file; [`rule`] is the one list of them.
+//! Each family of operators is a file; [`of_kind`] is the one list of them.
 
 mod arrange;
 mod attention;
@@ -171,8 +171,13 @@ pub type Made = Result<Vec<Fact>, Error>;
 
 type Rule = fn(&Given) -> Made;
 
+/// The rule of an operator; `None` where its kind is not known, or is somebody else's.
+pub fn rule(node: &Node) -> Option<Rule> {
+    node.is_familiar().then(|| of_kind(&node.kind)).flatten()
+}
+
 /// The one list of rules, by kind of operator.
-pub fn rule(kind: &str) -> Option<Rule> {
+fn of_kind(kind: &str) -> Option<Rule> {
     Some(match kind {
         "Conv" | "ConvInteger" | "QLinearConv" | "FusedConv" | "DeformConv" => window::conv,
         "CausalConvWithState" => window::causal,
@@ -334,7 +339,7 @@ pub fn rule(kind: &str) -> Option<Rule> {
 
 /// The outputs of an operator, as far as they can be told.
 pub fn infer(given: &Given) -> Made {
-    let Some(rule) = rule(&given.node.kind) else {
+    let Some(rule) = rule(given.node) else {
         return Ok(vec![Fact::default(); given.node.outputs.len()]);
     };
     let mut made = rule(given)?;

@@ -32,19 +32,22 @@ pub fn size(given: &Given) -> Made {
 pub fn constant(given: &Given) -> Made {
     let node = given.node;
     let list = |count: usize| Some(vec![Some(count as u64)]);
+    // Longer ones are not followed, and a loop may come here very often.
+    let is_short = |count: usize| count <= FOLLOWED;
     let fact =
         match node.attributes.iter().find(|(name, _)| name.starts_with("value") || *name == "sparse_value") {
             Some((_, Attribute::Tensor(tensor))) => Fact::of_tensor(tensor),
             Some((_, Attribute::Integer(value))) => Fact::integers(DataType::Int64, Vec::new(), vec![*value]),
             Some((_, Attribute::Integers(values))) => {
-                Fact::integers(DataType::Int64, vec![Some(values.len() as u64)], values.clone())
+                let small = is_short(values.len()).then(|| Small::Integers(values.clone()));
+                Fact { small, ..Fact::new(Some(DataType::Int64), list(values.len())) }
             }
             Some((_, Attribute::Float(value))) => Fact {
                 small: Some(Small::Floats(vec![*value])),
                 ..Fact::new(Some(DataType::Float), Some(Vec::new()))
             },
             Some((_, Attribute::Floats(values))) => {
-                let small = Some(Small::Floats(values.clone()));
+                let small = is_short(values.len()).then(|| Small::Floats(values.clone()));
                 Fact { small, ..Fact::new(Some(DataType::Float), list(values.len())) }
             }
             Some((_, Attribute::Text(_))) => Fact::new(Some(DataType::String), Some(Vec::new())),

@@ -82,22 +82,48 @@ fn product(
     Ok(vec![Fact::new(data_type, Some(shape))])
 }
 
-/// The letters of each input and of the output of an `Einsum`; `None` with dots, which we do not follow.
-pub fn equation(text: &str) -> Option<(Vec<Vec<char>>, Vec<char>)> {
+/// The first of the letters that stand for dimensions under dots: no equation has it.
+const DOTS: u32 = 0xE000;
+/// Letters of an equation that people are told.
+const TOLD: usize = 60;
+
+/// The letters of each input, which has so many dimensions, and of the output of an `Einsum`. Dots are written as letters, too: those of the dimensions that have
+/// none, the last of one input being the last of all others. `None` where that cannot be.
+fn equation(text: &str, ranks: &[usize]) -> Option<(Vec<Vec<char>>, Vec<char>)> {
     let text: String = text.chars().filter(|letter| !letter.is_whitespace()).collect();
-    if text.contains('.') {
-        return None;
-    }
     let (left, right) = match text.split_once("->") {
         Some((left, right)) => (left, Some(right)),
         None => (text.as_str(), None),
     };
-    let inputs: Vec<Vec<char>> = left.split(',').map(|part| part.chars().collect()).collect();
-    let output = right.map(|right| right.chars().collect()).unwrap_or_else(|| {
-        let mut counts = BTreeMap::new();
-        inputs.iter().flatten().for_each(|letter| *counts.entry(*letter).or_insert(0) += 1);
-        counts.into_iter().filter(|(_, count)| *count == 1).map(|(letter, _)| letter).collect()
-    });
+    let parts: Vec<&str> = left.split(',').collect();
+    let under = |part: &str, rank: usize| match part.contains("...") {
+        true => (rank + "...".len()).checked_sub(part.chars().count()),
+        false => Some(0),
+    };
+    if parts.len() != ranks.len() {
+        return None;
+    }
+    let counts =
+        parts.iter().zip(ranks).map(|(part, rank)| under(part, *rank)).collect::<Option<Vec<_>>>()?;
+    let most = counts.iter().copied().max().unwrap_or(0);
+    let written = |part: &str, count: usize| -> Option<Vec<char>> {
+        let dots: String = (most - count..most).filter_map(|at| char::from_u32(DOTS + at as u32)).collect();
+        let letters = part.replacen("...", &dots, 1);
+        (!letters.contains('.')).then(|| letters.chars().collect())
+    };
+    let inputs =
+        parts.iter().zip(&counts).map(|(part, count)| written(part, *count)).collect::<Option<Vec<_>>>()?;
+    let output = match right {
+        Some(right) => written(right, most)?,
+        None => {
+            let mut counts = BTreeMap::new();
+            inputs.iter().flatten().for_each(|letter| *counts.entry(*letter).or_insert(0) += 1);
+            let is_under = |letter: &char| u32::from(*letter) >= DOTS;
+            // What is under dots stays, in front.
+            let single = counts.into_iter().filter(|(letter, count)| *count == 1 && !is_under(letter));
+            written("...", most)?.into_iter().chain(single.map(|(letter, _)| letter)).collect()
+        }
+    };
     Some((inputs, output))
 }
 
@@ -106,10 +132,18 @@ type Letters = (BTreeMap<char, u64>, Vec<char>);
 
 /// The letters of an `Einsum` with their sizes; `None` where one is not known.
 pub fn letters(given: &Given) -> Result<Option<Letters>, Error> {
-    let Some((inputs, output)) = given.node.text("equation").and_then(equation) else { return Ok(None) };
+    let dims: Option<Vec<Vec<u64>>> =
+        (0..given.inputs.len()).map(|index| given.input(index).and_then(Fact::dims)).collect();
+    let Some(dims) = dims else { return Ok(None) };
+    let ranks: Vec<usize> = dims.iter().map(Vec::len).collect();
+    let Some(text) = given.node.text("equation") else { return Ok(None) };
+    let Some((inputs, output)) = equation(text, &ranks) else {
+        let ranks: Vec<String> = ranks.iter().map(ToString::to_string).collect();
+        let text: String = text.chars().take(TOLD).collect();
+        return Err(given.misfit(format!("{text:?} for values of {} dimensions", ranks.join(" and "))));
+    };
     let mut sizes: BTreeMap<char, u64> = BTreeMap::new();
-    for (index, letters) in inputs.iter().enumerate() {
-        let Some(dims) = given.input(index).and_then(Fact::dims) else { return Ok(None) };
+    for (letters, dims) in inputs.iter().zip(dims) {
         if dims.len() != letters.len() {
             return Err(given.misfit(format!("{} letters for {} dimensions", letters.len(), dims.len())));
         }

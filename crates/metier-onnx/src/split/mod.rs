@@ -110,10 +110,11 @@ impl<'a> Chain<'a> {
             last.insert(output.name.as_str(), steps.len());
         }
         listed(graph, &steps, &last)?;
+        let named = bindings.sizes(&graph.inputs);
         let is_bound = |input: &&crate::ValueInfo| {
             let is_given = |dim: &crate::Dim| match dim {
                 crate::Dim::Known(_) => true,
-                crate::Dim::Named(name) => bindings.dims.contains_key(name),
+                crate::Dim::Named(name) => named.contains_key(name),
                 crate::Dim::Unknown => false,
             };
             bindings.shapes.contains_key(&input.name)

@@ -126,6 +126,7 @@ pub fn write(chain: &Chain, range: Range<usize>, number: usize) -> Result<Part, 
         crate::constants::each(inner, &mut |tensor| {
             weights.add(tensor.elements(), tensor.data_type, tensor.dims.len());
         });
+        crate::constants::add_plain(inner, &mut weights);
     }
     let told: BTreeMap<&str, &ValueInfo> = graph
         .values

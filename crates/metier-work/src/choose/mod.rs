@@ -97,8 +97,7 @@ pub struct Candidate {
     pub coverage: Option<f64>,
     /// Whether the question lies within what the predictor has learned from.
     pub in_range: Option<bool>,
-    /// Threads that the time is for.
-    #[serde(skip)]
+    /// Threads that the time is for; `null` for a predictor file, and where nothing can be said.
     pub threads: Option<u32>,
     /// The predictor that says so; `null` for a predictor file, and where nothing can be said.
     pub predictor: Option<Digest>,
@@ -176,11 +175,24 @@ impl Chooser {
         Self { predictor, passports, remembered: Mutex::default() }
     }
 
-    /// All nodes: those with a time first, fastest first; then the others, by name.
+    /// All nodes: those with a time first, fastest first; then the others, by name. One without room for the graph has no time, unless none has room: then each has
+    /// its time, and says that the graph does not fit.
     pub fn rank(&self, snapshot: &Snapshot, question: &Question<'_>) -> Vec<Candidate> {
         let least = self.least_memory(question);
-        let mut candidates: Vec<Candidate> =
-            snapshot.nodes.iter().map(|node| self.candidate(node, question, least)).collect();
+        let all = |least| -> Vec<Candidate> {
+            snapshot.nodes.iter().map(|node| self.candidate(node, question, least)).collect()
+        };
+        let mut candidates = all(least);
+        if candidates.iter().all(|one| one.predicted_execution_time.is_none()) {
+            candidates = all(None);
+            for one in candidates.iter_mut().filter(|one| one.predicted_execution_time.is_some()) {
+                if let Some((least, available)) = without_room(least, one.memory_available_bytes) {
+                    one.reason.push_str(&format!(
+                        "; it cannot run there: it needs at least {least} of memory, and {available} are available"
+                    ));
+                }
+            }
+        }
         candidates.sort_by(|one, other| {
             let time = |candidate: &Candidate| candidate.predicted_execution_time.unwrap_or(f64::INFINITY);
             let has = |candidate: &Candidate| candidate.predicted_execution_time.is_none();
@@ -233,9 +245,7 @@ impl Chooser {
                 device.model
             )
         });
-        if let Some((least, size)) =
-            self.least_memory(question).zip(size).filter(|(least, size)| least > size)
-        {
+        if let Some((least, size)) = without_room(self.least_memory(question), size) {
             candidate.reason.push_str(&format!(
                 "; it cannot run there: it needs at least {least} of memory, and the device has {size}"
             ));
@@ -264,9 +274,7 @@ impl Chooser {
             candidate.reason = format!("left out, its load is not known: {why}");
             return candidate;
         }
-        let available = candidate.memory_available_bytes;
-        if let Some((least, available)) = least.zip(available).filter(|(least, available)| least > available)
-        {
+        if let Some((least, available)) = without_room(least, candidate.memory_available_bytes) {
             candidate.reason =
                 format!("left out: it needs at least {least} of memory, and {available} are available");
             return candidate;
@@ -364,6 +372,11 @@ impl Chooser {
             },
         }
     }
+}
+
+/// What a graph needs at least and what there is, where that is less.
+fn without_room(least: Option<Bytes>, available: Option<Bytes>) -> Option<(Bytes, Bytes)> {
+    least.zip(available).filter(|(least, available)| least > available)
 }
 
 fn by_passport(

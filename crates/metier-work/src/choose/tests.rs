@@ -125,6 +125,15 @@ fn a_node_without_room_for_the_graph_is_not_chosen_however_fast_it_is() {
     assert!(full.reason.starts_with("left out: it needs at least "), "{}", full.reason);
     assert!(full.reason.ends_with(" are available"), "{}", full.reason);
     assert!(full.prediction().is_err());
+    // Where none has room there is nobody better: the seed's own example has 1e19 parameters, and is answered.
+    let nodes = vec![with("slow", "Raspberry Pi 3B", 1 << 30), with("fast", "Raspberry Pi 5", 1 << 30)];
+    let counts = Counts { total_parameters: 1e19, ..question().counts };
+    let ranked = chooser.rank(&snapshot(nodes), &Question { counts, ..question() });
+    assert_eq!(names(&ranked), ["fast", "slow"]);
+    for one in &ranked {
+        assert!(one.predicted_execution_time.is_some() && one.threads == Some(4), "{one:?}");
+        assert!(one.reason.contains("it cannot run there: it needs at least"), "{}", one.reason);
+    }
     // A device that is described is the only one: its time stays, and that it does not fit is said.
     let described = Described { model: "Raspberry Pi 3B", cpu_percent: 5.0, disk_percent: 75.0 };
     let counts = Counts { total_parameters: 1e12, ..question().counts };

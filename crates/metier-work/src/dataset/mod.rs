@@ -17,7 +17,7 @@ mod trim;
 
 use std::cell::Cell;
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -135,9 +135,10 @@ pub fn name_of(source: &Source) -> String {
     }
 }
 
-/// Brings the page cache into the wanted state, right before the clock starts; gives a warning where that did not work.
+/// Brings the page cache into the wanted state for a dataset and the files that belong to it, right before the clock starts; gives a warning where that did not work.
 pub fn settle(
     obtained: &Obtained,
+    beside: &[PathBuf],
     wanted: PageCache,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Option<String>, Error> {
@@ -148,5 +149,6 @@ pub fn settle(
         resumed: Cell::new(false),
         has_total: false,
     };
-    pages::settle(&obtained.path, wanted, &watch)
+    let paths: Vec<&Path> = std::iter::once(&obtained.path).chain(beside).map(PathBuf::as_path).collect();
+    pages::settle(&paths, wanted, &watch)
 }

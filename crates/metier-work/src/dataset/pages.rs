@@ -18,13 +18,17 @@ const TOLERANCE: f64 = 0.01;
 /// Looked at in one piece.
 const WINDOW: u64 = 1 << 30;
 
-/// Brings a dataset into the wanted state; gives a warning where it did not get there.
-pub fn settle(path: &Path, wanted: PageCache, watch: &Watch<'_>) -> Result<Option<String>, Error> {
+/// Brings files and all that is in folders into the wanted state; gives a warning where they did not get there.
+pub fn settle(paths: &[&Path], wanted: PageCache, watch: &Watch<'_>) -> Result<Option<String>, Error> {
     if wanted == PageCache::Untouched {
         return Ok(None);
     }
     let (mut resident, mut pages) = (0, 0);
-    for file in files_of(path, &watch.source)? {
+    let mut files = Vec::new();
+    for path in paths {
+        files.extend(files_of(path, &watch.source)?);
+    }
+    for file in files {
         watch.go_on()?;
         let failed = |reason| Error::File {
             doing: "bringing into the wanted state of the page cache",

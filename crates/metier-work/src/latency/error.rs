@@ -6,7 +6,7 @@
 pub enum Error {
     /// The sizes of operators that cost time are open.
     #[error(
-        "the sizes of {operators} operators are not known ({first} is the first); give the shapes of all inputs"
+        "the sizes of {operators} operators are not known ({first} is the first); give the shapes of all inputs, and where they are given, `metier inspect` names what is not known here"
     )]
     Open {
         /// How many.

@@ -1,12 +1,13 @@
 //! Learns again when new runs have arrived, and keeps the better predictor.
 //!
 //! Runs are taken as they come, and learned from when there are enough of them; both wait until nothing is being measured on the device: they
-//! would disturb that. While no run has arrived, a look costs one count. What came of it is said in the log and stands in the predictor's
+//! would disturb that; what only seems so, because its measuring program was killed, is marked first. While no run has arrived, a look costs two counts. What came of it is said in the log and stands in the predictor's
 //! record (`because`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use metier_measure::{Roots, leftovers};
 use metier_store::{RunFilter, Store};
 use metier_types::{Device, Passport, RunId, RunState, Standing};
 
@@ -84,6 +85,7 @@ impl Renewal {
         device: &Device,
         passport: Option<&Passport>,
     ) -> Result<Vec<Fitted>, Error> {
+        settle(store, device)?;
         // Before anything is taken: what arrives meanwhile is for the next time.
         let arrived = arrived(store)?;
         if self.seen == Some(arrived) {
@@ -151,13 +153,32 @@ fn arrived(store: &Store) -> Result<Arrived, Error> {
 }
 
 fn is_measuring(store: &Store, device: &Device) -> Result<bool, Error> {
+    Ok(has_running(store, device)? || under_way::is_timing(store, device)?)
+}
+
+fn has_running(store: &Store, device: &Device) -> Result<bool, Error> {
     let filter = RunFilter {
         device: Some(device.id.to_string()),
         state: Some(RunState::Running),
         limit: 1,
         ..RunFilter::default()
     };
-    Ok(store.runs(&filter)?.total > 0 || under_way::is_timing(store, device)?)
+    Ok(store.runs(&filter)?.total > 0)
+}
+
+/// Marks runs whose measuring program was killed: they would be under way for ever, and nothing learned beside them.
+fn settle(store: &Store, device: &Device) -> Result<(), Error> {
+    if !has_running(store, device)? {
+        return Ok(());
+    }
+    match leftovers::sweep(&Roots::default(), store, device) {
+        Ok(runs) if runs.is_empty() => {}
+        Ok(runs) => {
+            tracing::info!(runs = runs.len(), "marked runs as interrupted whose measuring program is gone");
+        }
+        Err(error) => tracing::warn!(%error, "runs of programs that are gone could not be marked"),
+    }
+    Ok(())
 }
 
 /// Does so now and then, until it is asked to end, with what the processors have left over. Call it from a thread of its own.

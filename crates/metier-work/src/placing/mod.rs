@@ -300,6 +300,9 @@ fn explain(able: &mut [Candidate]) {
     first.because = match (rest.len(), close) {
         (0, _) => "the only node that can take it".into(),
         (_, 0) => "the lowest predicted time, and no other interval reaches it".into(),
+        (_, 1) => {
+            "the lowest predicted time; the interval of one other reaches it, which may be as fast".into()
+        }
         (_, close) => format!(
             "the lowest predicted time; the intervals of {close} others reach it, so one of them may be as fast"
         ),

@@ -273,6 +273,7 @@ impl Bench {
             folder,
             artefacts: vec![RESULT.to_string()],
             runs: self.runs,
+            beside: beside(&job.graph, analysis),
             page_cache: self.page_cache.clone(),
             interval: None,
             surroundings,
@@ -318,6 +319,16 @@ impl Bench {
     }
 }
 
+/// The files that hold weights of a graph, as far as they are there: who runs it says what is missing. A graph says their names, so only those in its folder or below count.
+fn beside(graph: &Path, analysis: &Analysis) -> Vec<PathBuf> {
+    let folder = graph.parent().unwrap_or(Path::new(""));
+    let is_below = |name: &&String| {
+        Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_)))
+    };
+    let files = analysis.external_files.iter().filter(is_below).map(|name| folder.join(name));
+    files.filter(|file| file.is_file()).collect()
+}
+
 /// Keeps what the runs teach about how long graphs take; that they teach nothing is no fault of theirs.
 fn taught(room: &Room, records: &[Record]) -> anyhow::Result<()> {
     let store = room.writable_store()?;
@@ -337,6 +348,7 @@ fn taught(room: &Room, records: &[Record]) -> anyhow::Result<()> {
 fn named(path: &Path, error: Error) -> anyhow::Error {
     let text = format!("{}: {error}", path.display());
     match error {
+        Error::Graph(metier_onnx::Error::Dimension { .. }) => usage(text),
         Error::Input { .. } | Error::Plan { .. } | Error::Graph(metier_onnx::Error::Shape { .. }) => {
             let how = if text.contains("dimension") { "; --shape NAME=1x3x224x224 gives one" } else { "" };
             usage(format!("{text}{how}"))

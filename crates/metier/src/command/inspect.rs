@@ -99,7 +99,7 @@ impl Binding {
     /// An error with the file's name; what the user gave wrong is an error of usage.
     pub fn named<T>(&self, path: &Path, result: Result<T, Error>) -> anyhow::Result<T> {
         result.map_err(|error| match error {
-            Error::Shape { .. } => usage(format!("{}: {error}", path.display())),
+            Error::Shape { .. } | Error::Dimension { .. } => usage(format!("{}: {error}", path.display())),
             other => anyhow::anyhow!("{}: {other}", path.display()),
         })
     }

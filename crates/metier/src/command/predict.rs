@@ -15,7 +15,7 @@ use super::Room;
 use super::inspect::Binding;
 use crate::config::data_folder;
 use crate::exit::{Code, usage};
-use crate::output::{self, Cell, Format, Paint, Table};
+use crate::output::{self, Cell, Format, Paint, Table, plain};
 
 const EXAMPLES: &str = "Examples:
   metier predict latency net.onnx                                here
@@ -147,7 +147,7 @@ impl Latency {
             Some((passport, _)) => Some(latency.operators(&graph, passport, &conditions)?),
             None => None,
         };
-        self.show(room, &answers, &graph, operators.as_deref())?;
+        self.show(room, &answers, &graph, &conditions, operators.as_deref())?;
         if let Some(operators) = operators.filter(|_| room.console.format == Format::Table) {
             list(room, &graph, &operators)?;
         }
@@ -169,12 +169,16 @@ impl Latency {
         room: &Room,
         answers: &[(Passport, Prediction)],
         graph: &Analysis,
+        conditions: &Conditions,
         operators: Option<&[OperatorTime]>,
     ) -> anyhow::Result<()> {
         let console = &room.console;
+        let threads = |passport: &Passport| conditions.on(passport).threads;
         let with_device = |(passport, prediction): &(Passport, Prediction)| -> anyhow::Result<Value> {
             let mut value = serde_json::to_value(prediction)?;
             value["device"] = json!({ "id": passport.id, "name": passport.name });
+            value["runtime"] = json!(conditions.runtime);
+            value["threads"] = json!(threads(passport));
             Ok(value)
         };
         let record = || -> anyhow::Result<Value> {
@@ -191,11 +195,26 @@ impl Latency {
         match console.format {
             Format::Json => console.data(|out| output::json(out, &record()?)),
             Format::Yaml => console.data(|out| output::yaml(out, &record()?)),
+            // A table has one kind of row: what was asked for last, as `metier inspect` has it.
+            Format::Csv if operators.is_some() => console.data(|out| {
+                let rows = operators.unwrap_or_default().iter().map(|one| {
+                    let own = &graph.operators[one.operator];
+                    vec![
+                        own.name.clone(),
+                        own.kind.clone(),
+                        one.seconds.get().to_string(),
+                        one.share.get().to_string(),
+                        plain(one.within),
+                    ]
+                });
+                output::csv(out, &["name", "kind", "seconds", "share", "within"], rows)
+            }),
             Format::Csv => console.data(|out| {
                 let rows = answers.iter().map(|(passport, prediction)| {
                     let (low, high) = ends(prediction);
                     vec![
                         passport.id.clone(),
+                        threads(passport).to_string(),
                         prediction.value().to_string(),
                         low.to_string(),
                         high.to_string(),
@@ -203,11 +222,12 @@ impl Latency {
                         prediction.because().to_string(),
                     ]
                 });
-                output::csv(out, &["device", "value", "low", "high", "in_range", "because"], rows)
+                output::csv(out, &["device", "threads", "value", "low", "high", "in_range", "because"], rows)
             }),
             Format::Table => {
                 let mut table = Table::with_header(&[
                     "DEVICE",
+                    "THREADS",
                     "LATENCY",
                     "9 OF 10 BETWEEN",
                     "",
@@ -218,6 +238,7 @@ impl Latency {
                     let (low, high) = ends(prediction);
                     table.row(vec![
                         Cell::text(&passport.name).at_most(36),
+                        Cell::number(threads(passport).to_string()),
                         Cell::quantity(Some(Seconds(prediction.value()))),
                         Cell::quantity(Some(Seconds(low))),
                         Cell::quantity(Some(Seconds(high))),

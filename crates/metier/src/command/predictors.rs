@@ -1,6 +1,6 @@
 //! `metier predictors`: what was learned.
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 
 use anyhow::Context as _;
@@ -13,7 +13,7 @@ use serde_json::json;
 use super::Room;
 use super::train::sheet;
 use crate::exit::{Code, usage};
-use crate::output::{self, Cell, Format, Paint, Table, plain, word_of};
+use crate::output::{self, Cell, Destination, Format, Paint, Table, plain, word_of};
 use crate::time;
 
 const EXAMPLES: &str = "Examples:
@@ -104,8 +104,12 @@ impl Predictors {
                 let bytes = portable::export(&store, &asked.which.find(&store)?.id)?;
                 match asked.file.as_os_str() == "-" {
                     true => console.data(|out| Ok(out.write_all(&bytes)?))?,
-                    false => std::fs::write(&asked.file, &bytes)
-                        .with_context(|| format!("--file: cannot write {}", asked.file.display()))?,
+                    false => {
+                        let mut file = Destination::open("--file", &asked.file)?;
+                        file.write_all(&bytes)
+                            .with_context(|| format!("--file: cannot write {}", asked.file.display()))?;
+                        file.commit()?;
+                    }
                 }
             }
             Some(What::Import(asked)) => {

@@ -87,6 +87,9 @@ pub struct Run {
     /// The graph that the command computes, where it does
     #[arg(skip)]
     graph: Option<GraphUse>,
+    /// Files that belong to the dataset: weights beside that graph
+    #[arg(skip)]
+    beside: Vec<PathBuf>,
     /// The command and its arguments
     #[arg(required_unless_present_any = ["file", "image", "pod"], trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -272,6 +275,7 @@ impl Run {
         };
         let ways = Ways {
             cache: self.datasets.dataset_cache.clone().or_else(dataset_folder),
+            beside: self.beside.clone(),
             cache_limit: room.settings.size("run.dataset_cache_limit")?,
             progress: &fetching,
             means: Means {

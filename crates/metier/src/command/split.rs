@@ -5,6 +5,7 @@ mod beside;
 mod devices;
 mod told;
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -18,7 +19,7 @@ use super::Room;
 use super::inspect::Binding;
 use crate::console::Console;
 use crate::exit::{Code, usage};
-use crate::output::{self, Cell, Format, Table, plain};
+use crate::output::{self, Cell, Destination, Format, Table, plain};
 use devices::Devices;
 use told::{Row, Told};
 
@@ -47,8 +48,8 @@ pub struct Split {
     /// Cut into so many parts of about the same work, where least flows over the cut
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=64))]
     parts: Option<u64>,
-    /// List the places to cut, and what flows over each
-    #[arg(long)]
+    /// List the places to cut, and what flows over each; nothing is cut
+    #[arg(long, conflicts_with_all = ["at", "parts", "out", "devices"])]
     list: bool,
     /// Write the parts into this folder
     #[arg(long, value_name = "FOLDER")]
@@ -175,8 +176,9 @@ impl Split {
         if let Some(outside) = &part.outside {
             beside::write(&self.graph, folder, outside)?;
         }
-        std::fs::write(&path, &part.bytes)
-            .with_context(|| format!("--out: cannot write {}", path.display()))?;
+        let mut file = Destination::open("--out", &path)?;
+        file.write_all(&part.bytes).with_context(|| format!("--out: cannot write {}", path.display()))?;
+        file.commit()?;
         Ok(path)
     }
 

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use metier_infer::library;
 use metier_measure::Roots;
-use metier_onnx::Bindings;
+use metier_onnx::{Bindings, Dim};
 use metier_store::Store;
 use metier_types::{Device, HeldOut, Passport, Predictor, Ratio};
 use metier_work::latency::conditions::{ONNX_RUNTIME, RTEN};
@@ -232,6 +232,8 @@ impl Latency {
                 let has = |name: &String| model.graph.inputs.iter().any(|input| input.name == *name);
                 own.shapes.retain(|name, _| has(name));
                 own.values.retain(|name, _| has(name));
+                let dims = || model.graph.inputs.iter().flat_map(|input| input.shape.iter().flatten());
+                own.dims.retain(|name, _| dims().any(|dim| matches!(dim, Dim::Named(one) if one == name)));
                 Ok(Given { name: stem(path)?, path: path.clone(), bytes: Arc::new(bytes), bindings: own })
             })
             .collect::<anyhow::Result<Vec<_>>>()?;

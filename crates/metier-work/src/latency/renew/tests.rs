@@ -1,4 +1,5 @@
-use metier_types::Predictor;
+use metier_store::Owner;
+use metier_types::{Predictor, Run};
 use serde_json::json;
 
 use super::*;
@@ -34,6 +35,21 @@ fn a_run_of_a_graph_never_seen_is_learned_from_once() {
     assert_eq!(renewal.turn(&place.store, &place.device, None).unwrap(), Vec::new());
     // A program that was just started does not learn the same again, either.
     assert_eq!(Renewal::default().turn(&place.store, &place.device, None).unwrap(), Vec::new());
+}
+
+#[test]
+fn a_run_whose_measuring_program_was_killed_keeps_nobody_waiting() {
+    let place = Place::new();
+    place.trials(0..8);
+    fit::fit(&place.store, &place.device, None, RTEN).unwrap();
+    let done = place.run(20, 0.01, |_| ());
+    let left = Run { id: RunId::new(), state: RunState::Running, exit: None, ended: None, ..done };
+    let gone =
+        Owner { host: place.device.id.to_string(), boot: "an earlier one".to_string(), pid: 1, started: 1 };
+    place.store.begin_run(&left, &gone).unwrap();
+    let fitted = Renewal::default().turn(&place.store, &place.device, None).unwrap();
+    assert_eq!(fitted.len(), 1);
+    assert_eq!(place.store.run(left.id).unwrap().unwrap().state, RunState::Interrupted);
 }
 
 #[test]

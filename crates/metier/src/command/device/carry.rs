@@ -38,8 +38,8 @@ impl Export {
             }
         };
         match room.console.format {
-            Format::Yaml => bail!("a passport is carried as JSON; leave -o away"),
-            _ => room.console.data(|out| output::json(out, &passport)),
+            Format::Yaml | Format::Csv => bail!("a passport is carried as JSON; leave -o away"),
+            Format::Json | Format::Table => room.console.data(|out| output::json(out, &passport)),
         }
     }
 }

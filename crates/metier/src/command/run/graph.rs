@@ -1,7 +1,7 @@
 //! A command of ours that computes a graph, measured like any other run: what `metier bench` needs of `metier run`.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use metier_types::{GraphUse, Run as Record};
 
@@ -21,7 +21,9 @@ pub struct Measured<'a> {
     pub artefacts: Vec<String>,
     /// How many times.
     pub runs: u32,
-    /// The page cache before each of them, where that matters: cold, warm.
+    /// Files beside the graph that hold weights.
+    pub beside: Vec<PathBuf>,
+    /// The page cache before each of them, for the graph and what is beside it, where that matters: cold, warm.
     pub page_cache: Option<String>,
     /// Time between samples.
     pub interval: Option<String>,
@@ -56,6 +58,7 @@ pub fn measure(room: &Room, measured: Measured<'_>) -> anyhow::Result<(Vec<Recor
         company_log: None,
         paths_from: None,
         graph: Some(measured.graph),
+        beside: measured.beside,
         command: measured.command,
     };
     let checked = run.checked(room)?;

@@ -1,4 +1,4 @@
-//! Weights that stand in files beside a graph: each part gets a file with its own of them.
+//! Weights that stand in files beside a graph: each part gets a file with its own of them, whole or not at all.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
@@ -7,14 +7,20 @@ use std::path::{Component, Path};
 use anyhow::Context as _;
 use metier_onnx::split::{Outside, Piece};
 
+use crate::output::Destination;
+
 /// Writes the weights of a part into its file, out of those beside the graph.
 pub fn write(graph: &Path, folder: &Path, outside: &Outside) -> anyhow::Result<()> {
     let path = folder.join(&outside.name);
     let said = || format!("--out: cannot write {}", path.display());
-    let mut into = File::create(&path).with_context(said)?;
+    let mut into = Destination::open("--out", &path)?;
+    let mut at = 0;
     for piece in &outside.pieces {
         let mut from = open(graph, piece)?.take(piece.length);
-        into.seek(SeekFrom::Start(piece.to)).with_context(said)?;
+        // Pieces begin at even places, so there is a little between two of them.
+        let between = piece.to.saturating_sub(at);
+        std::io::copy(&mut std::io::repeat(0).take(between), &mut into).with_context(said)?;
+        at = piece.to.saturating_add(piece.length);
         let copied = std::io::copy(&mut from, &mut into).with_context(said)?;
         anyhow::ensure!(
             copied == piece.length,
@@ -25,7 +31,8 @@ pub fn write(graph: &Path, folder: &Path, outside: &Outside) -> anyhow::Result<(
             piece.file
         );
     }
-    into.flush().with_context(said)
+    into.flush().with_context(said)?;
+    into.commit()
 }
 
 /// The file that has a piece, at its place. Only what is in the graph's folder or below is opened: a graph says the name, and nobody checks graphs.
