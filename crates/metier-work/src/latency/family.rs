@@ -105,8 +105,19 @@ impl Family {
         match kind {
             "Conv" | "ConvInteger" | "QLinearConv" => Self::Conv,
             "ConvTranspose" => Self::ConvTranspose,
-            "Gemm" | "MatMul" | "MatMulInteger" | "QLinearMatMul" | "FusedMatMul" | "Einsum"
-            | "Attention" => Self::MatMul,
+            "Gemm"
+            | "MatMul"
+            | "MatMulInteger"
+            | "QLinearMatMul"
+            | "FusedMatMul"
+            | "Einsum"
+            | "Attention"
+            | "MatMulNBits"
+            | "QGemm"
+            | "FusedGemm"
+            | "MultiHeadAttention"
+            | "GroupQueryAttention"
+            | "QAttention" => Self::MatMul,
             "MaxPool" | "AveragePool" | "LpPool" => Self::Pool,
             "GlobalAveragePool" | "GlobalMaxPool" | "GlobalLpPool" | "ReduceMean" | "ReduceSum"
             | "ReduceMax" | "ReduceMin" | "ReduceProd" | "ReduceL1" | "ReduceL2" | "ReduceLogSum"

@@ -165,7 +165,8 @@ pub(super) fn keep(store: &Store, run: &Run, graph: &Analysis, name: &str) -> Re
         Seen { name: name.to_string(), runtime: of.runtime.clone(), weights, alive, bytes: used.0 as f64 };
     let shapes: Vec<String> = of.shapes.iter().map(|(name, sizes)| format!("{name}{sizes:?}")).collect();
     let shapes = metier_measure::digest::of_bytes(shapes.join(" ").as_bytes());
-    let key = format!("{name}/{}/t{}/{}", of.runtime, of.threads, shapes.short());
+    // Many graphs are called `model`.
+    let key = format!("{name}/{}/{}/t{}/{}", of.digest.short(), of.runtime, of.threads, shapes.short());
     let unkept = |error: serde_json::Error| Error::Trial { name: name.to_string(), why: error.to_string() };
     let trial = Trial { key, record: serde_json::to_string(&seen).map_err(unkept)? };
     Ok(store.put_trials(&run.device.id, KIND, &[trial])?)

@@ -258,7 +258,7 @@ pub fn analyse(bytes: &[u8], bindings: &Bindings) -> Result<Analysis, Error> {
     Ok(metier_onnx::analyse(&model, bindings, &limits)?)
 }
 
-/// A graph with its shapes.
+/// A graph with its shapes, and with what tells it from others of the same name: many are called `model`.
 pub fn graph_id(name: &str, graph: &Analysis) -> String {
     let shapes: Vec<String> = graph
         .inputs
@@ -267,7 +267,15 @@ pub fn graph_id(name: &str, graph: &Analysis) -> String {
             step::dims(Some(input)).iter().map(|size| format!("{size:.0}")).collect::<Vec<_>>().join("x")
         })
         .collect();
-    format!("{name}|{}", shapes.join(","))
+    let own: Vec<String> = graph
+        .operators
+        .iter()
+        .map(|one| {
+            format!("{} {:?} {:?}", one.kind, one.multiply_adds, one.weight_bytes.map(|bytes| bytes.0))
+        })
+        .collect();
+    let own = metier_learn::validate::group_of(&own.join(","));
+    format!("{name}|{}|{:08x}", shapes.join(","), own >> 32)
 }
 
 /// What one point is.

@@ -152,3 +152,17 @@ fn calm_repeats_stand_for_all_where_there_are_enough_and_else_the_shortest_does(
     let few = measure::Timed::of_calm(vec![1.4, 1.5], all, vec![1.0; 7]);
     assert_eq!((few.seconds, few.median), (1.0, 1.2));
 }
+
+#[test]
+fn graphs_of_one_name_and_shape_do_not_take_each_others_place() {
+    let of = |width: u64| {
+        let mut graph = metier_onnx::build::Builder::new(1);
+        let input = graph.input(metier_onnx::DataType::Float, &[1, 8]);
+        let weights = graph.weights(&[8, width], 8);
+        let made = graph.node("MatMul", &[&input, &weights], &[]);
+        graph.output(&made);
+        super::collect::graph_id("model", &analyse(&graph.finish(), &Bindings::default()).unwrap())
+    };
+    assert_eq!(of(16), of(16));
+    assert_ne!(of(16), of(32));
+}
