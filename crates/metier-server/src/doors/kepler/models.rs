@@ -427,7 +427,7 @@ fn refused_change(models: &Models, headers: &HeaderMap) -> Option<Response> {
 
 fn changed(models: &Models) {
     if let Some((estimator, _)) = &models.estimator {
-        estimator.replace(models.shelf.registry());
+        estimator.follow(&models.shelf);
     }
     (models.give_back)();
 }

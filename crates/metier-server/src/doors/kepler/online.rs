@@ -187,7 +187,7 @@ fn round(online: &Online, client: &Blocking, shelf: &Shelf, estimator: &Estimato
         for warning in shelf.reread() {
             tracing::warn!("{warning}");
         }
-        estimator.replace(shelf.registry());
+        estimator.follow(shelf);
     }
     // Told when it is in use, not before.
     let mut told = figures.told();

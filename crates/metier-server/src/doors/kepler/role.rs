@@ -300,7 +300,7 @@ fn refresh(shelf: &Arc<Shelf>, estimator: Option<&Arc<Estimator>>, fetches: bool
             tracing::warn!("{warning}");
         }
         if let Some(estimator) = estimator {
-            estimator.replace(shelf.registry());
+            estimator.follow(&shelf);
         }
         // Reading took several times what is kept, and what was there before is free now.
         give_back();
