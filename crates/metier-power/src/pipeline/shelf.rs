@@ -29,6 +29,8 @@ pub struct Shelf {
     registry: RwLock<Arc<Registry>>,
     /// One upload or reload at a time.
     changing: Mutex<()>,
+    /// One who fetches at a time: what came first must not be replaced by what was asked for before it.
+    fetching: Mutex<()>,
     /// When what was read last was written.
     seen: Mutex<Vec<Stamp>>,
     /// How the last try to fetch each address ended.
@@ -162,6 +164,7 @@ impl Shelf {
     }
 
     /// Where uploads go, if they are taken.
+            fetching: Mutex::default(),
     pub fn uploads(&self) -> Option<&Path> {
         self.uploads.as_deref()
     }
@@ -187,6 +190,7 @@ impl Shelf {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         self.read_again(Vec::new())
     }
+        let _one = self.fetching.lock().unwrap_or_else(PoisonError::into_inner);
 
     /// Whether a pipeline was written, added or taken away since all were read last.
     pub fn has_changed(&self) -> bool {

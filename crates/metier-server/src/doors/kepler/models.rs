@@ -31,6 +31,7 @@ use metier_power::vocabulary::{FeatureGroup, OutputType, Source};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
+use tokio::sync::oneshot;
 use super::estimator::Figures;
 use crate::config::Secret;
 
@@ -461,16 +462,19 @@ async fn reload(State(models): State<Shared>, headers: HeaderMap) -> Response {
     if let Some(response) = refused_change(&models, &headers) {
         return response;
     }
-    let done = tokio::task::spawn_blocking(move || {
+    let (tell, told) = oneshot::channel();
+    let work = move || {
         let warnings = models.shelf.reload();
         changed(&models);
         let registry = models.shelf.registry();
         let names: Vec<&str> = registry.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
-        json!({ "pipelines": names, "warnings": warnings })
-    });
-    match done.await {
-        Ok(answer) => json_of(&answer),
-        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        let _ = tell.send(json!({ "pipelines": names, "warnings": warnings }));
+    };
+    // A thread of its own: an address may take its time, and those who want an archive meanwhile must not wait for it.
+    let started = std::thread::Builder::new().name("metier-fetch".to_string()).spawn(work);
+    match (started, told.await) {
+        (Ok(_), Ok(answer)) => json_of(&answer),
+        _ => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }
 
