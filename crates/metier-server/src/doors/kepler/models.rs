@@ -13,7 +13,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -44,6 +45,8 @@ const BODY_BYTES: usize = 32 << 20;
 const REQUEST_BYTES: usize = 256 << 10;
 /// Longest reason of a refusal.
 const REASON: usize = 600;
+/// From an answer of an estimator's health or figures until memory is given back.
+const LEAVE: Duration = Duration::from_millis(200);
 /// Most kinds of answers that are counted by name.
 const COUNTED: usize = 1000;
 
@@ -67,6 +70,8 @@ pub struct Models {
     pub given: std::sync::Mutex<BTreeMap<[String; 5], u64>>,
     /// Gives memory back that a change took.
     pub give_back: fn(),
+    /// Whether memory is about to be given back.
+    pub is_leaving: AtomicBool,
 }
 
 impl Models {
@@ -82,6 +87,7 @@ impl Models {
             answers: Default::default(),
             given: std::sync::Mutex::default(),
             give_back: || {},
+            is_leaving: AtomicBool::new(false),
         }
     }
 
@@ -120,7 +126,21 @@ pub fn metrics_only(models: Shared) -> Router {
         .route("/metrics", get(metrics))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
+        .layer(middleware::from_fn_with_state(models.clone(), leave))
         .with_state(models)
+}
+
+/// Gives back, a moment after it answered, what answering took: a sidecar is asked for its health and figures now and then, and is counted by what it holds.
+async fn leave(State(models): State<Shared>, request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    if !models.is_leaving.swap(true, Ordering::SeqCst) {
+        tokio::spawn(async move {
+            tokio::time::sleep(LEAVE).await;
+            models.is_leaving.store(false, Ordering::SeqCst);
+            (models.give_back)();
+        });
+    }
+    response
 }
 
 async fn enter(State(models): State<Shared>, request: Request, next: Next) -> Response {

@@ -221,6 +221,7 @@ impl Doors {
             let mut models = Models::new(self.shelf.clone(), None, false);
             models.estimator = self.estimator.clone().zip(door.as_ref().map(|door| door.figures.clone()));
             models.online.clone_from(&online);
+            models.give_back = self.give_back;
             let router = models::metrics_only(Arc::new(models));
             doors.push(Behind { listener, router, limits: Limits::default() });
         }
