@@ -316,6 +316,9 @@ fn a_pipeline_is_learned_gone_on_with_served_tried_drawn_and_published() {
     let names: Vec<&str> =
         tried["errors"].as_array().unwrap().iter().map(|one| one["model_name"].as_str().unwrap()).collect();
     assert!(names.contains(&"KNeighborsRegressorTrainer_0") && names.len() == 6, "{names:?}");
+    let has_coverage =
+        |one: &Value| one["coverage"].as_f64().is_some_and(|share| (0.0..=1.0).contains(&share));
+    assert!(tried["errors"].as_array().unwrap().iter().all(has_coverage), "{tried}");
     let result = table(&place.path("tried/acpi_estimation_result.csv"));
     assert!(
         (number(&result[50], "platform_power") - number(&result[50], "predicted_platform_power")).abs() < 1.0
