@@ -31,8 +31,8 @@ use metier_power::selection::{self, Chosen};
 use metier_power::vocabulary::{FeatureGroup, OutputType, Source};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
-
 use tokio::sync::oneshot;
+
 use super::estimator::Figures;
 use crate::config::Secret;
 
@@ -177,11 +177,13 @@ pub(super) fn refusal(status: StatusCode, field: &str, why: &str) -> Response {
 }
 
 fn wrong(error: &metier_power::Error) -> Response {
-    let field = match error {
-        metier_power::Error::Word { field, .. } => field,
-        _ => "body",
+    let (status, field) = match error {
+        metier_power::Error::Word { field, .. } => (StatusCode::BAD_REQUEST, *field),
+        // A full disk, say: nothing that the client did.
+        metier_power::Error::File { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "upload"),
+        _ => (StatusCode::BAD_REQUEST, "body"),
     };
-    refusal(StatusCode::BAD_REQUEST, field, &error.to_string())
+    refusal(status, field, &error.to_string())
 }
 
 pub(super) fn json_of(value: &Value) -> Response {
