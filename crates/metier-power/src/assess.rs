@@ -3,6 +3,7 @@
 use metier_learn::score::Score;
 
 use crate::Error;
+use crate::formula::Formula;
 use crate::frame::Frame;
 use crate::pipeline::{Model, Pipeline};
 use crate::vocabulary::{Component, FeatureGroup, OutputType, Source};
@@ -23,6 +24,8 @@ pub struct Of {
     pub mse: f64,
     /// Mean of the relative errors on rows above one watt, in per cent; `None` where there is none.
     pub mape: Option<f64>,
+    /// The share of rows inside of the interval that the predictor tells; `None` where it tells none.
+    pub coverage: Option<f64>,
 }
 
 /// A predictor that was tried.
@@ -40,6 +43,14 @@ impl Assessed<'_> {
     /// The largest mean error of a component, in watts.
     pub fn mae(&self) -> f64 {
         self.components.iter().map(|one| one.mae).fold(0.0, f64::max)
+    }
+
+    /// Its components, the worst first: by what is wrong in per cent, then in watts.
+    pub fn worst_first(&self) -> Vec<&Of> {
+        let mut all: Vec<&Of> = self.components.iter().collect();
+        let badness = |one: &Of| (one.mape.unwrap_or(0.0), one.mae);
+        all.sort_by(|one, two| badness(two).partial_cmp(&badness(one)).unwrap_or(std::cmp::Ordering::Equal));
+        all
     }
 
     /// The table with a column `predicted_<component>_power` for each.
@@ -79,6 +90,7 @@ pub fn assess<'a>(pipeline: &'a str, model: &'a Model, frame: &Frame) -> Result<
             mae: score.mae,
             mse,
             mape: score.mape.map(|ratio| ratio * 100.0),
+            coverage: coverage(&formula, &columns, &measured),
         });
     }
     let order = model.source.components();
@@ -87,6 +99,17 @@ pub fn assess<'a>(pipeline: &'a str, model: &'a Model, frame: &Frame) -> Result<
         true => Err(Error::table(format!("{} predicts nothing that the table has", model.full_name))),
         false => Ok(Assessed { pipeline, model, components }),
     }
+}
+
+/// The share of rows inside of a formula's interval; `None` where it tells none.
+fn coverage<C: AsRef<[f64]>>(formula: &Formula, columns: &[C], measured: &[f64]) -> Option<f64> {
+    let mut inside = 0usize;
+    for (number, watts) in measured.iter().enumerate() {
+        let row: Vec<f64> = columns.iter().map(|column| column.as_ref()[number]).collect();
+        let (low, high) = formula.interval(&row)?;
+        inside += usize::from((low..=high).contains(watts));
+    }
+    (!measured.is_empty()).then(|| inside as f64 / measured.len() as f64)
 }
 
 /// Which predictors are tried.
@@ -134,4 +157,50 @@ pub fn assess_all<'a>(
     }
     tried.sort_by(|one, two| one.mae().total_cmp(&two.mae()));
     (tried, warnings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formula::{Kind, Spread};
+    use crate::vocabulary::ModelName;
+
+    fn of(component: Component, mae: f64, mape: Option<f64>) -> Of {
+        Of { component, predicted: Vec::new(), mae, mse: 0.0, mape, coverage: None }
+    }
+
+    #[test]
+    fn the_worst_component_comes_first() {
+        let model = Model {
+            name: ModelName::read("SGDRegressorTrainer_0").unwrap(),
+            full_name: "SGDRegressorTrainer_0".to_string(),
+            source: Source::RaplSysfs,
+            output_type: OutputType::AbsPower,
+            group: FeatureGroup::BpfOnly,
+            errors: Vec::new(),
+            weights: None,
+            archive: None,
+            scale: None,
+            predictor: None,
+        };
+        let components = vec![
+            of(Component::Package, 85.0, Some(61.0)),
+            of(Component::Core, 28.0, None),
+            of(Component::Uncore, 2.0, None),
+            of(Component::Dram, 48.0, Some(83.0)),
+        ];
+        let assessed = Assessed { pipeline: "one", model: &model, components };
+        let names: Vec<&str> = assessed.worst_first().iter().map(|of| of.component.name()).collect();
+        assert_eq!(names, ["dram", "package", "core", "uncore"]);
+    }
+
+    #[test]
+    fn coverage_is_of_the_interval_that_the_predictor_tells_and_else_of_none() {
+        let kind = Kind::Linear { bias: 10.0, weights: vec![0.0] };
+        let mut formula = Formula::new(Component::Platform, vec!["a".to_string()], vec![1.0], kind);
+        let measured = [9.0, 10.0, 12.0, 14.0];
+        assert_eq!(coverage(&formula, &[vec![0.0; 4]], &measured), None);
+        formula.spread = Some(Spread::Reach(2.0));
+        assert_eq!(coverage(&formula, &[vec![0.0; 4]], &measured), Some(0.75));
+    }
 }

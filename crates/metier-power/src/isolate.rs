@@ -18,6 +18,8 @@ use crate::vocabulary::{Component, FeatureGroup, Source};
 pub const TOGETHER: &str = "all containers";
 /// Least share of a row's power that counts as work of the workload.
 const LEAST_SHARE: f64 = 1e-3;
+/// What is less of what was measured, or of a watt, is what rounding leaves of a fit, and is nothing.
+const ROUNDING: f64 = 1e-6;
 /// Correlation from which a predictor is believed.
 const LEAST_CORRELATION: f64 = 0.7;
 
@@ -278,7 +280,8 @@ pub fn parts(measured: &[f64], background: &[Vec<f64>], workload: &[Vec<f64>]) -
         let (background, dynamic) = (of(background), of(workload));
         let total = fit.bias + background + dynamic;
         let share = if total > 0.0 { watts / total } else { 0.0 };
-        let (background, dynamic) = (background * share, dynamic * share);
+        let some = |part: f64| if part < ROUNDING * watts.max(1.0) { 0.0 } else { part };
+        let (background, dynamic) = (some(background * share), some(dynamic * share));
         parts.background.push(background);
         parts.dynamic.push(dynamic);
         // What is left, so that the three add up.
@@ -399,6 +402,17 @@ mod tests {
         // A row with one unit of work: a part of 4 W, told apart from idling without a profile.
         assert!((watts[0] - 4.0).abs() < 0.5, "{watts:?}");
         assert!(least(ours) > 1.0);
+    }
+
+    #[test]
+    fn a_component_that_never_changes_has_no_label_rather_than_next_to_nothing() {
+        // As the uncore of a node may be: a fit of it leaves weights of a rounding error.
+        let loads: Vec<f64> = (0..79).map(|row| 1000.0 * (f64::from(row) / 7.0).sin().abs() + 0.3).collect();
+        let hits: Vec<f64> = loads.iter().map(|load| load / 20.0).collect();
+        let measured: Vec<f64> = loads.iter().map(|load| 2.0 + load * 1e-14).collect();
+        let parts = parts(&measured, &[vec![0.0; 79], vec![0.0; 79]], &[loads, hits]);
+        assert!(parts.dynamic.iter().all(|watts| *watts == 0.0), "{:?}", parts.dynamic);
+        assert_eq!(parts.idle, measured);
     }
 
     #[test]

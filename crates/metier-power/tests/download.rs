@@ -185,3 +185,47 @@ fn an_address_where_nobody_is_costs_nothing_but_a_warning() {
     assert!(warnings[0].contains("/std.zip") && !warnings[0].contains("secret"), "{warnings:?}");
     assert_eq!(shelf.registry().active(Source::Acpi).unwrap().name, "metier-defaults");
 }
+
+#[test]
+fn two_who_fetch_at_once_do_not_write_into_each_others_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (whole, torn) = (pipeline(1.25), vec![0u8; 100]);
+    let ((begun, has_begun), (go, told)) = (channel(), channel::<()>());
+    let bytes = whole.clone();
+    std::thread::spawn(move || {
+        let answer = |stream: &mut std::net::TcpStream| {
+            let _ = stream.read(&mut [0u8; 4096]).unwrap();
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", bytes.len()).unwrap();
+        };
+        // The first begins, goes on when the second has all of it, and breaks off.
+        let (mut first, _) = listener.accept().unwrap();
+        answer(&mut first);
+        first.write_all(&torn).unwrap();
+        begun.send(()).unwrap();
+        let (mut second, _) = listener.accept().unwrap();
+        answer(&mut second);
+        second.write_all(&bytes).unwrap();
+        told.recv().unwrap();
+        first.write_all(&torn).unwrap();
+    });
+    let download = Download::new(&format!("http://{address}/std.zip"), folder.path()).unwrap();
+    let other = download.clone();
+    let slow = std::thread::spawn(move || other.fetch());
+    has_begun.recv().unwrap();
+    // Until its first bytes are in a file.
+    let is_written = || {
+        let folders = folder.path().read_dir().unwrap().flatten();
+        folders
+            .flat_map(|one| one.path().read_dir().unwrap().flatten())
+            .any(|file| file.metadata().unwrap().len() > 0)
+    };
+    while !is_written() {
+        std::thread::yield_now();
+    }
+    assert!(download.fetch().unwrap());
+    go.send(()).unwrap();
+    assert!(slow.join().unwrap().is_err());
+    assert_eq!(std::fs::read(download.kept().unwrap()).unwrap(), whole);
+}

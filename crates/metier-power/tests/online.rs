@@ -112,6 +112,13 @@ fn what_was_promoted_once_and_does_not_add_up_is_replaced() {
     let (shelf, _) = Shelf::open(vec![Place::Path(folder.path().to_path_buf())], None).unwrap();
     let estimator = Estimator::new((*shelf.registry()).clone(), MachineSpec::default()).unwrap();
     let settings = online::Settings::new(folder.path().to_path_buf());
+    // What somebody left who was killed is cleared away, and what may be in use is not.
+    let (left, in_use) = (folder.path().join(".candidates-1"), folder.path().join(".candidates-2"));
+    for folder in [&left, &in_use] {
+        std::fs::create_dir(folder).unwrap();
+    }
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(7200);
+    std::fs::File::open(&left).unwrap().set_modified(long_ago).unwrap();
     let of = |verdicts: Vec<online::Verdict>| {
         verdicts.into_iter().find(|one| one.output_type == OutputType::DynPower).unwrap()
     };
@@ -124,4 +131,5 @@ fn what_was_promoted_once_and_does_not_add_up_is_replaced() {
     estimator.replace(shelf.registry());
     let second = of(online::round(&response, &estimator, &settings, now).unwrap());
     assert!(second.decision == Decision::Kept, "{second:?}");
+    assert!(!left.exists() && in_use.exists());
 }

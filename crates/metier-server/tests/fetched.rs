@@ -89,3 +89,48 @@ fn it_is_ready_when_the_pipeline_came_and_keeps_it_when_the_address_is_gone() {
     assert!(ask(models, "GET /metrics", "").contains("/std.zip\"} 0"));
     doors.end();
 }
+
+#[test]
+fn who_wants_an_archive_does_not_wait_for_addresses_that_say_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    // Takes everybody in, and never says a word.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    let place = Place::read(&format!("http://{address}/std.zip"), folder.path()).unwrap();
+    let (shelf, _) = Shelf::open(vec![place], None).unwrap();
+    let doors = Doors {
+        models: Some("127.0.0.1:0".parse().unwrap()),
+        token: Some(Secret::new(TOKEN).unwrap()),
+        ..Doors::new(Arc::new(shelf))
+    };
+    let doors = doors.beside().unwrap();
+    let models = doors.opened.models.unwrap();
+    let reloads: Vec<TcpStream> = (0..3)
+        .map(|_| {
+            let mut stream = TcpStream::connect(models).unwrap();
+            write!(
+                stream,
+                "POST /reload HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+            )
+            .unwrap();
+            stream
+        })
+        .collect();
+    // All three are being worked on once this is answered: the server takes requests one after the other.
+    assert!(ask(models, "GET /healthz", "").starts_with("HTTP/1.1 200"));
+    let mut stream = TcpStream::connect(models).unwrap();
+    // Far less than an address is waited for.
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let archive =
+        "GET /model?metrics=bpf_cpu_time_ms,bpf_page_cache_hit&output_type=AbsPower&source=acpi HTTP/1.1";
+    write!(stream, "{archive}\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply).unwrap();
+    assert!(
+        reply.starts_with(b"HTTP/1.1 200"),
+        "{}",
+        String::from_utf8_lossy(&reply[..reply.len().min(300)])
+    );
+    drop((reloads, silent));
+    doors.end();
+}

@@ -601,6 +601,7 @@ mod models {
         assert_eq!(ask(address, "POST /reload", &shown, "").0, 200);
         // Weights of other features or of another component would never answer.
         for (from, to, word) in [
+            ("\"mae\"", "\"machine_specs\":{},\"mae\"", "a field machine_specs"),
             ("bpf_page_cache_hit", "cache_miss", "features of BPFOnly"),
             ("\"platform\"", "\"package\"", "no component of acpi"),
         ] {
@@ -608,6 +609,12 @@ mod models {
             assert!(status == 400 && reply.contains(word), "{reply}");
         }
         assert!(GIVEN_BACK.load(std::sync::atomic::Ordering::SeqCst) >= 2, "after an upload and a reload");
+        // What cannot be kept is not the client's fault.
+        std::fs::remove_dir_all(folder.path()).unwrap();
+        std::fs::write(folder.path(), "in the way").unwrap();
+        let (status, reply) = ask(address, "POST /models", &shown, &body.to_string());
+        std::fs::remove_file(folder.path()).unwrap();
+        assert!(status == 500 && reply.contains("\"field\":\"upload\""), "{reply}");
     }
 
     #[test]

@@ -29,10 +29,10 @@ impl Drop for Prometheus {
     }
 }
 
-/// An exporter of a machine that takes 150 W, and 0.1 W for each millisecond of processor time a second.
+/// An exporter of a machine that takes so many watts at rest, and 0.1 W for each millisecond of processor time a second.
 ///
 /// Each scrape is 0.1 s of its own time, so that power goes with load whenever scrapes come.
-fn exporter() -> SocketAddr {
+fn exporter(idle: f64) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -43,7 +43,7 @@ fn exporter() -> SocketAddr {
             // The load changes every two seconds.
             let load = 200.0 + 150.0 * ((scrapes / 20 * 7) % 11) as f64;
             (milliseconds, hits, scrapes) = (milliseconds + 0.1 * load, hits + 1.0, scrapes + 1);
-            joules += 0.1 * (150.0 + 0.1 * load);
+            joules += 0.1 * (idle + 0.1 * load);
             let labels =
                 "container_id=\"a\",pod_name=\"p\",container_name=\"work\",container_namespace=\"n\"";
             let mut text = String::new();
@@ -64,11 +64,13 @@ fn exporter() -> SocketAddr {
     address
 }
 
-fn start(folder: &Path, target: SocketAddr) -> (Prometheus, SocketAddr) {
+fn start(folder: &Path, targets: &[SocketAddr]) -> (Prometheus, SocketAddr) {
     let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let config = folder.join("prometheus.yml");
+    let targets: Vec<String> = targets.iter().map(|target| format!("\"{target}\"")).collect();
+    let targets = targets.join(", ");
     let text = format!(
-        "global: {{scrape_interval: 100ms, scrape_timeout: 100ms}}\nscrape_configs:\n  - {{job_name: kepler, static_configs: [{{targets: [\"{target}\"]}}]}}\n"
+        "global: {{scrape_interval: 100ms, scrape_timeout: 100ms}}\nscrape_configs:\n  - {{job_name: kepler, static_configs: [{{targets: [{targets}]}}]}}\n"
     );
     std::fs::write(&config, text).unwrap();
     let child = Command::new("prometheus")
@@ -138,6 +140,8 @@ fn what_the_online_trainer_does_is_told_wherever_there_are_metrics() {
             window: Duration::from_secs(60),
             step: Duration::from_secs(1),
             settings: online::Settings::new(folder.path().to_path_buf()),
+            only: Vec::new(),
+            node: None,
         }),
         estimator: Some(Arc::new(estimator)),
         ..Doors::new(shelf)
@@ -156,7 +160,7 @@ fn a_better_predictor_is_promoted_kept_and_outlives_prometheus() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let (prometheus, address) = start(folder.path(), exporter());
+    let (prometheus, address) = start(folder.path(), &[exporter(150.0)]);
     let (socket, pipelines) = (folder.path().join("estimator.sock"), folder.path().join("pipelines"));
     std::fs::create_dir(&pipelines).unwrap();
     let open = || Shelf::open(vec![Place::Path(pipelines.clone())], None).unwrap().0;
@@ -172,6 +176,8 @@ fn a_better_predictor_is_promoted_kept_and_outlives_prometheus() {
             window: Duration::from_secs(60),
             step: Duration::from_millis(500),
             settings: online::Settings::new(pipelines.clone()),
+            only: Vec::new(),
+            node: None,
         }),
         estimator: Some(estimator.clone()),
         ..Doors::new(shelf)
@@ -213,4 +219,57 @@ fn a_better_predictor_is_promoted_kept_and_outlives_prometheus() {
     assert!((watts(&socket, 1000.0) - 250.0).abs() < 40.0);
     doors.end();
     assert_eq!(open().registry().active(Source::Acpi).unwrap().name, "online");
+}
+
+#[test]
+fn of_several_nodes_only_this_one_is_learned_from() {
+    if std::env::var_os("METIER_LAB_PROMETHEUS").is_none() {
+        eprintln!("SKIP: needs the lab's Prometheus because METIER_LAB_PROMETHEUS is not set");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (own, other) = (exporter(150.0), exporter(400.0));
+    let (_prometheus, address) = start(folder.path(), &[own, other]);
+    let open = |name: &str, only: Vec<(String, String)>, node: Option<String>| {
+        let (socket, pipelines) = (folder.path().join(format!("{name}.sock")), folder.path().join(name));
+        std::fs::create_dir(&pipelines).unwrap();
+        let shelf = Arc::new(Shelf::open(vec![Place::Path(pipelines.clone())], None).unwrap().0);
+        let machine = MachineSpec { cores: Some(2.0), ..MachineSpec::default() };
+        let estimator = Estimator::new((*shelf.registry()).clone(), machine).unwrap();
+        let doors = Doors {
+            socket: Some(socket.clone()),
+            trainer: Some("127.0.0.1:0".parse().unwrap()),
+            online: Some(Online {
+                prometheus: address.to_string().parse().unwrap(),
+                interval: Duration::from_millis(500),
+                window: Duration::from_secs(60),
+                step: Duration::from_millis(500),
+                settings: online::Settings::new(pipelines),
+                only,
+                node,
+            }),
+            estimator: Some(Arc::new(estimator)),
+            ..Doors::new(shelf)
+        };
+        (doors.beside().unwrap(), socket)
+    };
+    let said = vec![("instance".to_string(), own.to_string())];
+    // By what is said, by its own name, and, where neither tells, not at all.
+    let (by_label, label_socket) = open("label", said, None);
+    let (by_name, name_socket) = open("name", Vec::new(), Some(own.to_string()));
+    let (unknown, _) = open("unknown", Vec::new(), Some("somebody".to_string()));
+    let decisions = "metier_power_online_decisions_total";
+    for (doors, socket) in [(&by_label, &label_socket), (&by_name, &name_socket)] {
+        until(doors.opened.trainer.unwrap(), "promoted", |page| {
+            value(page, &[decisions, "acpi", "AbsPower", "decision=\"promoted\""]) >= 1.0
+        });
+        let learned = watts(socket, 1000.0);
+        assert!((learned - 250.0).abs() < 40.0, "150 W and 0.1 W for each of 1000 ms/s: {learned}");
+    }
+    let trainer = unknown.opened.trainer.unwrap();
+    until(trainer, "failed", |page| value(page, &["metier_power_online_rounds_total", "failed"]) >= 3.0);
+    assert!(value(&metrics(trainer), &[decisions, "promoted"]) < 1.0);
+    for doors in [by_label, by_name, unknown] {
+        doors.end();
+    }
 }

@@ -212,8 +212,8 @@ fn what_is_wrong_is_a_400_that_names_the_field_and_the_door_stays_open() {
         (with("prom_response", nothing), &["mine", "feature group"]),
         (with("use_vm_metrics", json!("maybe")), &["use_vm_metrics", "true or false"]),
         (with("energy_source", json!("sun")), &["energy_source", "sun"]),
-        (with("energy_source", json!("rapl-sysfs")), &["rapl-sysfs", "acpi"]),
-        (with("name", json!("../outside")), &["name", "../outside"]),
+        (with("energy_source", json!("rapl-sysfs")), &["\"field\":\"energy_source\"", "rapl-sysfs", "acpi"]),
+        (with("name", json!("../outside")), &["\"field\":\"name\"", "../outside"]),
         (with("threshold", json!(1)), &["threshold"]),
         (with("trainer/isolator", json!("ProfileBackgroundIsolator")), &["mine"]),
     ] {
@@ -225,7 +225,12 @@ fn what_is_wrong_is_a_400_that_names_the_field_and_the_door_stays_open() {
     let mut trained_by = with("trainer/isolator", json!("TrainIsolator"));
     trained_by["trainer"]["isolator_args"] = json!({ "abs_pipeline_name": "nowhere" });
     let (status, _, reply) = train(address, "", &trained_by);
-    assert!(status == 400 && String::from_utf8_lossy(&reply).contains("nowhere"));
+    let reply = String::from_utf8_lossy(&reply);
+    assert!(
+        status == 400 && reply.contains("nowhere") && reply.contains("isolator_args.abs_pipeline_name\""),
+        "{reply}"
+    );
+    assert_eq!(train(address, "?wait=false", &with("name", json!("../outside"))).0, 400, "at once, too");
     assert_eq!(ask(address, "POST /train", JSON, b"{").0, 400);
     assert_eq!(ask(address, "POST /train", JSON, b"{\"name\": NaN}").0, 400);
     assert_eq!(ask(address, "POST /train", "", b"{}").0, 415);
@@ -245,5 +250,30 @@ fn a_reachable_trainer_wants_the_token() {
     assert_eq!(get(address, "/jobs").0, 401);
     assert_eq!(ask(address, "GET /healthz", "", b"").0, 200);
     assert_eq!(ask(address, "GET /jobs", &format!("Authorization: Bearer {TOKEN}\r\n"), b"").0, 200);
+    door.end();
+}
+
+#[test]
+fn trainings_that_are_ended_while_they_wait_are_counted_and_forgotten() {
+    let door = open("127.0.0.1:0", None).unwrap();
+    let address = door.opened.trainer.unwrap();
+    let long = body("long", &["AutoTrainer", "SVRRegressorTrainer", "GradientBoostingRegressorTrainer"]);
+    assert_eq!(train(address, "?wait=false", &long).0, 202);
+    until("begun", || get(address, "/jobs/1").1["state"] != "waiting");
+    let mut stopped = 0.0;
+    for id in 2..=40 {
+        assert_eq!(train(address, "?wait=false", &body("next", &["LinearRegressionTrainer"])).0, 202);
+        let (_, _, reply) = ask(address, &format!("DELETE /jobs/{id}"), "", b"");
+        let reply: Value = serde_json::from_slice(&reply).unwrap();
+        stopped += f64::from(u8::from(reply["state"] == "stopped"));
+    }
+    assert!(stopped > 0.0, "none of them had to wait");
+    // It may be over by now, and forgotten.
+    let _ = ask(address, "DELETE /jobs/1", "", b"");
+    let (_, _, metrics) = ask(address, "GET /metrics", "", b"");
+    let metrics = String::from_utf8(metrics).unwrap();
+    let line = metrics.lines().find(|line| line.contains("outcome=\"stopped\"")).unwrap();
+    assert!(line.rsplit(' ').next().unwrap().parse::<f64>().unwrap() >= stopped, "{line}; {stopped}");
+    assert!(get(address, "/jobs").1["jobs"].as_array().unwrap().len() <= 18, "sixteen that are over");
     door.end();
 }

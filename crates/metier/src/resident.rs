@@ -27,7 +27,7 @@ pub fn keep_large() {
     }
 }
 
-/// Gives back what starting took: memory that the allocator has free, and code, which comes back from the program's file page by page as it is used.
+/// Gives back what starting took: memory that the allocator has free, and code and constants, which come back from the program's file page by page as they are used.
 pub fn give_back() {
     #[cfg(target_env = "gnu")]
     // SAFETY: a call without arguments that matter, which only releases what the allocator has free.
@@ -39,8 +39,8 @@ pub fn give_back() {
     else {
         return;
     };
-    for (start, length) in maps.lines().filter_map(|line| code(line, &own.to_string_lossy())) {
-        // SAFETY: the range is a mapping of this program's code: private, never written (it may not be), and backed by its file, from which the kernel reads
+    for (start, length) in of_file(&maps, &own.to_string_lossy()) {
+        // SAFETY: the range is a mapping of this program's code or constants: private, never written (it may not be), and backed by its file, from which the kernel reads
         // it again at the next use. A failure changes nothing.
         unsafe {
             libc::madvise(start as *mut libc::c_void, length, libc::MADV_DONTNEED);
@@ -48,18 +48,28 @@ pub fn give_back() {
     }
 }
 
-/// The range of a line of `maps` that is code of that program.
-fn code(line: &str, program: &str) -> Option<(usize, usize)> {
-    let mut words = line.split_ascii_whitespace();
-    let (range, rights) = (words.next()?, words.next()?);
-    // Offset, device, inode; what follows is the path, which may have blanks.
-    let path = line.find('/').map(|at| &line[at..])?;
-    if rights != "r-xp" || path != program {
-        return None;
+/// The ranges of `maps` that are the same in that program's file: its code, and the constants that lie before it. What lies behind it is for reading, too, but was
+/// written when the program was started: addresses that depend on where it lies.
+fn of_file(maps: &str, program: &str) -> Vec<(usize, usize)> {
+    let mut ranges = Vec::new();
+    let mut has_code = false;
+    for line in maps.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let (Some(range), Some(rights)) = (words.next(), words.next()) else { continue };
+        // Offset, device, inode; what follows is the path, which may have blanks.
+        if line.find('/').map(|at| &line[at..]) != Some(program) {
+            continue;
+        }
+        let is_code = rights == "r-xp";
+        let is_constant = rights == "r--p" && !has_code;
+        has_code |= is_code;
+        let ends = range.split_once('-').and_then(|(start, end)| {
+            let start = usize::from_str_radix(start, 16).ok()?;
+            Some((start, usize::from_str_radix(end, 16).ok()?.checked_sub(start)?))
+        });
+        ranges.extend(ends.filter(|_| is_code || is_constant));
     }
-    let (start, end) = range.split_once('-')?;
-    let (start, end) = (usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?);
-    Some((start, end.checked_sub(start)?))
+    ranges
 }
 
 #[cfg(test)]
@@ -67,16 +77,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_code_of_the_program_itself_is_given_back() {
-        let of = |rights: &str, path: &str| {
-            format!("55da6090d000-55da62ccd000 {rights} 00b7e000 fe:00 7061946    {path}")
-        };
+    fn only_what_is_the_same_in_the_program_s_file_is_given_back() {
         let own = "/opt/a place/metier";
-        assert_eq!(code(&of("r-xp", own), own), Some((0x55da_6090_d000, 0x23c_0000)));
-        assert_eq!(code(&of("r--p", own), own), None, "relocated data is not in the file");
-        assert_eq!(code(&of("rwxp", own), own), None);
-        assert_eq!(code(&of("r-xp", "/lib/libc.so.6"), own), None);
-        assert_eq!(code("55da6090d000-55da62ccd000 rw-p 00000000 00:00 0 [heap]", own), None);
+        let maps = [
+            format!("1000-2000 r--p 00000000 fe:00 7    {own}"),
+            format!("2000-5000 r-xp 00001000 fe:00 7    {own}"),
+            format!("5000-6000 r--p 00004000 fe:00 7    {own}"),
+            format!("6000-7000 rw-p 00005000 fe:00 7    {own}"),
+            "7000-8000 rw-p 00000000 00:00 0    [heap]".to_string(),
+            "8000-9000 r-xp 00000000 fe:00 8    /lib/libc.so.6".to_string(),
+        ]
+        .join("\n");
+        assert_eq!(of_file(&maps, own), [(0x1000, 0x1000), (0x2000, 0x3000)]);
+        assert_eq!(of_file("", own), []);
     }
 
     #[test]

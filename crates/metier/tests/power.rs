@@ -316,6 +316,9 @@ fn a_pipeline_is_learned_gone_on_with_served_tried_drawn_and_published() {
     let names: Vec<&str> =
         tried["errors"].as_array().unwrap().iter().map(|one| one["model_name"].as_str().unwrap()).collect();
     assert!(names.contains(&"KNeighborsRegressorTrainer_0") && names.len() == 6, "{names:?}");
+    let has_coverage =
+        |one: &Value| one["coverage"].as_f64().is_some_and(|share| (0.0..=1.0).contains(&share));
+    assert!(tried["errors"].as_array().unwrap().iter().all(has_coverage), "{tried}");
     let result = table(&place.path("tried/acpi_estimation_result.csv"));
     assert!(
         (number(&result[50], "platform_power") - number(&result[50], "predicted_platform_power")).abs() < 1.0
@@ -564,6 +567,9 @@ fn bad_input_is_told_by_flag_file_and_field() {
     )
     .unwrap();
     fs::write(place.path("spec.json"), r#"{"cores":"many"}"#).unwrap();
+    let of_processes = fs::read_to_string(place.path("load.json")).unwrap();
+    let of_processes = of_processes.replace("kepler_container_", "kepler_process_");
+    fs::write(place.path("vm.json"), of_processes).unwrap();
     for (words, parts) in [
         ("power train -i load -p mine --abs-trainers Oracle", ["--abs-trainers", "XgboostFitTrainer"]),
         ("power train -i load -p ../mine", ["pipeline name", "letters"]),
@@ -585,6 +591,8 @@ fn bad_input_is_told_by_flag_file_and_field() {
             ["--feature-group", "kepler_node_accelerator_intel_qat"],
         ),
         ("power extract -i load -o x -fg Everything", ["--feature-group", "BPFOnly"]),
+        ("power extract -i vm -o x -fg BPFOnly", ["--input vm has no", "want --vm-train"]),
+        ("power extract -i vm -o x", ["--input vm", "want --vm-train"]),
         ("power extract -i load -o x -ot Power", ["--output-type", "DynPower"]),
         ("power extract -i load -o x -e sun", ["--energy-source", "acpi"]),
         ("power estimate -i load -p gone", ["--pipeline-name gone", "folder or zip"]),

@@ -294,3 +294,32 @@ fn a_query_shows_the_token_that_prometheus_wants() {
         place.fails(&["power", "query", "-s", &address, "--prometheus-token-file", "none", "-o", "load"]);
     assert!(error.contains("token file none"), "{error}");
 }
+
+#[test]
+fn of_a_prometheus_with_several_nodes_that_of_one_is_saved_where_it_is_named() {
+    let place = Place::new();
+    let start = start();
+    let text = series(start).replace('{', "{instance=\"a\",");
+    let energy = text.lines().filter(|line| line.starts_with("kepler_node_"));
+    let other: String = energy.map(|line| line.replace("instance=\"a\"", "instance=\"b\"") + "\n").collect();
+    let text = text.replace("# TYPE other_thing", &format!("{other}# TYPE other_thing"));
+    let Some(prometheus) = Prometheus::start(&place, &text) else { return };
+    let [from, to] = times(start);
+    let server = format!("http://{}", prometheus.address);
+    let asked = |name: &str, only: &[&str]| {
+        let words = ["power", "query", "-s", &server, "-o", name, "--start-time", &from, "--end-time", &to];
+        let output = place.command(&[&words[..], only].concat()).output().unwrap();
+        let response: Value =
+            serde_json::from_slice(&fs::read(place.path(&format!("{name}.json"))).unwrap()).unwrap();
+        let energy = response["kepler_node_platform_joules_total"].as_array().unwrap().clone();
+        (energy, String::from_utf8(output.stderr).unwrap())
+    };
+    let (energy, said) = asked("all", &[]);
+    assert_eq!(energy.len(), 2);
+    assert!(said.contains("energy is of 2 nodes (a, b)") && said.contains("--only instance=a"), "{said}");
+    let (energy, said) = asked("one", &["--only", "instance=b"]);
+    assert!(energy.len() == 1 && energy[0]["metric"]["instance"] == "b", "{energy:?}");
+    assert!(!said.contains("nodes"), "{said}");
+    let (_, error) = place.fails(&["power", "query", "-s", &server, "-o", "x", "--only", "instance"]);
+    assert!(error.contains("--only") && error.contains("LABEL=VALUE"), "{error}");
+}

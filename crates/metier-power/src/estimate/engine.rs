@@ -4,6 +4,7 @@
 //! by (output type, source, trainer, filter, columns): two clients that want different trainers do not disturb each other.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt::Write as _;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
@@ -13,7 +14,7 @@ use crate::Error;
 use crate::defaults::{self, Defaults};
 use crate::formula::Formula;
 use crate::node::MachineSpec;
-use crate::pipeline::{Lacking, Model, Pipeline, Purpose, Registry};
+use crate::pipeline::{Lacking, Model, Pipeline, Purpose, Registry, Shelf};
 use crate::selection::{self, Filter};
 use crate::vocabulary::{Component, OutputType, Source, Trainer, shorten};
 
@@ -105,7 +106,7 @@ impl Estimator {
         self.registry.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
-    /// From now on tells what is asked for, once for each kind of request after each [`Estimator::replace`], to somebody who looks elsewhere for it. Nobody waits for them.
+    /// From now on tells what is asked for, once for each kind of request after each [`Estimator::follow`], to somebody who looks elsewhere for it. Nobody waits for them.
     pub fn tell(&self, looks: SyncSender<Lacking>) {
         let _ = self.looks.set(looks);
     }
@@ -131,7 +132,19 @@ impl Estimator {
 
     /// Takes other pipelines from now on.
     pub fn replace(&self, registry: Arc<Registry>) {
-        *self.registry.write().unwrap_or_else(std::sync::PoisonError::into_inner) = registry;
+        self.change(|| registry);
+    }
+
+    /// Takes the pipelines that a shelf has now. Of several who see it change at once, none brings back what was there before.
+    pub fn follow(&self, shelf: &Shelf) {
+        self.change(|| shelf.registry());
+    }
+
+    fn change(&self, latest: impl FnOnce() -> Arc<Registry>) {
+        {
+            let mut registry = self.registry.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+            *registry = latest();
+        }
         self.ready.write().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
         self.broken.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
     }
@@ -185,30 +198,31 @@ impl Estimator {
         output_type: OutputType,
         source: Source,
     ) -> Result<Arc<Ready>, String> {
-        let mut key = String::with_capacity(256);
-        for part in [output_type.name(), source.name(), &request.trainer_name, &request.filter] {
-            key.push_str(part);
-            key.push('\0');
-        }
-        for name in request.metrics.iter().chain(&request.system_features) {
-            key.push_str(name);
-            key.push('\0');
-        }
-        key.push_str(if request.system_features.is_empty() { "" } else { "s" });
+        let key = kind(request, output_type, source);
         let known = self.ready.read().unwrap_or_else(std::sync::PoisonError::into_inner).get(&key).cloned();
         if let Some(ready) = known {
             return Ok(ready);
         }
-        let ready = Arc::new(self.find(request, output_type, source)?);
+        let registry = self.registry();
+        let ready = Arc::new(self.find(&registry, request, output_type, source)?);
         let mut all = self.ready.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if all.len() >= KINDS {
-            all.clear();
+        // Where other pipelines came meanwhile, what was found in the old ones is for this request only.
+        if Arc::ptr_eq(&registry, &self.registry()) {
+            if all.len() >= KINDS {
+                all.clear();
+            }
+            all.insert(key, ready.clone());
         }
-        all.insert(key, ready.clone());
         Ok(ready)
     }
 
-    fn find(&self, request: &Request, output_type: OutputType, source: Source) -> Result<Ready, String> {
+    fn find(
+        &self,
+        registry: &Registry,
+        request: &Request,
+        output_type: OutputType,
+        source: Source,
+    ) -> Result<Ready, String> {
         if let Some(looks) = self.looks.get() {
             let metrics = request.metrics.iter().chain(&request.system_features).cloned().collect();
             let (trainer_name, filter) = (request.trainer_name.clone(), request.filter.clone());
@@ -220,7 +234,7 @@ impl Estimator {
                 filter,
             });
         }
-        let (about, formulas, cores) = self.choose(request, output_type, source)?;
+        let (about, formulas, cores) = self.choose(registry, request, output_type, source)?;
         self.prepare(about, formulas, request, cores)
     }
 
@@ -232,12 +246,18 @@ impl Estimator {
         source: Source,
     ) -> Result<(InUse, Vec<(Component, Formula)>), String> {
         let request = Request::plain(metrics, output_type, source);
-        let (about, formulas, _) = self.choose(&request, output_type, source)?;
+        let (about, formulas, _) = self.choose(&self.registry(), &request, output_type, source)?;
         Ok((about, formulas))
     }
 
     /// Which predictor, its formulas, and the cores of the machine that it was learned on.
-    fn choose(&self, request: &Request, output_type: OutputType, source: Source) -> Result<Choice, String> {
+    fn choose(
+        &self,
+        registry: &Registry,
+        request: &Request,
+        output_type: OutputType,
+        source: Source,
+    ) -> Result<Choice, String> {
         let failed = |why: String| format!("failed to get model from request: {why}");
         let filter = Filter::read(&request.filter).map_err(|error| failed(error.to_string()))?;
         if !request.trainer_name.is_empty() && Trainer::named(&request.trainer_name).is_none() {
@@ -259,7 +279,6 @@ impl Estimator {
             machine_spec: self.machine.clone(),
             loose_node_type: true,
         };
-        let registry = self.registry();
         // The trainer that was asked for, else whoever is there: an answer is worth more than a name.
         for trainer in [request.trainer_name.as_str(), ""] {
             wanted.trainer_name = trainer.to_string();
@@ -364,6 +383,18 @@ impl Estimator {
         };
         Ok(Ready { about, components, core_ratio })
     }
+}
+
+/// What makes a kind of request: the lengths are in it, so that no two kinds have the same text.
+fn kind(request: &Request, output_type: OutputType, source: Source) -> String {
+    let mut kind = String::with_capacity(256);
+    let _ = write!(kind, "{} ", request.metrics.len());
+    let words = [output_type.name(), source.name(), &request.trainer_name, &request.filter].into_iter();
+    let names = request.metrics.iter().chain(&request.system_features).map(String::as_str);
+    for word in words.chain(names) {
+        let _ = write!(kind, "{}:{word}", word.len());
+    }
+    kind
 }
 
 fn too_many(rows: usize) -> String {

@@ -22,7 +22,7 @@ pub fn is_whole(bytes: &[u8]) -> bool {
 
 /// What is asked.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with metrics, values, output_type and source")]
 pub struct Request {
     /// Names of the columns.
     #[serde(deserialize_with = "names")]
@@ -239,6 +239,12 @@ mod tests {
             let error = Request::read(WHOLE.replace(from, to).as_bytes()).unwrap_err();
             assert!(error.contains(word), "{to}: {error}");
         }
+    }
+
+    #[test]
+    fn what_is_no_object_is_told_what_would_be_one() {
+        let error = Request::read(b"null").unwrap_err();
+        assert!(error.contains("want") || error.contains("expected an object with metrics"), "{error}");
     }
 
     #[test]

@@ -141,3 +141,11 @@ fn the_estimate_is_held_against_the_meter() {
     assert_eq!(compared.inside, Some((2, 1)));
     assert_eq!(ledger.view(1, 1).compared, None, "the latest alone has no estimate");
 }
+
+#[test]
+fn what_nobody_else_takes_is_nothing_and_not_less() {
+    let mut ledger: Ledger<&'static str> = Ledger::new(3);
+    ledger.enter(looked(1, Some(50.0), None, &[("a", 1.0)]));
+    let others = ledger.view(3, 5).others[0].unwrap();
+    assert!(others == 0.0 && others.is_sign_positive(), "{others:?}");
+}

@@ -83,7 +83,8 @@ impl<K: Clone + Eq + Hash> Ledger<K> {
                 let parts = entry.parts.as_ref()?;
                 let is_shown = |who: &K| consumers.iter().any(|consumer| consumer.who == *who);
                 let rest = parts.named.iter().filter(|(who, _)| !is_shown(who)).map(|(_, watts)| watts);
-                Some(parts.others + rest.sum::<f64>())
+                // Sums of nobody are -0, which would be shown so.
+                Some(parts.others + rest.sum::<f64>() + 0.0)
             })
             .collect();
         let compared = compared(&entries);

@@ -10,7 +10,8 @@
 mod judge;
 mod promote;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use metier_types::Timestamp;
 
@@ -28,6 +29,11 @@ use crate::{extract, pipeline};
 
 /// Fewest rows on which two predictors are compared.
 pub const FRESH_ROWS: usize = 5;
+
+/// How folders begin in which candidates are learned.
+const CANDIDATES: &str = ".candidates-";
+/// After so long nobody learns in one any more.
+const LEFT: Duration = Duration::from_secs(3600);
 
 /// How to learn while others work.
 #[derive(Debug, Clone)]
@@ -141,6 +147,7 @@ pub fn round(
         timing: extract::Timing::Own,
         ..Plan::new(&settings.name, now)
     };
+    clear_away(&settings.root);
     let live = settings.root.join(&settings.name);
     let node_type = training::join(&live, settings.machine.as_ref())?;
     let tables = training::tables(response, Known::default(), &plan, node_type)?;
@@ -155,6 +162,17 @@ pub fn round(
         }
     }
     Ok(verdicts)
+}
+
+/// Removes candidates that were left by processes that were killed.
+fn clear_away(root: &Path) {
+    for entry in std::fs::read_dir(root).into_iter().flatten().flatten() {
+        let is_aside = entry.file_name().to_string_lossy().starts_with(CANDIDATES);
+        let written = entry.metadata().and_then(|about| about.modified()).ok();
+        if is_aside && written.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > LEFT) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 fn one(
@@ -201,7 +219,7 @@ fn one(
         );
         return Ok(verdict);
     }
-    let aside = settings.root.join(format!(".candidates-{}", std::process::id()));
+    let aside = settings.root.join(format!("{CANDIDATES}{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&aside);
     let few = |table: &Table| table.frame.len() >= FEWEST_ROWS;
     let list = Tables { list: learned.into_iter().filter(few).collect(), ..Tables::default() };

@@ -17,6 +17,8 @@ use sha2::{Digest as _, Sha256};
 use crate::Error;
 use crate::vocabulary::shorten;
 
+/// After so long without a byte, what is there in part is nobody's any more.
+const LEFT: Duration = Duration::from_secs(3600);
 /// Longest ETag that is kept.
 const ETAG_BYTES: usize = 1024;
 
@@ -94,7 +96,9 @@ impl Download {
             .mode(0o700)
             .create(folder)
             .map_err(|error| Error::file(folder, error))?;
-        let part = folder.join(format!("part-{}", std::process::id()));
+        clear_away(folder);
+        // A name that nobody else has: what others fetch meanwhile must not be written into what is moved into its place.
+        let part = super::files::aside(&folder.join("pipeline"));
         let fetched = self.bring(&part).map_err(failed);
         let changed = fetched.and_then(|etag| match etag {
             None => Ok(false),
@@ -169,6 +173,19 @@ impl Download {
         }
         file.sync_all().map_err(written)?;
         Ok(Some(tag))
+    }
+}
+
+/// Removes what was left by processes that were killed while they fetched.
+fn clear_away(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_part = path.extension().is_some_and(|extension| extension == "part");
+        let written = entry.metadata().and_then(|about| about.modified()).ok();
+        let age = written.and_then(|written| written.elapsed().ok());
+        if is_part && age.is_some_and(|age| age > LEFT) {
+            let _ = fs::remove_file(path);
+        }
     }
 }
 

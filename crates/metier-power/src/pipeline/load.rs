@@ -151,9 +151,13 @@ fn read_table(
 }
 
 fn is_error(name: &str) -> bool {
-    ["mae", "mape", "mse", "abs_max_corr"]
-        .iter()
-        .any(|end| name == *end || name.ends_with(&format!("_{end}")))
+    error_of(name).is_some()
+}
+
+/// Which error that is, of a predictor or of one of its components.
+pub(super) fn error_of(name: &str) -> Option<&'static str> {
+    let is_it = |end: &&str| name == *end || name.ends_with(&format!("_{end}"));
+    ["mae", "mape", "mse", "abs_max_corr"].into_iter().find(is_it)
 }
 
 /// Whether that is an error and not a word for none: -1 is written where nobody knows it. Only correlations may be below 0.

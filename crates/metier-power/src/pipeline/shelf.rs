@@ -12,7 +12,7 @@ use metier_types::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::files::replace;
-use super::load::is_known;
+use super::load::{error_of, is_known};
 use super::registry::candidates;
 use super::{Place, Registry};
 use crate::Error;
@@ -29,11 +29,17 @@ pub struct Shelf {
     registry: RwLock<Arc<Registry>>,
     /// One upload or reload at a time.
     changing: Mutex<()>,
+    /// One who fetches at a time: what came first must not be replaced by what was asked for before it.
+    fetching: Mutex<()>,
     /// When what was read last was written.
     seen: Mutex<Vec<Stamp>>,
     /// How the last try to fetch each address ended.
     fetched: Mutex<BTreeMap<String, Result<(), String>>>,
 }
+
+/// What an upload has beside errors.
+const FIELDS: [&str; 7] =
+    ["pipeline", "model_name", "source", "output_type", "feature_group", "machine_spec", "weights"];
 
 /// A predictor that somebody sends.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,14 +85,23 @@ impl Upload {
         let name = name.ok_or_else(|| wrong("model_name", "<trainer>_<node type>"))?;
         let output_type = text("output_type").and_then(OutputType::named);
         let group = text("feature_group").and_then(FeatureGroup::named);
-        let errors: Vec<(String, f64)> = body
-            .as_object()
-            .into_iter()
-            .flatten()
-            .filter(|(key, _)| key.ends_with("mae") || key.ends_with("mape"))
-            .filter_map(|(key, value)| Some((key.clone(), value.as_f64()?)))
-            .filter(|(key, value)| is_known(key, *value))
-            .collect();
+        let mut errors: Vec<(String, f64)> = Vec::new();
+        for (key, value) in body.as_object().into_iter().flatten() {
+            match (error_of(key), value.as_f64()) {
+                (Some(_), Some(value)) if is_known(key, value) => errors.push((key.clone(), value)),
+                // -1, where nobody knows it.
+                (Some(_), Some(_)) => {}
+                (Some(end), None) => return Err(wrong_error(end, key, value)),
+                (None, _) if FIELDS.contains(&key.as_str()) => {}
+                (None, _) => {
+                    return Err(Error::Word {
+                        field: "body",
+                        got: format!("a field {}", shorten(key)),
+                        want: format!("{}, or an error such as mae, mape or package_mae", FIELDS.join(", ")),
+                    });
+                }
+            }
+        }
         if !errors.iter().any(|(key, _)| key == "mae") {
             return Err(wrong("mae", "the mean absolute error in watts"));
         }
@@ -113,6 +128,11 @@ impl Upload {
             weights,
         })
     }
+}
+
+/// An error that is no number, which is not to be left out as if it had not been sent.
+fn wrong_error(end: &'static str, key: &str, value: &Value) -> Error {
+    Error::Word { field: end, got: shorten(&format!("{key} {value}")), want: "a number".to_string() }
 }
 
 /// Whether weights are of components that the source has and of the features of the group.
@@ -144,6 +164,7 @@ impl Shelf {
             defaults: crate::defaults::shipped()?,
             registry: RwLock::default(),
             changing: Mutex::default(),
+            fetching: Mutex::default(),
             seen: Mutex::default(),
             fetched: Mutex::default(),
         };
@@ -169,6 +190,7 @@ impl Shelf {
     /// Fetches and reads everything again. A pipeline that cannot be had any more stays as it was.
     pub fn reload(&self) -> Vec<String> {
         let mut warnings = Vec::new();
+        let _one = self.fetching.lock().unwrap_or_else(PoisonError::into_inner);
         for place in &self.places {
             let Place::Address(download) = place else { continue };
             let fetched = download.fetch().map(drop).map_err(|error| error.to_string());
@@ -492,6 +514,8 @@ mod tests {
             ("source", json!("sun")),
             ("source", json!("rapl-sysfs")),
             ("feature_group", json!("CounterOnly")),
+            ("mape", json!("small")),
+            ("machine_specs", json!({ "cores": 8 })),
         ] {
             let mut body = body();
             body[field] = value.clone();

@@ -2,6 +2,7 @@
 //!
 //! Of an archive the metadata, the weights and our own predictor are taken out by their names; the rest stays in it, unread. Nothing else of a name inside of it is believed.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -13,6 +14,9 @@ use crate::Error;
 use crate::node::{Entry, Index, MachineSpec};
 use crate::vocabulary::{FeatureGroup, ModelName, OutputType, Source, shorten};
 use crate::weights::Weights;
+
+/// The file of a pipeline's node types.
+const INDEX: &str = "node_type_index.json";
 
 /// What a predictor is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -100,7 +104,14 @@ impl Single {
         }
         let (source, output_type) = (purpose.source.name(), purpose.output_type.name());
         let group = folder.join(source).join(output_type).join(self.group.name());
-        let own = group.join(self.name());
+        let name = ModelName { node_type: self.number(folder, purpose)?, ..self.name.clone() };
+        let is_member = |entry: &Entry| entry.members.contains(&self.name());
+        if name != self.name && !index(folder)?.0.get(&self.name.node_type).is_some_and(is_member) {
+            // As it was kept before its number became another machine's.
+            let _ = fs::remove_dir_all(group.join(self.name()));
+            let _ = fs::remove_file(group.join(format!("{}.zip", self.name())));
+        }
+        let own = group.join(name.to_string());
         fs::create_dir_all(&own).map_err(|error| Error::file(&own, error))?;
         let put = |path: &Path, bytes: &Option<Vec<u8>>| match bytes {
             Some(bytes) => replace(path, bytes),
@@ -108,18 +119,18 @@ impl Single {
         };
         put(&own.join("weight.json"), &self.weights)?;
         put(&own.join("predictor.json"), &self.predictor)?;
-        put(&group.join(format!("{}.zip", self.name())), &self.archive)?;
+        put(&group.join(format!("{name}.zip")), &self.archive)?;
         let mut about = self.about.clone();
-        about.insert("model_name".into(), json!(self.name()));
+        about.insert("model_name".into(), json!(name.to_string()));
         about.insert("features".into(), json!(self.group.features()));
         about.insert("output_type".into(), json!(output_type));
         replace(&own.join("metadata.json"), Value::Object(about).to_string().as_bytes())?;
-        self.join_index(folder)?;
+        self.join_index(folder, &name)?;
         // Last, since it is what tells others that the pipeline is another.
         let pipeline = folder.file_name().map(|name| name.to_string_lossy().into_owned());
         replace(&folder.join("metadata.json"), json!({ "name": pipeline }).to_string().as_bytes())?;
         let is_this = |model: &super::Model| {
-            model.full_name == self.name()
+            model.name == name
                 && model.source == purpose.source
                 && model.output_type == purpose.output_type
                 && model.group == self.group
@@ -127,19 +138,53 @@ impl Single {
         Ok(load(folder)?.models.iter().any(|model| is_this(model) && model.is_usable()))
     }
 
-    /// Says whose it is, so that its cores are known.
-    fn join_index(&self, folder: &Path) -> Result<(), Error> {
-        let spec = self.about.get("machine_spec").cloned().unwrap_or(Value::Null);
-        let Ok(spec) = serde_json::from_value::<MachineSpec>(spec) else { return Ok(()) };
-        if spec.is_empty() {
-            return Ok(());
-        }
-        let path = folder.join("node_type_index.json");
-        let text = fs::read_to_string(&path).unwrap_or_else(|_| "{}".to_string());
-        let mut index = Index::read(&text)?;
-        index.0.insert(self.name.node_type, Entry { spec, members: vec![self.name()] });
-        replace(&path, index.write()?.as_bytes())
+    /// The machine that it was learned on, where it says so.
+    fn machine(&self) -> Option<MachineSpec> {
+        let spec = self.about.get("machine_spec").cloned()?;
+        serde_json::from_value::<MachineSpec>(spec).ok().filter(|spec| !spec.is_empty())
     }
+
+    /// The node type that it has among others that came: its own, unless that is another machine's there. Who sends predictors may have them of several pipelines, each of
+    /// which counts its machines from 0.
+    fn number(&self, folder: &Path, purpose: Purpose) -> Result<u32, Error> {
+        let index = index(folder)?;
+        let own = self.name.node_type;
+        let Some(spec) = self.machine() else {
+            let is_free = |number: &u32| !index.0.contains_key(number);
+            return Ok(Some(own).filter(is_free).or_else(|| (0..).find(is_free)).unwrap_or(own));
+        };
+        if let Some((number, _)) = index.0.iter().find(|(_, entry)| entry.spec == spec) {
+            return Ok(*number);
+        }
+        // Those of machines that nobody knows must not be given this one.
+        let kept = if folder.join("metadata.json").is_file() { load(folder)?.models } else { Vec::new() };
+        let taken: BTreeSet<u32> =
+            kept.iter().map(|model| model.name.node_type).chain(index.0.keys().copied()).collect();
+        let is_own = |model: &super::Model| {
+            let of = Purpose { output_type: model.output_type, source: model.source };
+            model.name == self.name && of == purpose && !index.0.contains_key(&own)
+        };
+        match taken.contains(&own) && !kept.iter().any(is_own) {
+            true => Ok(taken.last().map_or(0, |last| last.saturating_add(1))),
+            false => Ok(own),
+        }
+    }
+
+    /// Says whose it is, so that its cores are known.
+    fn join_index(&self, folder: &Path, name: &ModelName) -> Result<(), Error> {
+        let Some(spec) = self.machine() else { return Ok(()) };
+        let mut index = index(folder)?;
+        let entry = index.0.entry(name.node_type).or_insert_with(|| Entry { spec, members: Vec::new() });
+        if !entry.members.contains(&name.to_string()) {
+            entry.members.push(name.to_string());
+        }
+        replace(&folder.join(INDEX), index.write()?.as_bytes())
+    }
+}
+
+/// The node types of a pipeline; none where there is no file of them.
+fn index(folder: &Path) -> Result<Index, Error> {
+    Index::read(&fs::read_to_string(folder.join(INDEX)).unwrap_or_else(|_| "{}".to_string()))
 }
 
 fn named(name: &str) -> Result<ModelName, Error> {
@@ -223,6 +268,45 @@ mod tests {
         let wrong =
             wrong.keep(&folder, Purpose { output_type: OutputType::DynPower, ..PURPOSE }).unwrap_err();
         assert!(wrong.to_string().contains("is for AbsPower; want DynPower"), "{wrong}");
+    }
+
+    #[test]
+    fn predictors_of_two_pipelines_with_one_number_stay_of_their_own_machines() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("model-server");
+        let of = |cores: Option<u32>| {
+            let mut weights = weights();
+            match cores {
+                Some(cores) => weights["machine_spec"]["cores"] = json!(cores),
+                None => drop(weights.as_object_mut().unwrap().remove("machine_spec")),
+            }
+            Single::of_weights(&weights, "").unwrap()
+        };
+        let dynamic = Purpose { output_type: OutputType::DynPower, ..PURPOSE };
+        // Again and again, as after every start.
+        for _ in 0..3 {
+            assert!(of(Some(96)).keep(&folder, PURPOSE).unwrap());
+            assert!(of(Some(8)).keep(&folder, dynamic).unwrap());
+            assert!(of(None).keep(&folder, Purpose { source: Source::Redfish, ..PURPOSE }).unwrap());
+        }
+        let pipeline = load(&folder).unwrap();
+        let index = pipeline.index.as_ref().unwrap();
+        let mut cores: Vec<_> = pipeline
+            .models
+            .iter()
+            .map(|model| {
+                let entry = index.0.get(&model.name.node_type);
+                (model.source, model.output_type, entry.and_then(|entry| entry.spec.cores))
+            })
+            .collect();
+        cores.sort_by_key(|(source, output_type, _)| (*source, *output_type));
+        let mut want = vec![
+            (Source::Acpi, OutputType::AbsPower, Some(96.0)),
+            (Source::Acpi, OutputType::DynPower, Some(8.0)),
+            (Source::Redfish, OutputType::AbsPower, None),
+        ];
+        want.sort_by_key(|(source, output_type, _)| (*source, *output_type));
+        assert_eq!(cores, want);
     }
 
     #[test]

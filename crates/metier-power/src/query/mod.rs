@@ -21,6 +21,8 @@ use crate::response::Response;
 
 /// Most steps of one question; Prometheus gives 11 000.
 const STEPS: u32 = 3600;
+/// The metrics of a node's energy, as PromQL matches them.
+const ENERGY: &str = "kepler_node_.+_joules_total";
 /// Most steps of all.
 const ALL_STEPS: u64 = 10_000_000;
 
@@ -35,12 +37,26 @@ pub struct Question {
     pub span: Span,
     /// Time between two values.
     pub step: Duration,
+    /// Labels that all series have: a Prometheus may know many nodes.
+    pub only: Vec<(String, String)>,
 }
 
 impl Question {
     /// Kepler's metrics, every three seconds.
     pub fn new(span: Span) -> Self {
-        Self { prefix: "kepler_".to_string(), others: Vec::new(), span, step: Duration::from_secs(3) }
+        Self {
+            prefix: "kepler_".to_string(),
+            others: Vec::new(),
+            span,
+            step: Duration::from_secs(3),
+            only: Vec::new(),
+        }
+    }
+
+    /// What PromQL calls these series: that of their name, and the labels that all have.
+    fn selector(&self, name: &str) -> String {
+        let only = self.only.iter().map(|(label, value)| format!(",{label}={}", quoted(value)));
+        format!("{{__name__{name}{}}}", only.collect::<String>())
     }
 
     /// Stretches that can be asked for, one after the other.
@@ -95,7 +111,7 @@ pub async fn names(client: &Client, question: &Question) -> Result<Vec<String>, 
 pub async fn metric(client: &Client, name: &str, question: &Question) -> Result<Vec<Series>, Error> {
     let mut all: Vec<Series> = Vec::new();
     for stretch in question.stretches()? {
-        let answer = client.range(&format!("{{__name__={name:?}}}"), stretch).await?;
+        let answer = client.range(&question.selector(&format!("={}", quoted(name))), stretch).await?;
         for series in answer.matrix().unwrap_or_default() {
             match all.iter_mut().find(|known| known.metric == series.metric) {
                 Some(known) => known.points.extend_from_slice(&series.points),
@@ -104,6 +120,27 @@ pub async fn metric(client: &Client, name: &str, question: &Question) -> Result<
         }
     }
     Ok(all)
+}
+
+/// The instances whose exporters tell a node's energy at the end of the time, by name.
+pub async fn instances(client: &Client, question: &Question) -> Result<Vec<String>, Error> {
+    let energy = question.selector(&format!("=~{}", quoted(ENERGY)));
+    let answer = client.instant(&format!("count by (instance) ({energy})"), Some(question.span.end)).await?;
+    let all = answer.vector().unwrap_or_default().iter();
+    let mut names: Vec<String> =
+        all.filter_map(|one| one.metric.label("instance")).map(str::to_string).collect();
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Whether a metric is a node's energy.
+pub fn is_energy(name: &str) -> bool {
+    name.starts_with("kepler_node_") && name.ends_with("_joules_total")
+}
+
+/// A text as PromQL writes it.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }
 
 /// Series as the original's response file has them.
@@ -151,4 +188,18 @@ pub async fn ask(
         }
     }
     Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selector_has_all_labels_and_no_way_out_of_their_quotes() {
+        let span = Span { start: Timestamp::UNIX_EPOCH, end: Timestamp::UNIX_EPOCH };
+        let mut question = Question::new(span);
+        assert_eq!(question.selector(&format!("={}", quoted("a"))), r#"{__name__="a"}"#);
+        question.only.push(("instance".to_string(), "a\"} or {b=\"\\".to_string()));
+        assert_eq!(question.selector("=\"x\""), r#"{__name__="x",instance="a\"} or {b=\"\\"}"#);
+    }
 }

@@ -1,8 +1,10 @@
 //! Zips: of one predictor, and of a whole pipeline.
 
+use std::cell::RefCell;
 use std::fs;
-use std::io::{Cursor, Seek, Write};
+use std::io::{self, Cursor, Seek, Write};
 use std::path::Path;
+use std::rc::Rc;
 
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
@@ -32,7 +34,11 @@ pub fn pack_file(folder: &Path, to: &Path) -> Result<(), Error> {
     let mut reader = files.reader()?;
     let root = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let aside = aside(to);
-    let packed = pack_to(&mut reader, &names, &root, &aside);
+    let packed = pack_to(&mut reader, &names, &root, &aside).map_err(|error| match error {
+        // What was being written has a name that nobody knows.
+        Error::File { path, why } if path == aside => Error::file(to, why),
+        other => other,
+    });
     let placed = packed.and_then(|()| fs::rename(&aside, to).map_err(|error| Error::file(to, error)));
     if placed.is_err() {
         let _ = fs::remove_file(&aside);
@@ -42,18 +48,67 @@ pub fn pack_file(folder: &Path, to: &Path) -> Result<(), Error> {
 
 fn pack_to(reader: &mut Reader, names: &[String], root: &str, to: &Path) -> Result<(), Error> {
     let file = fs::File::create(to).map_err(|error| Error::file(to, error))?;
-    let mut zip = ZipWriter::new(std::io::BufWriter::new(file));
+    let trouble = Rc::new(RefCell::new(None));
+    let wrong = || trouble.borrow_mut().take().map_or(Ok(()), |error: io::Error| Err(Error::file(to, error)));
+    let mut zip = ZipWriter::new(Sink { file: io::BufWriter::new(file), trouble: trouble.clone() });
     for name in names.iter().filter(|name| !name.ends_with(".part")) {
         put(&mut zip, &format!("{root}/{name}"), &reader.read(name)?)?;
+        wrong()?;
     }
-    let done = zip.finish().map_err(|error| Error::file(to, error))?;
-    done.into_inner().map_err(|error| Error::file(to, error.to_string()))?;
-    Ok(())
+    let mut done = zip.finish().map_err(|error| Error::file(to, error))?;
+    let _ = done.flush();
+    wrong()
+}
+
+/// A file that takes in whatever comes, and keeps why it could not: the library, once a write has failed, tries again when it is dropped and prints that on stderr.
+struct Sink {
+    file: io::BufWriter<fs::File>,
+    trouble: Rc<RefCell<Option<io::Error>>>,
+}
+
+impl Sink {
+    fn kept<T>(&self, done: io::Result<T>, otherwise: T) -> io::Result<T> {
+        Ok(done.unwrap_or_else(|error| {
+            self.trouble.borrow_mut().get_or_insert(error);
+            otherwise
+        }))
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let done = self.file.write(bytes);
+        self.kept(done, bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let done = self.file.flush();
+        self.kept(done, ())
+    }
+}
+
+impl Seek for Sink {
+    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
+        let done = self.file.seek(to);
+        self.kept(done, 0)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_full_disk_is_said_once_and_by_the_file_that_was_written() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("mine");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("a.json"), vec![b'1'; 1 << 20]).unwrap();
+        let (files, names) = Files::open(&folder).unwrap();
+        let full = Path::new("/dev/full");
+        let error = pack_to(&mut files.reader().unwrap(), &names, "mine", full).unwrap_err().to_string();
+        assert!(error.starts_with("/dev/full: No space left"), "{error}");
+    }
 
     #[test]
     fn several_pack_the_same_folder_at_once() {

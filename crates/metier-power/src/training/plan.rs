@@ -81,17 +81,23 @@ impl Plan {
         }
     }
 
+    /// Whether a pipeline can be called so.
+    pub fn check_name(name: &str) -> Result<(), Error> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let is_name = !name.is_empty() && name.len() <= 100 && !name.starts_with('.');
+        match is_name && name.chars().all(is_plain) {
+            true => Ok(()),
+            false => Err(Error::Word {
+                field: "pipeline name",
+                got: shorten(name),
+                want: "up to 100 letters, digits, '-', '_' or '.', not beginning with '.'".to_string(),
+            }),
+        }
+    }
+
     /// Whether it can be followed. The name becomes a folder.
     pub fn check(&self) -> Result<(), Error> {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        let is_name = !self.name.is_empty() && self.name.len() <= 100 && !self.name.starts_with('.');
-        if !is_name || !self.name.chars().all(is_plain) {
-            return Err(Error::Word {
-                field: "pipeline name",
-                got: shorten(&self.name),
-                want: "up to 100 letters, digits, '-', '_' or '.', not beginning with '.'".to_string(),
-            });
-        }
+        Self::check_name(&self.name)?;
         if self.abs_trainers.is_empty() && self.dyn_trainers.is_empty() {
             return Err(Error::table("no trainers; want at least one of abs_trainers and dyn_trainers"));
         }

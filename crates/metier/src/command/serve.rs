@@ -17,8 +17,8 @@ use metier_server::kepler::{self, Asking, Doors};
 
 use super::Room;
 use crate::exit::{Code, usage};
-pub use trainer::Pace;
 use trainer::TrainerRole;
+pub use trainer::{Pace, label};
 
 const EXAMPLES: &str = "Examples:
   metier serve estimator                                 /tmp/estimator.sock, for Kepler's exporter

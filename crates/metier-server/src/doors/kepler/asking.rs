@@ -124,7 +124,7 @@ fn work(
             for warning in shelf.reread() {
                 tracing::warn!("{warning}");
             }
-            estimator.replace(shelf.registry());
+            estimator.follow(shelf);
         }
     }
 }

@@ -13,7 +13,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -30,6 +31,7 @@ use metier_power::selection::{self, Chosen};
 use metier_power::vocabulary::{FeatureGroup, OutputType, Source};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
+use tokio::sync::oneshot;
 
 use super::estimator::Figures;
 use crate::config::Secret;
@@ -43,6 +45,8 @@ const BODY_BYTES: usize = 32 << 20;
 const REQUEST_BYTES: usize = 256 << 10;
 /// Longest reason of a refusal.
 const REASON: usize = 600;
+/// From an answer of an estimator's health or figures until memory is given back.
+const LEAVE: Duration = Duration::from_millis(200);
 /// Most kinds of answers that are counted by name.
 const COUNTED: usize = 1000;
 
@@ -66,6 +70,8 @@ pub struct Models {
     pub given: std::sync::Mutex<BTreeMap<[String; 5], u64>>,
     /// Gives memory back that a change took.
     pub give_back: fn(),
+    /// Whether memory is about to be given back.
+    pub is_leaving: AtomicBool,
 }
 
 impl Models {
@@ -81,6 +87,7 @@ impl Models {
             answers: Default::default(),
             given: std::sync::Mutex::default(),
             give_back: || {},
+            is_leaving: AtomicBool::new(false),
         }
     }
 
@@ -119,7 +126,21 @@ pub fn metrics_only(models: Shared) -> Router {
         .route("/metrics", get(metrics))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
+        .layer(middleware::from_fn_with_state(models.clone(), leave))
         .with_state(models)
+}
+
+/// Gives back, a moment after it answered, what answering took: a sidecar is asked for its health and figures now and then, and is counted by what it holds.
+async fn leave(State(models): State<Shared>, request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    if !models.is_leaving.swap(true, Ordering::SeqCst) {
+        tokio::spawn(async move {
+            tokio::time::sleep(LEAVE).await;
+            models.is_leaving.store(false, Ordering::SeqCst);
+            (models.give_back)();
+        });
+    }
+    response
 }
 
 async fn enter(State(models): State<Shared>, request: Request, next: Next) -> Response {
@@ -156,11 +177,13 @@ pub(super) fn refusal(status: StatusCode, field: &str, why: &str) -> Response {
 }
 
 fn wrong(error: &metier_power::Error) -> Response {
-    let field = match error {
-        metier_power::Error::Word { field, .. } => field,
-        _ => "body",
+    let (status, field) = match error {
+        metier_power::Error::Word { field, .. } => (StatusCode::BAD_REQUEST, *field),
+        // A full disk, say: nothing that the client did.
+        metier_power::Error::File { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "upload"),
+        _ => (StatusCode::BAD_REQUEST, "body"),
     };
-    refusal(StatusCode::BAD_REQUEST, field, &error.to_string())
+    refusal(status, field, &error.to_string())
 }
 
 pub(super) fn json_of(value: &Value) -> Response {
@@ -427,7 +450,7 @@ fn refused_change(models: &Models, headers: &HeaderMap) -> Option<Response> {
 
 fn changed(models: &Models) {
     if let Some((estimator, _)) = &models.estimator {
-        estimator.replace(models.shelf.registry());
+        estimator.follow(&models.shelf);
     }
     (models.give_back)();
 }
@@ -461,16 +484,19 @@ async fn reload(State(models): State<Shared>, headers: HeaderMap) -> Response {
     if let Some(response) = refused_change(&models, &headers) {
         return response;
     }
-    let done = tokio::task::spawn_blocking(move || {
+    let (tell, told) = oneshot::channel();
+    let work = move || {
         let warnings = models.shelf.reload();
         changed(&models);
         let registry = models.shelf.registry();
         let names: Vec<&str> = registry.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
-        json!({ "pipelines": names, "warnings": warnings })
-    });
-    match done.await {
-        Ok(answer) => json_of(&answer),
-        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        let _ = tell.send(json!({ "pipelines": names, "warnings": warnings }));
+    };
+    // A thread of its own: an address may take its time, and those who want an archive meanwhile must not wait for it.
+    let started = std::thread::Builder::new().name("metier-fetch".to_string()).spawn(work);
+    match (started, told.await) {
+        (Ok(_), Ok(answer)) => json_of(&answer),
+        _ => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }
 

@@ -13,7 +13,7 @@ use metier_power::online::{self, Decision, Settings, Verdict};
 use metier_power::pipeline::Shelf;
 use metier_power::query::{self, Question, Span};
 use metier_power::response::{Response, Series};
-use metier_power::vocabulary::{OutputType, Source};
+use metier_power::vocabulary::{OutputType, Source, shorten};
 use metier_prom::query::{Blocking, Client, Endpoint};
 use metier_prom::{Kind, Labels, Page};
 use metier_types::Timestamp;
@@ -34,6 +34,10 @@ pub struct Online {
     pub window: Duration,
     /// From row to row.
     pub step: Duration,
+    /// Labels that its series have.
+    pub only: Vec<(String, String)>,
+    /// What this machine is called, to know its series by where Prometheus scrapes several.
+    pub node: Option<String>,
     /// How it learns.
     pub settings: Settings,
 }
@@ -166,9 +170,10 @@ impl Drop for Teacher {
 fn round(online: &Online, client: &Blocking, shelf: &Shelf, estimator: &Estimator, figures: &Figures) {
     let now = Timestamp::now();
     let start = now.checked_sub(online.window).unwrap_or(now);
-    let question = Question { step: online.step, ..Question::new(Span { start, end: now }) };
+    let only = online.only.clone();
+    let question = Question { step: online.step, only, ..Question::new(Span { start, end: now }) };
     let verdicts = client
-        .ask(async |client| Ok(gather(client, &question).await))
+        .ask(async |client| Ok(gather(client, &question, online.node.as_deref()).await))
         .map_err(PowerError::from)
         .and_then(|response| online::round(&response?, estimator, &online.settings, now));
     let mut is_new = false;
@@ -187,7 +192,7 @@ fn round(online: &Online, client: &Blocking, shelf: &Shelf, estimator: &Estimato
         for warning in shelf.reread() {
             tracing::warn!("{warning}");
         }
-        estimator.replace(shelf.registry());
+        estimator.follow(shelf);
     }
     // Told when it is in use, not before.
     let mut told = figures.told();
@@ -202,12 +207,42 @@ fn round(online: &Online, client: &Blocking, shelf: &Shelf, estimator: &Estimato
     }
 }
 
+/// The same question of one node: a Prometheus may scrape many, and what they take must not be added up.
+async fn of_one_node(
+    client: &Client,
+    question: &Question,
+    node: Option<&str>,
+) -> Result<Question, PowerError> {
+    let all = query::instances(client, question).await?;
+    let mut question = question.clone();
+    if all.len() < 2 {
+        return Ok(question);
+    }
+    let host = |one: &str| one.rsplit_once(':').map_or(one, |(host, _)| host).to_string();
+    let is_own = |one: &&String| node.is_some_and(|node| **one == node || host(one) == node);
+    let mut own = all.iter().filter(is_own);
+    match (own.next(), own.next()) {
+        (Some(own), None) => {
+            question.only.push(("instance".to_string(), own.clone()));
+            Ok(question)
+        }
+        _ => Err(PowerError::Word {
+            field: "instance",
+            got: format!("{} of {} nodes", shorten(&all.join(", ")), all.len()),
+            want:
+                "one node's series; say which by --only instance=NAME, or call this machine so in NODE_NAME"
+                    .to_string(),
+        }),
+    }
+}
+
 /// Everything that is learned from: counters of containers, and the node's energy.
-async fn gather(client: &Client, question: &Question) -> Result<Response, PowerError> {
+async fn gather(client: &Client, question: &Question, node: Option<&str>) -> Result<Response, PowerError> {
+    let question = &of_one_node(client, question, node).await?;
     let is_ours = |name: &&String| {
         let of = |begin: &str, end: &str| name.starts_with(begin) && name.ends_with(end);
         let is_energy = name.ends_with("_joules_total");
-        (of("kepler_container_", "_total") && !is_energy) || of("kepler_node_", "_joules_total")
+        (of("kepler_container_", "_total") && !is_energy) || query::is_energy(name)
     };
     let mut response = Response::default();
     for name in query::names(client, question).await?.iter().filter(is_ours).take(METRICS) {

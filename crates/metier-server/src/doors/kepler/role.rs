@@ -221,6 +221,7 @@ impl Doors {
             let mut models = Models::new(self.shelf.clone(), None, false);
             models.estimator = self.estimator.clone().zip(door.as_ref().map(|door| door.figures.clone()));
             models.online.clone_from(&online);
+            models.give_back = self.give_back;
             let router = models::metrics_only(Arc::new(models));
             doors.push(Behind { listener, router, limits: Limits::default() });
         }
@@ -300,7 +301,7 @@ fn refresh(shelf: &Arc<Shelf>, estimator: Option<&Arc<Estimator>>, fetches: bool
             tracing::warn!("{warning}");
         }
         if let Some(estimator) = estimator {
-            estimator.replace(shelf.registry());
+            estimator.follow(&shelf);
         }
         // Reading took several times what is kept, and what was there before is free now.
         give_back();

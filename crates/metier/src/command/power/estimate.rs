@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use metier_power::assess::{self, Assessed, Wanted};
+use metier_power::assess::{self, Assessed, Of, Wanted};
 use metier_power::pipeline::{Pipeline, Registry};
 use metier_power::query::Benchmark;
 use metier_power::training::{self, Known, Plan, Table as Rows};
@@ -165,7 +165,7 @@ impl Estimate {
         let data = self.paths.data();
         let tried = self.on.tried(room, &data)?;
         let mut warnings = tried.warnings.clone();
-        let (mut rows, mut best): (Vec<Vec<String>>, Vec<Value>) = (Vec::new(), Vec::new());
+        let mut best: Vec<Value> = Vec::new();
         let mut all = Vec::new();
         for source in &self.on.energy_source {
             let of = tried.of(*source, &self.on, &mut warnings);
@@ -180,22 +180,7 @@ impl Estimate {
                 "source": source.name(), "pipeline": first.pipeline, "model_name": first.model.full_name,
                 "feature_group": table.group.name(), "files": files,
             }));
-            for (table, one) in &of {
-                for of in &one.components {
-                    rows.push(vec![
-                        source.name().to_string(),
-                        table.group.name().to_string(),
-                        one.pipeline.to_string(),
-                        one.model.full_name.clone(),
-                        of.component.name().to_string(),
-                        table.frame.len().to_string(),
-                        of.mae.to_string(),
-                        of.mse.to_string(),
-                        plain(of.mape),
-                    ]);
-                }
-                all.push((source, table.group, one.clone()));
-            }
+            all.extend(of.iter().map(|(table, one)| (*source, *table, one.clone())));
         }
         if all.is_empty() {
             return Err(usage(format!("nothing could be tried: {}", warnings.join("; "))));
@@ -204,25 +189,53 @@ impl Estimate {
             room.console.warn(warning);
         }
         let console = &room.console;
-        let header =
-            ["source", "feature_group", "pipeline", "model_name", "component", "rows", "mae", "mse", "mape"];
+        // A line for each component, the worst of a predictor first.
+        let lines = || {
+            all.iter().flat_map(|(source, table, one)| {
+                one.worst_first().into_iter().map(move |of| (source.name(), *table, one, of))
+            })
+        };
         let record = || {
-            let one = |row: &Vec<String>| -> Value {
-                let value =
-                    |cell: &String| cell.parse::<f64>().map_or_else(|_| json!(cell), |number| json!(number));
-                header
-                    .iter()
-                    .zip(row)
-                    .map(|(name, cell)| ((*name).to_string(), value(cell)))
-                    .collect::<serde_json::Map<_, _>>()
-                    .into()
+            let one = |(source, table, one, of): (&str, &Rows, &Assessed<'_>, &Of)| {
+                json!({
+                    "source": source, "feature_group": table.group.name(), "pipeline": one.pipeline, "model_name": one.model.full_name,
+                    "component": of.component.name(), "rows": table.frame.len(), "mae": of.mae, "mse": of.mse, "mape": of.mape, "coverage": of.coverage,
+                })
             };
-            json!({ "schema": "metier.power-estimate/1", "output_type": self.on.output_type.name(), "best": best, "errors": rows.iter().map(one).collect::<Vec<_>>() })
+            json!({ "schema": "metier.power-estimate/1", "output_type": self.on.output_type.name(), "best": best, "errors": lines().map(one).collect::<Vec<_>>() })
         };
         match console.format {
             Format::Json => console.data(|out| output::json(out, &record()))?,
             Format::Yaml => console.data(|out| output::yaml(out, &record()))?,
-            Format::Csv => console.data(|out| output::csv(out, &header, rows.clone()))?,
+            Format::Csv => {
+                let header = [
+                    "source",
+                    "feature_group",
+                    "pipeline",
+                    "model_name",
+                    "component",
+                    "rows",
+                    "mae",
+                    "mse",
+                    "mape",
+                    "coverage",
+                ];
+                let rows = lines().map(|(source, table, one, of)| {
+                    vec![
+                        source.to_string(),
+                        table.group.name().to_string(),
+                        one.pipeline.to_string(),
+                        one.model.full_name.clone(),
+                        of.component.name().to_string(),
+                        table.frame.len().to_string(),
+                        of.mae.to_string(),
+                        of.mse.to_string(),
+                        plain(of.mape),
+                        plain(of.coverage),
+                    ]
+                });
+                console.data(|out| output::csv(out, &header, rows))?;
+            }
             Format::Table => {
                 let mut table = Table::with_header(&[
                     "SOURCE",
@@ -232,19 +245,19 @@ impl Estimate {
                     "COMPONENT",
                     "MAE",
                     "MAPE",
+                    "INSIDE 90 %",
                 ]);
-                for (source, group, one) in &all {
-                    for of in &one.components {
-                        table.row(vec![
-                            Cell::text(source.name()),
-                            Cell::text(group.name()),
-                            Cell::text(one.pipeline),
-                            Cell::text(&one.model.full_name),
-                            Cell::text(of.component.name()),
-                            Cell::number(format!("{:.2} W", of.mae)),
-                            Cell::quantity(of.mape.map(|mape| format!("{mape:.2} %"))),
-                        ]);
-                    }
+                for (source, rows, one, of) in lines() {
+                    table.row(vec![
+                        Cell::text(source),
+                        Cell::text(rows.group.name()),
+                        Cell::text(one.pipeline),
+                        Cell::text(&one.model.full_name),
+                        Cell::text(of.component.name()),
+                        Cell::number(format!("{:.2} W", of.mae)),
+                        Cell::quantity(of.mape.map(|mape| format!("{mape:.2} %"))),
+                        Cell::quantity(of.coverage.map(|share| format!("{:.1} %", share * 100.0))),
+                    ]);
                 }
                 console.print(&table.render(console.paint))?;
                 for one in &best {

@@ -73,17 +73,16 @@ impl Of {
                     .map(|feature| extract::metric(feature, vm))
                     .filter(|name| !response.has(name))
                     .collect();
-                let (input, missing, names) = (&self.input, missing.join(", "), names.join(", "));
-                let name = group.name();
-                Err(usage(format!(
-                    "--feature-group {name}: --input {input} has no {missing}; want one of: {names}"
-                )))
+                let want = match names.is_empty() {
+                    true => whole_elsewhere(response, vm),
+                    false => format!("one of: {}", names.join(", ")),
+                };
+                let (input, missing, name) = (&self.input, missing.join(", "), group.name());
+                Err(usage(format!("--feature-group {name}: --input {input} has no {missing}; want {want}")))
             }
             None => whole.first().copied().ok_or_else(|| {
-                usage(format!(
-                    "--input {}: has all metrics of no feature group; want kepler_container_…_total of one",
-                    self.input
-                ))
+                let (input, want) = (&self.input, whole_elsewhere(response, vm));
+                usage(format!("--input {input}: has all metrics of no feature group; want {want}"))
             }),
         }
     }
@@ -111,6 +110,17 @@ impl Of {
             data.write_table(&format!("extracted_{stem}_raw"), &raw)?,
         ];
         Ok(Made { group, extracted, files })
+    }
+}
+
+/// What would be right where a response has no whole group: the other kind of series, where it has one of those.
+fn whole_elsewhere(response: &Response, vm: bool) -> String {
+    let is_whole = !extract::groups(response, !vm).is_empty();
+    match (vm, is_whole) {
+        (false, true) => "--vm-train: its series are of virtual machines".to_string(),
+        (true, true) => "no --vm-train: its series are of containers".to_string(),
+        (false, false) => "kepler_container_…_total of one group".to_string(),
+        (true, false) => "kepler_process_…_total of one group".to_string(),
     }
 }
 

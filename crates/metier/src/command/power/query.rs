@@ -1,5 +1,6 @@
 //! `metier power query`: Kepler's series of a time, from Prometheus into one file. Broken off, it goes on.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -54,6 +55,9 @@ pub struct Query {
     /// A part of the names of metrics
     #[arg(long, value_name = "PART", default_value = "kepler_")]
     metric_prefix: String,
+    /// Only series with that label, as instance=node1; can be repeated
+    #[arg(long, value_name = "LABEL=VALUE", value_parser = crate::command::serve::label)]
+    only: Vec<(String, String)>,
     /// Save each metric as `NAME_csv/METRIC.csv` too
     #[arg(long)]
     to_csv: bool,
@@ -104,7 +108,7 @@ impl Query {
         let stem = self.paths.out.strip_suffix(".json").unwrap_or(&self.paths.out);
         let asked = json!({
             "server": endpoint.to_string(), "prefix": self.metric_prefix, "others": others, "step": step.as_secs(),
-            "input": self.input, "start_time": self.start_time, "end_time": self.end_time, "interval": interval,
+            "only": self.only, "input": self.input, "start_time": self.start_time, "end_time": self.end_time, "interval": interval,
         });
         let folder = data.0.join(format!("{stem}.parts"));
         let (kept, held) =
@@ -113,7 +117,8 @@ impl Query {
             })?;
         // What was begun keeps its times: "the last 300 s" are those of then.
         let span = Benchmark::read(held["times"].to_string().as_bytes())?.span.unwrap_or(span);
-        let question = Question { prefix: self.metric_prefix.clone(), others, span, step };
+        let only = self.only.clone();
+        let question = Question { prefix: self.metric_prefix.clone(), others, span, step, only };
         let client = Blocking::new(endpoint)?;
         let names = match ask(&client, async |client| query::names(client, &question).await) {
             Ok(names) => names,
@@ -127,12 +132,17 @@ impl Query {
             room.console
                 .note(format!("metier: going on: {there} of {} metrics are here already", names.len()));
         }
+        let mut nodes = BTreeSet::new();
         let steps = room.console.steps(names.len() as u64, "metrics", "saved");
         for name in &names {
             if !kept.has(name) {
                 let series = ask(&client, async |client| query::metric(client, name, &question).await);
                 match series {
-                    Ok(series) => kept.put(name, &query::value(&series))?,
+                    Ok(series) => {
+                        let instances = series.iter().filter_map(|one| one.metric.label("instance"));
+                        nodes.extend(instances.filter(|_| query::is_energy(name)).map(str::to_string));
+                        kept.put(name, &query::value(&series))?;
+                    }
                     Err(error) => {
                         kept.leave()?;
                         return Err(error);
@@ -163,6 +173,15 @@ impl Query {
             span.end,
             to.display()
         ));
+        if nodes.len() > 1 {
+            let names: Vec<&str> = nodes.iter().take(5).map(String::as_str).collect();
+            room.console.warn(format!(
+                "energy is of {} nodes ({}), which tables add up; --only instance={} saves that of one",
+                nodes.len(),
+                names.join(", "),
+                names[0]
+            ));
+        }
         validate::show(room, &rows)?;
         Ok(Code::OK)
     }

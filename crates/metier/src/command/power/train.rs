@@ -228,6 +228,7 @@ pub fn finish(room: &Room, outcome: &Outcome) -> anyhow::Result<Code> {
                 "component",
                 "mae",
                 "mape",
+                "coverage",
             ];
             let row = |entry: &training::Entry, one: &HeldOut| {
                 vec![
@@ -240,6 +241,7 @@ pub fn finish(room: &Room, outcome: &Outcome) -> anyhow::Result<Code> {
                     one.component.name().to_string(),
                     one.mae.to_string(),
                     plain(one.mape.map(|ratio| ratio * 100.0)),
+                    plain(one.coverage),
                 ]
             };
             let rows = entries.iter().flat_map(|entry| entry.held_out.iter().map(move |one| row(entry, one)));

@@ -65,6 +65,26 @@ pub struct Pace {
     /// Trainer that learns AbsPower; can be repeated [default: XgboostFitTrainer and LinearRegressionTrainer]. DynPower is always a line through 0
     #[arg(long, value_name = "NAME")]
     trainer: Vec<String>,
+    /// Label that its series have in Prometheus, as instance=node1; can be repeated. Where Prometheus scrapes several nodes and none is named, the instance that is called as this
+    /// machine is (NODE_NAME, else its host name)
+    #[arg(long, value_name = "LABEL=VALUE", value_parser = label)]
+    only: Vec<(String, String)>,
+}
+
+/// A label and its value.
+pub fn label(text: &str) -> Result<(String, String), String> {
+    let (label, value) = text.split_once('=').ok_or("want LABEL=VALUE")?;
+    match metier_prom::is_label_name(label) {
+        true => Ok((label.to_string(), value.to_string())),
+        false => Err("want letters, digits and underscores before the =".to_string()),
+    }
+}
+
+/// What this machine is called: as Kubernetes calls the node of a pod, where the manifest says so, else its host name.
+fn node() -> Option<String> {
+    let said = std::env::var("NODE_NAME").ok();
+    let name = said.or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok());
+    name.map(|name| name.trim().to_string()).filter(|name| !name.is_empty())
 }
 
 fn span(text: &str) -> Result<Duration, String> {
@@ -88,6 +108,7 @@ impl Pace {
             window: said(self.window, settings.query_interval())?,
             step: said(self.step, settings.query_step())?,
             trainer: self.trainer.clone(),
+            only: self.only.clone(),
         })
     }
 
@@ -120,7 +141,8 @@ impl Pace {
             };
             settings.trainers = self.trainer.iter().map(named).collect::<Result<_, _>>()?;
         }
-        Ok(Online { prometheus, interval, window, step, settings })
+        let only = self.only.clone();
+        Ok(Online { prometheus, interval, window, step, settings, only, node: node() })
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use metier_power::isolate::Isolator;
@@ -34,9 +34,31 @@ pub enum State {
     /// Where the zip is, and what is in it.
     Done(PathBuf, Arc<Value>),
     /// Why not.
-    Failed(String),
+    Failed(Fault),
     /// Somebody ended it.
     Stopped,
+}
+
+/// Why nothing was learned.
+#[derive(Debug, Clone)]
+pub struct Fault {
+    /// The field of the request that it is about; `None` where it is not about the request.
+    pub field: Option<&'static str>,
+    /// In words.
+    pub why: String,
+}
+
+impl Fault {
+    fn of(error: &metier_power::Error) -> Self {
+        use metier_power::Error;
+        let field = match error {
+            Error::Word { field: "energy source", .. } => Some("energy_source"),
+            Error::Word { field: "abs_pipeline_name", .. } => Some("trainer.isolator_args.abs_pipeline_name"),
+            Error::File { .. } => None,
+            _ => Some("prom_response"),
+        };
+        Self { field, why: error.to_string() }
+    }
 }
 
 impl State {
@@ -66,7 +88,11 @@ pub struct Job {
     state: watch::Sender<State>,
     stop: AtomicBool,
     input: Mutex<Option<Train>>,
+    ended: Ended,
 }
+
+/// How many were done, failed and stopped.
+type Ended = Arc<[AtomicU64; 3]>;
 
 impl Job {
     /// How far it has come.
@@ -80,11 +106,25 @@ impl Job {
         self.state.send_if_modified(|state| {
             let waits = matches!(state, State::Waiting);
             if waits {
+                // Counted before it is seen to be over.
+                self.ended[2].fetch_add(1, Ordering::SeqCst);
                 *state = State::Stopped;
                 drop(self.input.lock().unwrap_or_else(PoisonError::into_inner).take());
             }
             waits
         });
+    }
+
+    /// Begins it, unless somebody ended it while it waited.
+    fn begin(&self) -> Option<Train> {
+        let begins = self.state.send_if_modified(|state| {
+            let waits = matches!(state, State::Waiting);
+            if waits {
+                *state = State::Learning(0, 0, String::new());
+            }
+            waits
+        });
+        self.input.lock().unwrap_or_else(PoisonError::into_inner).take().filter(|_| begins)
     }
 
     /// Waits for its end.
@@ -107,7 +147,7 @@ impl Job {
                 out["predictors"] = about["predictors"].clone();
                 out["warnings"] = about["warnings"].clone();
             }
-            State::Failed(why) => out["detail"] = json!(why),
+            State::Failed(fault) => out["detail"] = json!(fault.why),
             State::Waiting | State::Stopped => {}
         }
         out
@@ -119,7 +159,18 @@ struct Desk {
     next: u64,
     all: VecDeque<Arc<Job>>,
     is_working: bool,
-    ended: [u64; 3],
+}
+
+impl Desk {
+    /// Forgets the oldest that are over.
+    fn forget(&mut self) {
+        while self.all.iter().filter(|job| job.state().is_over()).count() > KEPT {
+            let Some(at) = self.all.iter().position(|job| job.state().is_over()) else { return };
+            if let Some(State::Done(zip, _)) = self.all.remove(at).map(|job| job.state()) {
+                let _ = std::fs::remove_file(zip);
+            }
+        }
+    }
 }
 
 /// All trainings.
@@ -127,13 +178,14 @@ pub struct Jobs {
     shelf: Arc<Shelf>,
     folder: tempfile::TempDir,
     desk: Mutex<Desk>,
+    ended: Ended,
 }
 
 impl Jobs {
     /// None yet. The predictors are those that an isolator may ask.
     pub fn new(shelf: Arc<Shelf>) -> std::io::Result<Arc<Self>> {
         let folder = tempfile::Builder::new().prefix("metier-train-").tempdir()?;
-        Ok(Arc::new(Self { shelf, folder, desk: Mutex::default() }))
+        Ok(Arc::new(Self { shelf, folder, desk: Mutex::default(), ended: Ended::default() }))
     }
 
     fn desk(&self) -> MutexGuard<'_, Desk> {
@@ -155,8 +207,11 @@ impl Jobs {
             state: watch::Sender::new(State::Waiting),
             stop: AtomicBool::new(false),
             input: Mutex::new(Some(train)),
+            ended: self.ended.clone(),
         });
         desk.all.push_back(job.clone());
+        // Those that were ended while they waited are over, too.
+        desk.forget();
         if !desk.is_working {
             let jobs = self.clone();
             let started =
@@ -164,7 +219,8 @@ impl Jobs {
             match started {
                 Ok(_) => desk.is_working = true,
                 Err(error) => {
-                    job.state.send_replace(State::Failed(format!("no thread can be started: {error}")));
+                    let why = format!("no thread can be started: {error}");
+                    job.state.send_replace(State::Failed(Fault { field: None, why }));
                 }
             }
         }
@@ -183,7 +239,7 @@ impl Jobs {
 
     /// How many were done, failed and stopped.
     pub fn ended(&self) -> [u64; 3] {
-        self.desk().ended
+        [0, 1, 2].map(|place| self.ended[place].load(Ordering::SeqCst))
     }
 
     /// Ends all.
@@ -200,31 +256,17 @@ impl Jobs {
 
     fn work(self: Arc<Self>) {
         while let Some(job) = self.next() {
-            let train = job.input.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let state = match train {
-                Some(train) => self.learn(&job, train),
-                None => State::Stopped,
-            };
+            let Some(train) = job.begin() else { continue };
+            let state = self.learn(&job, train);
             let place = match &state {
                 State::Done(..) => 0,
                 State::Failed(_) => 1,
                 _ => 2,
             };
             // Counted before it is seen to be over.
-            self.desk().ended[place] += 1;
+            self.ended[place].fetch_add(1, Ordering::SeqCst);
             job.state.send_replace(state);
-            self.forget();
-        }
-    }
-
-    /// Forgets the oldest that are over.
-    fn forget(&self) {
-        let mut desk = self.desk();
-        while desk.all.iter().filter(|job| job.state().is_over()).count() > KEPT {
-            let Some(at) = desk.all.iter().position(|job| job.state().is_over()) else { return };
-            if let Some(State::Done(zip, _)) = desk.all.remove(at).map(|job| job.state()) {
-                let _ = std::fs::remove_file(zip);
-            }
+            self.desk().forget();
         }
     }
 
@@ -236,11 +278,11 @@ impl Jobs {
                 let zip = self.folder.path().join(format!("{}.zip", job.id));
                 match training::pack_file(&outcome.folder, &zip) {
                     Ok(()) => State::Done(zip, Arc::new(about(&outcome))),
-                    Err(error) => State::Failed(error.to_string()),
+                    Err(error) => State::Failed(Fault::of(&error)),
                 }
             }
             Err(metier_power::Error::Stopped { .. }) => State::Stopped,
-            Err(error) => State::Failed(error.to_string()),
+            Err(error) => State::Failed(Fault::of(&error)),
         };
         let _ = std::fs::remove_dir_all(&root);
         state
@@ -273,7 +315,6 @@ impl Jobs {
             None => None,
         };
         let known = Known { idle: idle.as_ref(), judges: judges.map(|pipeline| &**pipeline) };
-        job.state.send_replace(State::Learning(0, 0, String::new()));
         let mut progress = |step: training::Step<'_>| {
             job.state.send_replace(State::Learning(step.done, step.of, step.name.to_string()));
             if job.stop.load(Ordering::SeqCst) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

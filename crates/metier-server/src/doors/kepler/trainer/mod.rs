@@ -166,9 +166,12 @@ async fn zip(job: &Job) -> Response {
             }
             response
         }
-        Progress::Failed(why) => {
-            let why = format!("cannot train model {name}: {why}");
-            refusal(StatusCode::BAD_REQUEST, "prom_response", &why)
+        Progress::Failed(fault) => {
+            let why = format!("cannot train model {name}: {}", fault.why);
+            match fault.field {
+                Some(field) => refusal(StatusCode::BAD_REQUEST, field, &why),
+                None => refusal(StatusCode::INTERNAL_SERVER_ERROR, "train", &why),
+            }
         }
         Progress::Stopped => refusal(StatusCode::GONE, "id", "the training was ended"),
         Progress::Waiting | Progress::Learning(..) => {

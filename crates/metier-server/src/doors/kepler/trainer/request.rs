@@ -4,6 +4,7 @@ use std::fmt;
 
 use metier_power::isolate::{Hints, Isolator};
 use metier_power::response::Response;
+use metier_power::training::Plan;
 use metier_power::vocabulary::{Source, Trainer, shorten};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
@@ -51,6 +52,7 @@ impl Train {
         if train.name.is_empty() {
             return missing("name");
         }
+        Plan::check_name(&train.name).map_err(|error| format!("name: {error}"))?;
         if train.source.is_none() {
             return missing("energy_source");
         }
@@ -258,6 +260,7 @@ mod tests {
         for (path, value, words) in [
             ("name", json!(7), &["name: "][..]),
             ("name", json!(""), &["name: is missing"]),
+            ("name", json!("../x"), &["name: ", "\"../x\"", "letters"]),
             ("energy_source", json!("sun"), &["energy_source", "\"sun\"", "acpi"]),
             ("energy_source", Value::Null, &["energy_source: "]),
             ("prom_response", json!([]), &["prom_response: "]),
