@@ -247,7 +247,7 @@ impl Asked {
 
     /// Takes out what a value's answers do.
     fn strike(&self, value: f32, stays: &mut [u32]) {
-        let count = self.thresholds.partition_point(|threshold| !(value <= *threshold));
+        let count = self.thresholds.partition_point(|threshold| *threshold < value);
         let line = count / BETWEEN;
         let known = &self.lines[line * stays.len()..][..stays.len()];
         for (stays, known) in stays.iter_mut().zip(known) {
