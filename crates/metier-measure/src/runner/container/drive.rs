@@ -31,6 +31,9 @@ use crate::wake;
 const REST: Duration = Duration::from_secs(10);
 /// How long an engine may take to clean up a container that has ended.
 const CLEANED_WITHIN: Duration = Duration::from_secs(1);
+/// How often an engine is asked to remove a container, and the time between.
+const REMOVALS: usize = 20;
+const BETWEEN_REMOVALS: Duration = Duration::from_millis(100);
 /// How often is looked whether the group is empty after the end.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -335,10 +338,21 @@ async fn archive(engine: &Engine, name: &str, path: &str, mut into: File, limit:
     Ok(())
 }
 
+/// Removes the container. An engine with much to do may refuse while the container still changes its state, so it is asked again; one that is not there is what we want.
 async fn remove(engine: &Engine, name: &str) {
-    let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
-    // One that is not there, or is being removed already, is what we want.
-    let _ = engine.docker.remove_container(name, Some(options)).await;
+    for _ in 0..REMOVALS {
+        let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
+        match engine.docker.remove_container(name, Some(options)).await {
+            Err(error @ bollard::errors::Error::DockerResponseServerError { .. })
+                if !super::engine::is_absent(&error) =>
+            {
+                tracing::debug!(name, %error, "the engine did not remove the container");
+            }
+            // Also where the engine does not answer any more: the next start sweeps.
+            _ => return,
+        }
+        tokio::time::sleep(BETWEEN_REMOVALS).await;
+    }
 }
 
 fn has_members(folder: &std::path::Path, depth: u32) -> bool {
