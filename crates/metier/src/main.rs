@@ -6,6 +6,7 @@
 //!
 //! Nothing is opened before a command needs it, so `--version`, `--help` and completions touch no store.
 
+mod allocator;
 mod archive;
 mod cli;
 mod command;
@@ -14,7 +15,6 @@ mod console;
 mod exit;
 mod log;
 mod output;
-mod resident;
 mod time;
 
 use std::process::ExitCode;

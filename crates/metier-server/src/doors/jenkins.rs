@@ -25,7 +25,6 @@ use crate::storage;
 
 /// The image, its arguments, and flags of `docker run`.
 pub const FIELDS: [&str; 3] = ["app_name", "app_args", "app_docker_args"];
-/// Longest of them.
 const LONGEST: usize = 64 << 10;
 const PLAIN: &str = "text/plain; charset=utf-8";
 
@@ -54,9 +53,7 @@ pub const START: &[Parameter] = &[
     Parameter::query("app_args", Form::Text(LONGEST), "Its arguments, as a shell would take them apart."),
     Parameter::query("app_docker_args", Form::Text(LONGEST), "Flags of `docker run`."),
 ];
-/// Of a job.
 pub const OF_JOB: &[Parameter] = &[JOB, DEPTH, TREE];
-/// Of a build.
 pub const OF_BUILD: &[Parameter] = &[JOB, NUMBER, DEPTH, TREE];
 /// Of an item of the queue.
 pub const OF_ITEM: &[Parameter] = &[ITEM, DEPTH, TREE];
@@ -294,7 +291,6 @@ pub fn cancel_item(app: &App, call: &Call) -> Result<Reply, Problem> {
     Ok(Reply { status: StatusCode::NO_CONTENT, ..Reply::new(PLAIN, "") })
 }
 
-/// A build.
 pub fn build(app: &App, call: &Call) -> Result<Reply, Problem> {
     Reply::json(&described(&begun(app, call)?, &call.base()))
 }
@@ -314,7 +310,6 @@ pub fn console(app: &App, call: &Call) -> Result<Reply, Problem> {
     Ok(Reply::new(PLAIN, String::from_utf8_lossy(&text).into_owned()))
 }
 
-/// Ends a build.
 pub fn stop(app: &App, call: &Call) -> Result<Reply, Problem> {
     let session = begun(app, call)?;
     let by = sessions::canceller(call);
@@ -322,7 +317,6 @@ pub fn stop(app: &App, call: &Call) -> Result<Reply, Problem> {
     Reply::json(&described(&session, &call.base()))
 }
 
-/// A job.
 pub fn about(app: &App, call: &Call) -> Result<Reply, Problem> {
     let job = job(app, call)?;
     let base = call.base();

@@ -115,7 +115,6 @@ impl Drop for Server {
     }
 }
 
-/// What came back.
 #[derive(Debug)]
 pub struct Response {
     pub status: u16,

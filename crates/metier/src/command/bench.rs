@@ -361,7 +361,7 @@ fn named(path: &Path, error: Error) -> anyhow::Error {
 fn child(file: &Path) -> anyhow::Result<Code> {
     // An engine's panic is told in the result; it is no defect of ours.
     std::panic::set_hook(Box::new(|_| {}));
-    crate::resident::keep_large();
+    crate::allocator::tune_for_inference();
     let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     let job: Job = serde_json::from_slice(&bytes).with_context(|| format!("{} is no job", file.display()))?;
     let folder = file.parent().unwrap_or(Path::new("."));

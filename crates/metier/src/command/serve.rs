@@ -123,7 +123,6 @@ struct ModelsRole {
 }
 
 impl Serve {
-    /// Serves.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let predictors = match &self.role {
             Role::Estimator(role) => &role.predictors,
@@ -243,7 +242,7 @@ fn spec(path: &Path) -> Result<MachineSpec, String> {
 
 impl EstimatorRole {
     fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        crate::resident::keep_small();
+        crate::allocator::tune_for_server();
         let settings = self.predictors.settings();
         let predictors = self.predictors.or_of(&settings);
         let asking = self.asking(&predictors, &settings)?;
@@ -289,7 +288,7 @@ fn model_route(address: &str) -> String {
 
 impl ModelsRole {
     fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        crate::resident::keep_small();
+        crate::allocator::tune_for_server();
         let token = token(room, self.token_file.as_deref())?;
         let settings = self.predictors.settings();
         let predictors = self.predictors.or_of(&settings);
@@ -319,13 +318,11 @@ fn token(room: &Room, file: Option<&Path>) -> anyhow::Result<Option<Secret>> {
 }
 
 fn run(room: &Room, doors: Doors) -> anyhow::Result<Code> {
-    let doors = Doors { give_back: crate::resident::give_back, ..doors };
     doors.check().map_err(|error| usage(error.to_string()))?;
     let console = room.console;
     doors.run(|opened| {
         let places = opened.in_words().unwrap_or_default();
         console.note(format!("metier: ready at {places}; Ctrl-C ends it"));
-        crate::resident::give_back();
     })?;
     Ok(Code::OK)
 }

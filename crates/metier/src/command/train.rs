@@ -124,7 +124,7 @@ impl Latency {
             .ok_or_else(|| {
                 usage(format!("--budget is {:?}; want a time such as 90s or 10m, at most a day", self.budget))
             })?;
-        crate::resident::keep_large();
+        crate::allocator::tune_for_inference();
         let budget = if self.from_runs { Duration::ZERO } else { budget };
         let engine = match self.from_runs && self.runtime == ONNX_RUNTIME {
             // Nothing is run, so its library need not be here.

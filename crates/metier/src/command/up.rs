@@ -130,7 +130,6 @@ impl Up {
         ]
     }
 
-    /// Serves.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         crate::log::start(&room.console, room.verbose, crate::log::SERVER)?;
         let settings = &room.settings;
@@ -180,7 +179,6 @@ impl Up {
         };
         let served = metier_server::run(config, store, |address| {
             console.note(format!("metier: ready at http://{address}/ (store {place}); Ctrl-C ends it"));
-            crate::resident::give_back();
         });
         if let Some(power) = power {
             power.end();

@@ -29,7 +29,6 @@ const LOOK: Duration = Duration::from_millis(250);
 /// Where predictors are looked for.
 #[derive(Debug, Clone, Default)]
 pub struct Asking {
-    /// A model server.
     pub server: Option<ModelServer>,
     /// Predictors by themselves; asked where the model server has none.
     pub initial: Vec<Initial>,

@@ -22,7 +22,6 @@ use crate::error::Error;
 /// Where the exporter looks for it.
 pub const SOCKET: &str = "/tmp/estimator.sock";
 
-/// Threads that accept.
 const THREADS: usize = 4;
 /// Clients at once that take their time.
 const SLOW: usize = 64;
@@ -57,7 +56,6 @@ pub struct Door {
     listening: UnixStream,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
-    /// What happened.
     pub figures: Arc<Figures>,
 }
 
@@ -78,18 +76,11 @@ struct Shared {
     together: AtomicUsize,
     /// One large request at a time.
     large: Mutex<()>,
-    /// Gives memory back that a large request took.
-    give_back: fn(),
 }
 
 impl Door {
     /// Opens the socket, for its user and group only. A socket that nobody listens to any more is replaced.
     pub fn open(path: &Path, estimator: Arc<Estimator>) -> Result<Self, Error> {
-        Self::open_with(path, estimator, || {})
-    }
-
-    /// The same, with something that gives memory back after a large request.
-    pub fn open_with(path: &Path, estimator: Arc<Estimator>, give_back: fn()) -> Result<Self, Error> {
         let wrong = |why: String| Error::Socket { path: path.to_path_buf(), why };
         clear(path).map_err(wrong)?;
         // Its mode is right before anybody can find it.
@@ -109,7 +100,6 @@ impl Door {
             slow: AtomicUsize::new(0),
             together: AtomicUsize::new(0),
             large: Mutex::new(()),
-            give_back,
         });
         let stop = Arc::new(AtomicBool::new(false));
         let listening = listener.try_clone().map_err(|error| wrong(error.to_string()))?;
@@ -209,11 +199,8 @@ fn serve(mut stream: UnixStream, shared: &Arc<Shared>, request: &mut Vec<u8>, re
     }
     let (inner, request) = (shared.clone(), std::mem::take(request));
     let work = move || {
-        let is_large = slow(stream, &inner, request, begun);
+        slow(stream, &inner, request, begun);
         inner.slow.fetch_sub(1, Ordering::SeqCst);
-        if is_large {
-            (inner.give_back)();
-        }
     };
     let thread = std::thread::Builder::new().name("metier-slow".into()).stack_size(512 << 10).spawn(work);
     if thread.is_err() {
@@ -221,8 +208,8 @@ fn serve(mut stream: UnixStream, shared: &Arc<Shared>, request: &mut Vec<u8>, re
     }
 }
 
-/// Answers a client that takes its time, within limits. Says whether what it sent was large.
-fn slow(mut stream: UnixStream, shared: &Shared, came: Vec<u8>, begun: Instant) -> bool {
+/// Answers a client that takes its time, within limits.
+fn slow(mut stream: UnixStream, shared: &Shared, came: Vec<u8>, begun: Instant) {
     let (mut piece, mut reply) = ([0u8; 16 << 10], Vec::new());
     let mut kept = Kept::new(&came, &shared.together);
     drop(came);
@@ -259,7 +246,6 @@ fn slow(mut stream: UnixStream, shared: &Shared, came: Vec<u8>, begun: Instant) 
             Err(_) => break,
         }
     }
-    kept.read > QUICK_BYTES
 }
 
 /// No more will come of a slow client: it is told what came of it.

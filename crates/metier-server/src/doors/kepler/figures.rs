@@ -6,7 +6,6 @@ use metier_prom::{Format, Kind, Labels, Page};
 
 use super::models::Models;
 
-/// The page.
 pub fn page(models: &Models) -> String {
     let mut page = Page::new(Format::Text);
     let registry = models.shelf.registry();

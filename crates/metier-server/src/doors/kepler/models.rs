@@ -13,8 +13,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::Router;
 use axum::body::Bytes;
@@ -45,14 +44,11 @@ const BODY_BYTES: usize = 32 << 20;
 const REQUEST_BYTES: usize = 256 << 10;
 /// Longest reason of a refusal.
 const REASON: usize = 600;
-/// From an answer of an estimator's health or figures until memory is given back.
-const LEAVE: Duration = Duration::from_millis(200);
 /// Most kinds of answers that are counted by name.
 const COUNTED: usize = 1000;
 
 /// What all requests share.
 pub struct Models {
-    /// The predictors.
     pub shelf: Arc<Shelf>,
     /// The estimator beside it, which changes with the predictors.
     pub estimator: Option<(Arc<Estimator>, Arc<Figures>)>,
@@ -64,18 +60,12 @@ pub struct Models {
     pub is_closed: bool,
     /// By which error predictors are compared.
     pub error_key: String,
-    /// Answers by status.
     pub answers: [AtomicU64; 3],
     /// How often each predictor was given away.
     pub given: std::sync::Mutex<BTreeMap<[String; 5], u64>>,
-    /// Gives memory back that a change took.
-    pub give_back: fn(),
-    /// Whether memory is about to be given back.
-    pub is_leaving: AtomicBool,
 }
 
 impl Models {
-    /// Over these predictors.
     pub fn new(shelf: Arc<Shelf>, token: Option<Secret>, is_closed: bool) -> Self {
         Self {
             shelf,
@@ -86,8 +76,6 @@ impl Models {
             error_key: "mae".to_string(),
             answers: Default::default(),
             given: std::sync::Mutex::default(),
-            give_back: || {},
-            is_leaving: AtomicBool::new(false),
         }
     }
 
@@ -105,7 +93,6 @@ pub(super) fn bears(token: Option<&Secret>, headers: &HeaderMap) -> bool {
 
 type Shared = Arc<Models>;
 
-/// The routes.
 pub fn router(models: Shared) -> Router {
     Router::new()
         .route("/model", get(model_by_query).post(model_by_body).layer(DefaultBodyLimit::max(REQUEST_BYTES)))
@@ -126,21 +113,7 @@ pub fn metrics_only(models: Shared) -> Router {
         .route("/metrics", get(metrics))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
-        .layer(middleware::from_fn_with_state(models.clone(), leave))
         .with_state(models)
-}
-
-/// Gives back, a moment after it answered, what answering took: a sidecar is asked for its health and figures now and then, and is counted by what it holds.
-async fn leave(State(models): State<Shared>, request: Request, next: Next) -> Response {
-    let response = next.run(request).await;
-    if !models.is_leaving.swap(true, Ordering::SeqCst) {
-        tokio::spawn(async move {
-            tokio::time::sleep(LEAVE).await;
-            models.is_leaving.store(false, Ordering::SeqCst);
-            (models.give_back)();
-        });
-    }
-    response
 }
 
 async fn enter(State(models): State<Shared>, request: Request, next: Next) -> Response {
@@ -452,7 +425,6 @@ fn changed(models: &Models) {
     if let Some((estimator, _)) = &models.estimator {
         estimator.follow(&models.shelf);
     }
-    (models.give_back)();
 }
 
 async fn upload(State(models): State<Shared>, headers: HeaderMap, body: Bytes) -> Response {

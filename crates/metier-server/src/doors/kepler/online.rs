@@ -38,7 +38,6 @@ pub struct Online {
     pub only: Vec<(String, String)>,
     /// What this machine is called, to know its series by where Prometheus scrapes several.
     pub node: Option<String>,
-    /// How it learns.
     pub settings: Settings,
 }
 
@@ -129,7 +128,6 @@ fn of(source: Source, output_type: OutputType) -> Labels {
 
 /// The thread that learns.
 pub struct Teacher {
-    /// What it did.
     pub figures: Arc<Figures>,
     thread: Option<JoinHandle<()>>,
 }

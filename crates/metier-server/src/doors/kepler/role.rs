@@ -29,7 +29,6 @@ const LOOK: Duration = Duration::from_secs(10);
 
 /// Which doors there are, and what is behind them.
 pub struct Doors {
-    /// The estimator's socket.
     pub socket: Option<PathBuf>,
     /// Where the model server listens.
     pub models: Option<SocketAddr>,
@@ -43,7 +42,6 @@ pub struct Doors {
     pub is_open: bool,
     /// What those show who change something.
     pub token: Option<Secret>,
-    /// The predictors.
     pub shelf: Arc<Shelf>,
     /// Who answers with them.
     pub estimator: Option<Arc<Estimator>>,
@@ -51,18 +49,13 @@ pub struct Doors {
     pub asking: Option<Asking>,
     /// By which error the model server compares predictors.
     pub error_key: String,
-    /// Gives memory back that a large request or a reload took.
-    pub give_back: fn(),
 }
 
 /// Where doors were opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Opened {
-    /// The estimator's socket.
     pub socket: Option<PathBuf>,
-    /// The model server.
     pub models: Option<SocketAddr>,
-    /// The trainer.
     pub trainer: Option<SocketAddr>,
     /// Health and metrics of the estimator.
     pub metrics: Option<SocketAddr>,
@@ -116,7 +109,6 @@ impl Doors {
             estimator: None,
             asking: None,
             error_key: "mae".to_string(),
-            give_back: || {},
         }
     }
 
@@ -138,7 +130,7 @@ impl Doors {
     /// Serves until INT or TERM; HUP has pipelines fetched and read again.
     pub fn run(self, on_ready: impl FnOnce(&Opened)) -> Result<(), Error> {
         self.check()?;
-        let (shelf, estimator, give_back) = (self.shelf.clone(), self.estimator.clone(), self.give_back);
+        let (shelf, estimator) = (self.shelf.clone(), self.estimator.clone());
         runtime()?.block_on(async {
             let told = serve::until_told()?;
             let mut hang_up = signal(SignalKind::hangup()).map_err(|source| Error::Signals { source })?;
@@ -147,7 +139,7 @@ impl Doors {
                 loop {
                     tokio::select! {
                         () = &mut told => return,
-                        _ = hang_up.recv() => refresh(&shelf, estimator.as_ref(), true, give_back),
+                        _ = hang_up.recv() => refresh(&shelf, estimator.as_ref(), true),
                     }
                 }
             };
@@ -186,7 +178,7 @@ impl Doors {
         let mut opened = Opened::default();
         let door = match (&self.socket, &self.estimator) {
             (Some(socket), Some(estimator)) => {
-                let door = given(Door::open_with(socket, estimator.clone(), self.give_back), is_lenient)?;
+                let door = given(Door::open(socket, estimator.clone()), is_lenient)?;
                 opened.socket = door.as_ref().map(|_| socket.clone());
                 door
             }
@@ -210,7 +202,6 @@ impl Doors {
             models.estimator = self.estimator.clone().zip(figures);
             models.online.clone_from(&online);
             models.error_key.clone_from(&self.error_key);
-            models.give_back = self.give_back;
             let router = models::router(Arc::new(models));
             doors.push(Behind { listener, router, limits: Limits::default() });
         }
@@ -221,7 +212,6 @@ impl Doors {
             let mut models = Models::new(self.shelf.clone(), None, false);
             models.estimator = self.estimator.clone().zip(door.as_ref().map(|door| door.figures.clone()));
             models.online.clone_from(&online);
-            models.give_back = self.give_back;
             let router = models::metrics_only(Arc::new(models));
             doors.push(Behind { listener, router, limits: Limits::default() });
         }
@@ -248,7 +238,7 @@ impl Doors {
             doors.push(Behind { listener, router, limits: Limits::default() });
         }
         if self.shelf.is_waiting() {
-            refresh(&self.shelf, self.estimator.as_ref(), true, self.give_back);
+            refresh(&self.shelf, self.estimator.as_ref(), true);
         }
         on_ready(&opened);
         let (stop, stopping) = watch::channel(false);
@@ -265,7 +255,7 @@ impl Doors {
             tokio::select! {
                 () = &mut shutdown => break,
                 _ = look.tick() => if self.shelf.has_changed() {
-                    refresh(&self.shelf, self.estimator.as_ref(), false, self.give_back);
+                    refresh(&self.shelf, self.estimator.as_ref(), false);
                 },
             }
         }
@@ -294,7 +284,7 @@ fn given<T>(opened: Result<T, Error>, is_lenient: bool) -> Result<Option<T>, Err
 }
 
 /// Reads pipelines again, with those at addresses where that is wanted, on a thread of its own: an address may take its time.
-fn refresh(shelf: &Arc<Shelf>, estimator: Option<&Arc<Estimator>>, fetches: bool, give_back: fn()) {
+fn refresh(shelf: &Arc<Shelf>, estimator: Option<&Arc<Estimator>>, fetches: bool) {
     let (shelf, estimator) = (shelf.clone(), estimator.cloned());
     let work = move || {
         for warning in if fetches { shelf.reload() } else { shelf.reread() } {
@@ -303,8 +293,6 @@ fn refresh(shelf: &Arc<Shelf>, estimator: Option<&Arc<Estimator>>, fetches: bool
         if let Some(estimator) = estimator {
             estimator.follow(&shelf);
         }
-        // Reading took several times what is kept, and what was there before is free now.
-        give_back();
     };
     if let Err(error) = std::thread::Builder::new().name("metier-fetch".to_string()).spawn(work) {
         tracing::warn!(%error, "pipelines cannot be fetched");

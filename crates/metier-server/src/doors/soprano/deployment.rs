@@ -14,7 +14,6 @@ use crate::problem::{FieldError, shorten};
 const LONGEST_TEXT: usize = 4096;
 /// Most arguments, and most variables.
 const MOST_TEXTS: usize = 1000;
-/// Most ports.
 const MOST_PORTS: usize = 100;
 /// Fields that there are.
 const FIELDS: &str =
@@ -51,11 +50,9 @@ pub struct Wanted {
 pub struct Deployment {
     /// The image, and how.
     pub serving: Serving,
-    /// The namespace.
     pub namespace: Option<String>,
     /// Threads of each replica.
     pub threads: u32,
-    /// How many replicas.
     pub replicas: u32,
     /// How long it is waited for.
     pub patience: Duration,

@@ -118,7 +118,6 @@ impl Kept {
         Self(tasks)
     }
 
-    /// Ends the tasks.
     pub async fn end(mut self) {
         self.0.shutdown().await;
     }

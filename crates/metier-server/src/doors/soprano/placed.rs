@@ -24,7 +24,6 @@ pub struct Plan {
     pub answer: Profiling,
     /// The memory that it needs.
     pub memory: Prediction,
-    /// What serves it.
     pub wanted: Deployment,
     /// The digest of its file, where there is one.
     pub graph: Option<Digest>,

@@ -93,7 +93,6 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Of a snapshot.
     pub fn of(latest: &Latest, source: String) -> Self {
         Self {
             source,

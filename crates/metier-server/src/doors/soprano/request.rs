@@ -18,7 +18,6 @@ use crate::problem::{FieldError, Problem};
 const LONGEST_NAME: usize = 256;
 /// Most fields, and bytes of those that are not ours: they come back in the answer.
 const MOST_FIELDS: usize = 100;
-/// Largest count.
 const LARGEST: f64 = 1e30;
 
 /// The schema of what is asked, for the API's description; it is read by hand.
@@ -68,7 +67,6 @@ const PERCENT: &str = "a number from 0 to 100";
 pub struct Request {
     /// What the graph is called.
     pub model: String,
-    /// The counts.
     pub counts: Counts,
     /// The device, where the request describes it.
     pub device: Option<Device>,
@@ -81,7 +79,6 @@ pub struct Request {
 /// A device as a request describes it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Device {
-    /// Its model.
     pub model: String,
     /// Per cent of the processor in use.
     pub cpu_percent: f64,
@@ -101,7 +98,6 @@ impl Fields {
         Self { fields, faults: Vec::new() }
     }
 
-    /// Notes a fault.
     pub fn fault(&mut self, fault: FieldError) {
         self.faults.push(fault);
     }
@@ -116,7 +112,6 @@ impl Fields {
         }
     }
 
-    /// A text.
     pub fn text(&mut self, name: &str) -> String {
         let Some(value) = self.given(name, NAME) else { return String::new() };
         match value.as_str() {
@@ -144,7 +139,6 @@ impl Fields {
         }
     }
 
-    /// A count.
     pub fn count(&mut self, name: &str) -> f64 {
         self.number(name, COUNT, |count| (0.0..=LARGEST).contains(&count) && count.fract() == 0.0)
     }
@@ -196,7 +190,6 @@ pub fn applies(fields: &Map<String, Value>) -> bool {
     fields.get("apply") == Some(&Value::Bool(true))
 }
 
-/// Checks all fields.
 pub fn checked(fields: Map<String, Value>, knows_nodes: bool) -> Result<Request, Problem> {
     let mut fields = Fields::new(fields);
     let describes = fields.describes();

@@ -58,7 +58,6 @@ pub struct Upload {
     pub deployment: Option<String>,
 }
 
-/// What came.
 #[derive(Default)]
 struct Parts {
     file: Option<(String, Bytes)>,

@@ -18,17 +18,13 @@ use crate::exit::usage;
 pub struct Named {
     /// Further addresses of the main server.
     pub shared: Vec<(String, SocketAddr)>,
-    /// Kepler's model server.
     pub models: Option<SocketAddr>,
-    /// Kepler's trainer.
     pub trainer: Option<SocketAddr>,
-    /// Kepler's estimator.
     pub estimator: Option<PathBuf>,
 }
 
 /// What answers about power.
 pub struct Answering {
-    /// Who estimates.
     pub estimator: Arc<Estimator>,
     /// The doors that Kepler's clients come through, and who keeps the pipelines up to date; `None` where there is neither.
     pub doors: Option<Doors>,
@@ -107,7 +103,6 @@ impl Named {
             token,
             estimator: Some(estimator.clone()),
             error_key: predictors.error_key(),
-            give_back: crate::resident::give_back,
             ..Doors::new(shelf)
         };
         doors.check().map_err(|error| usage(error.to_string()))?;

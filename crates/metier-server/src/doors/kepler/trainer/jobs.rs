@@ -33,9 +33,7 @@ pub enum State {
     Learning(usize, usize, String),
     /// Where the zip is, and what is in it.
     Done(PathBuf, Arc<Value>),
-    /// Why not.
     Failed(Fault),
-    /// Somebody ended it.
     Stopped,
 }
 
@@ -44,7 +42,6 @@ pub enum State {
 pub struct Fault {
     /// The field of the request that it is about; `None` where it is not about the request.
     pub field: Option<&'static str>,
-    /// In words.
     pub why: String,
 }
 
@@ -78,11 +75,8 @@ impl State {
     }
 }
 
-/// One training.
 pub struct Job {
-    /// Its number.
     pub id: u64,
-    /// The pipeline's name.
     pub name: String,
     asked: Timestamp,
     state: watch::Sender<State>,
@@ -134,7 +128,6 @@ impl Job {
         over.map_or(State::Stopped, |state| state.clone())
     }
 
-    /// As JSON.
     pub fn to_json(&self) -> Value {
         let state = self.state();
         let mut out = json!({ "schema": "metier.power-training/1", "id": self.id, "name": self.name, "asked": self.asked.to_string(), "state": state.word() });
@@ -173,7 +166,6 @@ impl Desk {
     }
 }
 
-/// All trainings.
 pub struct Jobs {
     shelf: Arc<Shelf>,
     folder: tempfile::TempDir,
@@ -242,7 +234,6 @@ impl Jobs {
         [0, 1, 2].map(|place| self.ended[place].load(Ordering::SeqCst))
     }
 
-    /// Ends all.
     pub fn stop(&self) {
         self.desk().all.iter().for_each(|job| job.stop());
     }

@@ -37,16 +37,12 @@ use request::Train;
 /// Where clients look for it.
 pub const PORT: u16 = 8102;
 
-/// Largest body.
 const BODY_BYTES: usize = 256 << 20;
 
 /// What all requests share.
 pub struct Trainer {
-    /// The trainings.
     pub jobs: Arc<Jobs>,
-    /// What callers show.
     pub token: Option<Secret>,
-    /// Whether they must.
     pub is_closed: bool,
     /// What the online trainer beside it did.
     pub online: Option<Arc<Figures>>,
@@ -54,7 +50,6 @@ pub struct Trainer {
 
 type Shared = Arc<Trainer>;
 
-/// The routes.
 pub fn router(trainer: Shared) -> Router {
     Router::new()
         .route("/train", post(train))

@@ -12,7 +12,6 @@ use serde_json::Value;
 /// A request to train.
 #[derive(Debug, Default)]
 pub struct Train {
-    /// The pipeline's name.
     pub name: String,
     /// Where energy was read.
     pub source: Option<Source>,
@@ -42,7 +41,6 @@ pub struct How {
 }
 
 impl Train {
-    /// Reads a body.
     pub fn read(body: &[u8]) -> Result<Self, String> {
         let train: Self = serde_json::from_slice(body).map_err(|error| {
             let text = error.to_string();
