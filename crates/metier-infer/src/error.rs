@@ -4,33 +4,21 @@ use std::path::PathBuf;
 
 use metier_types::Bytes;
 
-/// What went wrong.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file could not be read.
     #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    Read { path: PathBuf, source: std::io::Error },
     /// A file could not be written.
     #[error("cannot write {}: {source}", path.display())]
-    Write {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    Write { path: PathBuf, source: std::io::Error },
     /// The file is no graph, or the shapes that were given do not fit it.
     #[error(transparent)]
     Graph(#[from] metier_onnx::Error),
     /// The library of an engine cannot be used.
     #[error("cannot use {} as ONNX Runtime: {why}; {}", path.display(), crate::library::FIX)]
     Library {
-        /// The library.
         path: PathBuf,
         /// What is wrong with it.
         why: String,
@@ -38,7 +26,6 @@ pub enum Error {
     /// The engine does not take the graph.
     #[error("{engine} cannot load the graph: {why}")]
     Load {
-        /// Which engine.
         engine: &'static str,
         /// What it says; names the operator.
         why: String,
@@ -46,25 +33,17 @@ pub enum Error {
     /// The engine took the graph, and failed in an inference.
     #[error("{engine} cannot run the graph: {why}")]
     Run {
-        /// Which engine.
         engine: &'static str,
         /// What it says; names the operator.
         why: String,
     },
     /// The engine panicked, which is a defect of it.
     #[error("{engine} failed on the graph with a defect of its own: {why}")]
-    Defect {
-        /// Which engine.
-        engine: &'static str,
-        /// The panic's message.
-        why: String,
-    },
+    Defect { engine: &'static str, why: String },
     /// An input does not fit.
     #[error("input {name:?} is {got}; want {want}")]
     Input {
-        /// Its name.
         name: String,
-        /// What was given.
         got: String,
         /// What would be right.
         want: String,
@@ -72,9 +51,7 @@ pub enum Error {
     /// A plan that makes no sense.
     #[error("{field} is {got}; want {want}")]
     Plan {
-        /// The field.
         field: &'static str,
-        /// What was given.
         got: String,
         /// What would be right.
         want: &'static str,
@@ -84,9 +61,7 @@ pub enum Error {
         "the graph needs at least {needed} of memory, {weights} of it for weights, and {available} are available here; want smaller shapes, or a host with more"
     )]
     Memory {
-        /// Weights and activations.
         needed: Bytes,
-        /// Of these, weights.
         weights: Bytes,
         /// What a program could have now.
         available: Bytes,

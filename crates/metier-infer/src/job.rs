@@ -23,21 +23,16 @@ const LISTED: usize = 100_000;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
-    /// The graph's file.
     pub graph: PathBuf,
     /// The library of ONNX Runtime; without one the built-in engine is used.
     pub onnxruntime: Option<PathBuf>,
-    /// Threads.
     pub threads: usize,
-    /// Shapes of inputs.
     pub shapes: BTreeMap<String, Vec<u64>>,
     /// Sizes of named dimensions.
     pub dims: BTreeMap<String, u64>,
     /// What numbers are drawn from.
     pub seed: u64,
-    /// Zeros instead.
     pub zeros: bool,
-    /// Numbers for inputs.
     pub numbers: BTreeMap<String, Vec<f64>>,
     /// NumPy files for inputs.
     pub files: BTreeMap<String, PathBuf>,
@@ -61,22 +56,18 @@ pub struct Outcome {
     /// Why it failed, where it did; the rest is then what was done before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Loading the graph.
     pub load: Option<Spent>,
-    /// The first inference.
     pub first: Option<Spent>,
     /// Inferences that count; of very many the first 100,000.
     pub runs: Vec<Spent>,
     /// How many there were.
     pub inferences: u64,
-    /// Time by operator.
     pub operators: Vec<OperatorTime>,
     /// Names of outputs; their elements are in `output-N.npy`, where wanted.
     pub outputs: Vec<String>,
 }
 
 impl Job {
-    /// The engine.
     pub fn engine(&self) -> Engine {
         self.onnxruntime.clone().map_or(Engine::Rten, Engine::OnnxRuntime)
     }

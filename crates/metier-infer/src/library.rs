@@ -26,7 +26,6 @@ pub fn find(given: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>) -
     folders(variable).iter().find_map(|folder| newest(folder))
 }
 
-/// The usual folders.
 fn folders(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = variable("LD_LIBRARY_PATH")
         .map(|paths| std::env::split_paths(&paths).filter(|path| path.is_absolute()).collect())

@@ -7,7 +7,6 @@ use crate::error::panic_text;
 use crate::timing::{Clock, Spent};
 use crate::{Error, OperatorTime, Tensor, onnxruntime, rten};
 
-/// What runs graphs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Engine {
@@ -68,12 +67,10 @@ impl Runtime {
         Ok(Self { engine: engine.clone(), inner })
     }
 
-    /// The engine.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Loads a graph.
     pub fn load(&self, source: Source<'_>) -> Result<Loaded, Error> {
         let name = self.engine.name();
         let inner = guarded(name, || match &self.inner {

@@ -10,7 +10,6 @@ use crate::{Error, Tensor, Values};
 pub const MOST: u64 = 4 << 30;
 const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// Reads a file.
 pub fn read(name: &str, path: &Path) -> Result<Tensor, Error> {
     let failed = |source: std::io::Error| Error::Read { path: path.to_path_buf(), source };
     let size = std::fs::metadata(path).map_err(failed)?.len();

@@ -17,7 +17,6 @@ use crate::{Error, Source, Tensor, Values};
 
 const NAME: &str = "rten";
 
-/// Threads for graphs.
 #[derive(Debug)]
 pub(crate) struct Pool(Arc<ThreadPool>);
 

@@ -5,7 +5,6 @@ use metier_onnx::DataType;
 /// Elements, in row-major order.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "the names say it")]
 pub enum Values {
     Float(Vec<f32>),
     Double(Vec<f64>),
@@ -40,7 +39,6 @@ macro_rules! each {
 }
 
 impl Values {
-    /// How many.
     pub fn len(&self) -> usize {
         each!(self, list => list.len())
     }
@@ -50,7 +48,6 @@ impl Values {
         self.len() == 0
     }
 
-    /// Their type.
     pub fn data_type(&self) -> DataType {
         match self {
             Self::Float(_) => DataType::Float,
@@ -104,12 +101,10 @@ impl Values {
     }
 }
 
-/// A named value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tensor {
     /// Its name in the graph.
     pub name: String,
-    /// Its dimensions.
     pub shape: Vec<usize>,
     /// As many elements as the shape says.
     pub values: Values,

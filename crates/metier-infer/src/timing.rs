@@ -11,13 +11,11 @@ use crate::{Engine, Error, OperatorTime, Runtime, Source, Tensor};
 /// Time of one inference.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
-    /// On the clock.
     pub wall: Seconds,
     /// Of all threads of this process.
     pub cpu: Seconds,
 }
 
-/// Both clocks.
 pub(crate) struct Clock {
     wall: Instant,
     cpu: f64,
@@ -43,7 +41,6 @@ fn process_seconds() -> f64 {
 /// How a graph is timed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// What runs it.
     pub engine: Engine,
     /// How many threads it may use.
     pub threads: usize,
@@ -104,7 +101,6 @@ impl Plan {
 pub struct Timing {
     /// Loading the graph, file included.
     pub load: Spent,
-    /// The first inference.
     pub first: Spent,
     /// Those that count, in their order.
     pub runs: Vec<Spent>,
@@ -147,10 +143,8 @@ pub fn time(source: Source<'_>, plan: &Plan, tell: &mut dyn FnMut(&Step)) -> Res
 pub enum Step {
     /// The graph is loaded.
     Load(Spent),
-    /// The first inference.
     First(Spent),
     /// One that is not counted.
     Warmup(Spent),
-    /// One that is.
     Inference(Spent),
 }

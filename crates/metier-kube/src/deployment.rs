@@ -22,7 +22,6 @@ use crate::{Error, state};
 pub const PREDICTION: &str = "metier.prediction";
 /// Says by which predictor.
 pub const PREDICTOR: &str = "metier.predictor";
-/// Says which graph.
 pub const GRAPH: &str = "metier.graph";
 /// What was there before: `none`, or the object as JSON.
 pub const BEFORE: &str = "metier.before";
@@ -40,13 +39,10 @@ const GONE_WITHIN: Duration = Duration::from_secs(150);
 /// What is to serve a graph.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Service {
-    /// The Deployment's name.
     pub name: String,
     /// The image that serves the graph.
     pub image: String,
-    /// Its arguments.
     pub arguments: Vec<String>,
-    /// Its environment.
     pub environment: Vec<(String, String)>,
     /// Ports that it listens at; it is ready when the first one is open.
     pub ports: Vec<u16>,
@@ -56,7 +52,6 @@ pub struct Service {
     pub cores: f64,
     /// Memory that each asks for.
     pub memory: Bytes,
-    /// The node.
     pub node: String,
     /// The value of its hostname label, where it has one.
     pub hostname: Option<String>,
@@ -64,7 +59,6 @@ pub struct Service {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// What was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Done {
     /// There was nothing of that name.
@@ -78,7 +72,6 @@ pub enum Done {
 }
 
 impl Done {
-    /// In a word.
     pub fn word(self) -> &'static str {
         match self {
             Self::Created => "created",

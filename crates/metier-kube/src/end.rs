@@ -33,7 +33,6 @@ pub(crate) enum Teller {
     Us,
     /// The launcher in it, at its end.
     Launcher,
-    /// Nobody, because.
     Nobody(Missing),
 }
 

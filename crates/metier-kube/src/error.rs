@@ -2,22 +2,17 @@
 
 use std::path::PathBuf;
 
-/// What went wrong.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// It is not known where the cluster is, or how to speak to it.
     #[error("no cluster: {reason}; name a kubeconfig file, set KUBECONFIG, or run inside of a pod")]
-    Cluster {
-        /// Why.
-        reason: String,
-    },
+    Cluster { reason: String },
     /// The API server does not answer, or not with what was asked for.
     #[error("{doing}: {reason}")]
     Api {
         /// What was being done.
         doing: String,
-        /// What it said.
         reason: String,
     },
     /// The account may not do what is needed.
@@ -25,19 +20,15 @@ pub enum Error {
         "this account may not {verb} {resource} in namespace {namespace}; deploy/kubernetes/rbac.yaml has the rights that are needed"
     )]
     Forbidden {
-        /// The verb.
         verb: &'static str,
         /// The kind of object.
         resource: &'static str,
-        /// Where.
         namespace: String,
     },
     /// A field of what was asked for makes no sense for a pod.
     #[error("{field} is {got}; want {want}")]
     Spec {
-        /// The field.
         field: &'static str,
-        /// What was given.
         got: String,
         /// What would be right.
         want: &'static str,
@@ -45,12 +36,10 @@ pub enum Error {
     /// A file of ours cannot be made.
     #[error("cannot make {path}: {reason}")]
     File {
-        /// Which.
         path: PathBuf,
         /// What the system said.
         reason: std::io::Error,
     },
-    /// Measuring failed.
     #[error(transparent)]
     Measure(#[from] metier_measure::Error),
 }

@@ -35,13 +35,11 @@ const AFTERWARDS: Duration = Duration::from_secs(5);
 /// Names of troubles that are kept.
 const TROUBLES: usize = 50;
 
-/// What was brought.
 #[derive(Debug, Default)]
 pub(crate) struct Fetched {
     files: Vec<(String, PathBuf)>,
     /// What the ears heard.
     pub heard: Option<PathBuf>,
-    /// pywaggle's log.
     pub log: Option<PathBuf>,
     /// How far our clock is before the one there, in nanoseconds.
     pub ahead_ns: Option<i64>,

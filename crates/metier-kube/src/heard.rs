@@ -25,7 +25,6 @@ pub(crate) struct Relayed {
     ways: Ways,
     cluster: Cluster,
     handle: Handle,
-    /// The pod's name.
     pod: String,
     /// Where what it said comes from; or why it does not come, where somebody asked for it.
     back: Option<Result<Back, Missing>>,
@@ -37,7 +36,6 @@ pub(crate) struct Relayed {
 }
 
 impl Relayed {
-    /// For one run.
     pub fn new(
         ways: Ways,
         cluster: Cluster,

@@ -84,7 +84,6 @@ pub fn selector(run: RunId) -> String {
     format!("{RUN}={run}")
 }
 
-/// The Job's name.
 pub fn name(run: RunId) -> String {
     format!("metier-{run}")
 }

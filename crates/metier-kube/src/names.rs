@@ -22,9 +22,7 @@ const PAGES: usize = 20;
 pub struct NamedPod {
     /// Its uid, and that which the kubelet uses for a pod from a file.
     pub uid: String,
-    /// Its name.
     pub name: String,
-    /// Its namespace.
     pub namespace: String,
     /// The run of ours that it belongs to.
     pub run_id: Option<String>,
@@ -39,7 +37,6 @@ pub struct NamedContainer {
     pub id: String,
     /// Its name in the pod.
     pub name: String,
-    /// Its image.
     pub image: String,
 }
 

@@ -27,7 +27,6 @@ const MOST_EVENTS: u64 = 1 << 53;
 pub(crate) enum Report {
     /// The command could not be started, with the system's reason.
     Unstarted(i32),
-    /// It ended.
     End(Box<End>),
 }
 

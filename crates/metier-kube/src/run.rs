@@ -87,7 +87,6 @@ struct Asked<'a> {
 
 /// A pod that is to start.
 pub(crate) enum Start {
-    /// Its launcher came.
     Joined(Box<Joined>),
     /// It runs as its image is; this is what was found of it on this machine.
     Alone(Box<outside::Found>),

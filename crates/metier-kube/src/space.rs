@@ -18,13 +18,11 @@ const PAGES: usize = 200;
 /// What is known of a node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeFacts {
-    /// Its name.
     pub name: String,
     /// As Kubernetes calls it: `amd64`, `arm64`.
     pub architecture: String,
     /// `linux`, `windows`.
     pub system: String,
-    /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// The boot of its machine.
     pub boot: String,
@@ -50,7 +48,6 @@ impl NodeFacts {
 /// The nodes of a cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Survey {
-    /// By name.
     pub nodes: Vec<NodeFacts>,
     /// What could not be looked at, and so is not in the figures.
     pub notes: Vec<String>,

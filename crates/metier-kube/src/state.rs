@@ -15,7 +15,6 @@ pub enum State {
         /// Whether waiting longer will not help.
         is_final: bool,
     },
-    /// It runs.
     Running,
     /// Its container is over.
     Ended(Ended),
@@ -33,7 +32,6 @@ pub struct Ended {
     pub code: i32,
     /// The cluster's word for it: `Completed`, `Error`, `OOMKilled`, …
     pub reason: String,
-    /// More words.
     pub message: String,
 }
 

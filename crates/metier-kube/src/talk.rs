@@ -26,7 +26,6 @@ pub(crate) struct Talk {
 }
 
 impl Talk {
-    /// Starts it.
     pub async fn open(
         cluster: &Cluster,
         pod: &str,
@@ -50,7 +49,6 @@ impl Talk {
         Ok(Self { _process: process, stdin: Box::new(stdin), stdout: Box::new(stdout) })
     }
 
-    /// Sends a frame.
     pub async fn send(&mut self, kind: u8, content: &[u8]) -> Result<(), String> {
         let mut frame = Vec::with_capacity(5 + content.len());
         frame.push(kind);

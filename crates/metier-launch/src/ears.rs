@@ -22,15 +22,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::sys;
 
-/// What was heard.
 pub const HEARD: &str = "heard";
-/// All is bound.
 pub const READY: &str = "ready";
 /// Where one connects to learn that all was read.
 pub const CONTROL: &str = "control";
 /// Where the launcher of the run connects, and stays.
 pub const LIFE: &str = "life";
-/// pywaggle's log folder.
 pub const LOG: &str = "pywaggle";
 const SOCKET: &str = "live_metrics.sock";
 const DATAGRAMS: &str = "live_metrics.dgram";

@@ -110,13 +110,10 @@ fn hold(signals: &sys::Signals, hold_ms: u64, mark: &str) {
     }
 }
 
-/// How it ended.
 #[derive(Default)]
 struct End {
     started_ns: u64,
-    /// The main process.
     ended_ns: u64,
-    /// The last one.
     gone_ns: u64,
     /// Processes that the main process left behind.
     left: usize,
@@ -180,7 +177,6 @@ impl End {
     }
 }
 
-/// The last words.
 fn report(status: i32, end: &End, used: &Usage, group: &Reading) -> String {
     let mut text = String::with_capacity(1024);
     let wall_ns = end.ended_ns.saturating_sub(end.started_ns);

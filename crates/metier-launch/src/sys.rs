@@ -1,6 +1,5 @@
 //! The system calls of the launcher, declared by hand because it has no dependencies. Linux with glibc or musl,
 //! 64-bit and 32-bit: every structure passed is either all C `long`s or larger than any libc's version.
-#![allow(missing_docs, reason = "names are those of the system calls")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_ulong, c_void};
 

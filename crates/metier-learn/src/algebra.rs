@@ -15,7 +15,6 @@ impl Matrix {
         Self { width, values: Vec::new() }
     }
 
-    /// All zeros.
     pub fn zeros(rows: usize, width: usize) -> Self {
         Self { width, values: vec![0.0; rows * width] }
     }
@@ -27,7 +26,6 @@ impl Matrix {
         Ok(out)
     }
 
-    /// Adds a row.
     pub fn push(&mut self, row: &[f64]) -> Result<(), Error> {
         if row.len() != self.width {
             let why = format!("a row of {} numbers; want {}", row.len(), self.width);
@@ -51,7 +49,6 @@ impl Matrix {
         self.values.len().checked_div(self.width).unwrap_or(0)
     }
 
-    /// One row.
     pub fn row(&self, row: usize) -> &[f64] {
         &self.values[row * self.width..(row + 1) * self.width]
     }
@@ -132,7 +129,6 @@ impl Cholesky {
         out
     }
 
-    /// The whole inverse.
     pub fn inverse(&self) -> Matrix {
         let size = self.0.width;
         let mut out = Matrix::zeros(size, size);

@@ -24,9 +24,7 @@ pub struct Calibration {
 /// One row that the predictor has not seen.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Unseen {
-    /// What was measured.
     pub measured: f64,
-    /// What was predicted.
     pub predicted: f64,
     /// The size that an error has here; above 0.
     pub scale: f64,

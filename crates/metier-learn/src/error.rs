@@ -1,6 +1,5 @@
 //! Why something cannot be learned or read.
 
-/// What is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -13,9 +12,7 @@ pub enum Error {
     /// A setting that makes no sense.
     #[error("{field} is {got}; want {want}")]
     Setting {
-        /// The setting.
         field: &'static str,
-        /// What was given.
         got: String,
         /// What would be right.
         want: &'static str,
@@ -23,13 +20,11 @@ pub enum Error {
     /// Too little to learn from.
     #[error("{got} {what} are too few to {purpose}; want at least {want}")]
     TooLittle {
-        /// Of what.
         what: &'static str,
         /// How many there are.
         got: usize,
         /// How many are needed.
         want: usize,
-        /// For what.
         purpose: &'static str,
     },
     /// A predictor file that is not one.

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 /// Errors of predictions on rows that the predictor has not seen.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Score {
-    /// How many rows.
     pub rows: usize,
     /// Mean of the absolute errors.
     pub mae: f64,

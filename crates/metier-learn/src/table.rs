@@ -6,7 +6,6 @@ use crate::Error;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
     names: Vec<String>,
-    /// Row after row.
     features: Vec<f64>,
     target: Vec<f64>,
     /// Rows of one group (a workload, a device) stay on one side of every split.
@@ -21,7 +20,6 @@ impl Table {
         Self { names, features: Vec::new(), target: Vec::new(), groups: Vec::new(), weights: Vec::new() }
     }
 
-    /// Adds a row.
     pub fn push(&mut self, features: &[f64], target: f64, group: u64) -> Result<(), Error> {
         if features.len() != self.names.len() {
             let why = format!("a row of {} features; want {}", features.len(), self.names.len());
@@ -79,7 +77,6 @@ impl Table {
         &self.features[row * self.names.len()..(row + 1) * self.names.len()]
     }
 
-    /// The targets.
     pub fn target(&self) -> &[f64] {
         &self.target
     }

@@ -23,9 +23,7 @@ const MANAGER: [&str; 3] =
 /// A value of a unit's property.
 #[derive(Debug, Clone, Copy)]
 pub enum Property<'a> {
-    /// A string.
     Text(&'a str),
-    /// A boolean.
     Flag(bool),
     /// A list of one process.
     Process(u32),

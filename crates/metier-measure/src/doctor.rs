@@ -19,7 +19,6 @@ pub struct Check {
     pub name: &'static str,
     /// Whether it is as it should be.
     pub ok: bool,
-    /// What was found.
     pub text: String,
     /// What to do where it is not.
     pub fix: Option<String>,

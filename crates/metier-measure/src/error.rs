@@ -37,7 +37,6 @@ pub enum Error {
     /// A file that the user named cannot be read.
     #[error("cannot read {path}: {reason}")]
     Read {
-        /// The file.
         path: PathBuf,
         /// What the system said.
         reason: std::io::Error,
@@ -55,7 +54,6 @@ pub enum Error {
     Spec {
         /// The flag or field.
         field: &'static str,
-        /// What was given.
         got: String,
         /// What would be right.
         want: &'static str,
@@ -65,7 +63,6 @@ pub enum Error {
     Limit {
         /// The flag or field.
         limit: &'static str,
-        /// Why not.
         reason: String,
     },
     /// The run never started. Never seen by callers of a session: it becomes a record with that cause.

@@ -30,21 +30,16 @@ pub const LISTED: usize = 20_000;
 /// What one process is known to have done.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
-    /// Its process id.
     pub pid: u32,
-    /// Who started it.
     pub parent: u32,
-    /// Short name.
     pub name: String,
     /// Start by the monotonic clock.
     pub started_ns: u64,
     /// End by the monotonic clock.
     pub ended_ns: Option<u64>,
-    /// Raw wait status.
     pub status: Option<i32>,
     /// CPU time that was booked.
     pub cpu_ns: Option<u64>,
-    /// Largest resident size.
     pub peak_kib: Option<u64>,
     /// Bytes through read and write calls.
     pub called: Option<(u64, u64)>,

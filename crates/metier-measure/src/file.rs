@@ -23,7 +23,6 @@ impl Held {
         Some(Self { file, path, buffer: vec![0; 4096] })
     }
 
-    /// Its text now.
     pub fn text(&mut self) -> Option<&str> {
         let mut length = 0;
         loop {
@@ -51,7 +50,6 @@ impl Held {
         self.text()?.trim().parse().ok()
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -63,7 +63,6 @@ impl HostMeter {
         }
     }
 
-    /// The host now.
     pub fn reading(&mut self) -> HostReading {
         let mut reading = HostReading::default();
         if let Some(text) = self.load.as_mut().and_then(Held::text) {

@@ -125,12 +125,10 @@ impl Launcher {
         Ok(Self { pid: child.id(), child: Some(child), socket: ours })
     }
 
-    /// Lets it watch.
     pub fn watch(&self) -> Result<(), Error> {
         self.send(b"W")
     }
 
-    /// Its process id.
     pub fn pid(&self) -> u32 {
         self.pid
     }

@@ -32,7 +32,6 @@ pub struct Provision {
 /// A run that waits to be let go.
 #[derive(Debug, Clone, Copy)]
 pub struct Ready<'a> {
-    /// Which one.
     pub run: RunId,
     /// Its control group, where it has one: empty, or with whoever waits in it.
     pub group: Option<&'a Group>,
@@ -43,7 +42,6 @@ pub struct Ready<'a> {
 /// A run that has just started.
 #[derive(Debug, Clone, Copy)]
 pub struct Started<'a> {
-    /// Which one.
     pub run: RunId,
     /// Its first instruction by the monotonic clock.
     pub started_ns: u64,

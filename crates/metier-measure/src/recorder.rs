@@ -36,7 +36,6 @@ pub trait Recorder {
     fn remember(&self, _key: &str, _value: &str) {}
 }
 
-/// Keeps nothing.
 pub struct NoRecorder;
 
 impl Recorder for NoRecorder {

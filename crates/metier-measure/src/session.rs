@@ -43,7 +43,6 @@ pub struct Options {
     pub roots: Roots,
     /// A private folder for files that live as long as the session.
     pub runtime_dir: PathBuf,
-    /// This device.
     pub device: Device,
 }
 
@@ -57,9 +56,7 @@ pub struct Stop {
 /// A run that is over.
 #[derive(Debug)]
 pub struct Finished {
-    /// Its record.
     pub run: Run,
-    /// Its processes.
     pub tree: ProcessTree,
     /// Whether the batch should stop.
     pub stop: Option<Stop>,

@@ -10,7 +10,6 @@ const TAKEN: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUI
 /// A signal that came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Came {
-    /// Which one.
     pub signal: i32,
     /// Whether the terminal sent it, and so to the command as well.
     pub from_terminal: bool,
@@ -23,7 +22,6 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Takes them over.
     pub fn take() -> Result<Self, Error> {
         let fail = || Error::System { doing: "taking over signals", reason: io::Error::last_os_error() };
         // SAFETY: both sets are plain data that the calls fill; the descriptor is checked before it is owned.

@@ -46,7 +46,6 @@ pub struct Mount {
 pub enum GpuCount {
     /// All that there are.
     All,
-    /// So many.
     Count(u32),
 }
 
@@ -55,7 +54,6 @@ pub enum GpuCount {
 pub struct Limits {
     /// Cores, for example 0.5.
     pub cpu: Option<f64>,
-    /// Memory.
     pub memory: Option<Bytes>,
     /// GPUs. A command sees all of the host's; this is for containers and pods.
     pub gpus: Option<GpuCount>,
@@ -84,7 +82,6 @@ pub enum Ready {
 /// What a run is asked to be.
 #[derive(Debug, Clone)]
 pub struct Spec {
-    /// What to run.
     pub target: Target,
     /// The run's identity, where it has one already (a queue gives it); else a new one.
     pub id: Option<RunId>,
@@ -120,7 +117,6 @@ pub struct Spec {
     pub listen: Ways,
     /// How often its stacks are sampled per second, where that is wanted.
     pub stacks: Option<u32>,
-    /// Time between samples.
     pub interval: Duration,
     /// Longest time that it may take.
     pub timeout: Option<Duration>,
@@ -134,7 +130,6 @@ pub struct Spec {
     pub batch: BatchId,
     /// Which repetition it is, from 1.
     pub repetition: u32,
-    /// Of how many.
     pub repetitions: u32,
     /// Whether it only warms up.
     pub warmup: bool,

@@ -38,7 +38,6 @@ struct Sighting {
 /// What a walk found over all living processes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Walked {
-    /// Processes alive.
     pub processes: u64,
     /// Sum of their resident memory; shared pages count more than once.
     pub resident: u64,

@@ -16,7 +16,6 @@ pub(crate) fn bell() -> io::Result<OwnedFd> {
     }
 }
 
-/// Rings it once.
 pub(crate) fn ring(bell: &OwnedFd) {
     let one = 1u64.to_ne_bytes();
     // SAFETY: eight bytes are written, as an event descriptor wants; it cannot be full before 2^64 rings.

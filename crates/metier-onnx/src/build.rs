@@ -8,13 +8,9 @@ use crate::write::Message;
 /// The value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Setting {
-    /// A whole number.
     Integer(i64),
-    /// Whole numbers.
     Integers(Vec<i64>),
-    /// Another number.
     Float(f32),
-    /// A text.
     Text(&'static str),
     /// A graph inside of this one, as [`Builder::repeat`] makes it.
     Graph(Vec<u8>),
@@ -169,7 +165,6 @@ impl Builder {
         graph.into_bytes()
     }
 
-    /// The file.
     pub fn finish(self) -> Vec<u8> {
         let mut opset = Message::default();
         opset.bytes(1, b"");
@@ -183,7 +178,6 @@ impl Builder {
     }
 }
 
-/// One operator.
 pub(crate) fn node(
     kind: &str,
     name: &str,
@@ -202,7 +196,6 @@ pub(crate) fn node(
     node.into_bytes()
 }
 
-/// One constant.
 pub(crate) fn tensor(name: &str, data_type: DataType, dims: &[u64], raw: &[u8]) -> Vec<u8> {
     let mut tensor = Message::default();
     dims.iter().for_each(|size| tensor.number(1, *size));

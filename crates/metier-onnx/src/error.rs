@@ -7,17 +7,13 @@ pub enum Error {
     /// The bytes end inside a field, or are no protocol buffer at all.
     #[error("not an ONNX file: {what} at byte {at}")]
     Bytes {
-        /// Where.
         at: usize,
         /// What was found there.
         what: &'static str,
     },
     /// It can be read, and is no network.
     #[error("not an ONNX graph: {what}")]
-    NoGraph {
-        /// What is missing.
-        what: String,
-    },
+    NoGraph { what: String },
     /// A constant has more or less content than its dimensions want: the file is cut or was put together wrongly.
     #[error("constant {name:?} holds {got} bytes; want {want} for its elements, {sizes}")]
     Content {
@@ -25,7 +21,6 @@ pub enum Error {
         name: String,
         /// Bytes that it has.
         got: u64,
-        /// Its dimensions.
         sizes: String,
         /// Bytes that these want.
         want: u64,
@@ -33,7 +28,6 @@ pub enum Error {
     /// It asks for more than is allowed.
     #[error("{what} is {got}; at most {most} are read")]
     TooMuch {
-        /// Of what.
         what: &'static str,
         /// How much it asks for.
         got: u64,
@@ -45,17 +39,11 @@ pub enum Error {
     Order {
         /// The operator's name, or its kind and number.
         node: String,
-        /// The value.
         value: String,
     },
     /// Two operators make the same value.
     #[error("{value:?} is made twice, the second time by operator {node}")]
-    Twice {
-        /// The second operator.
-        node: String,
-        /// The value.
-        value: String,
-    },
+    Twice { node: String, value: String },
     /// What an operator is given does not fit.
     #[error("operator {node}: {why}")]
     Misfit {
@@ -67,7 +55,6 @@ pub enum Error {
     /// A size that the user gave to a dimension that no input has.
     #[error("dimension {name:?} is given; want {want}")]
     Dimension {
-        /// The dimension.
         name: String,
         /// What would be right.
         want: String,
@@ -75,9 +62,7 @@ pub enum Error {
     /// A shape that the user gave does not fit the graph.
     #[error("shape of input {input:?} is {got}; want {want}")]
     Shape {
-        /// The input.
         input: String,
-        /// What was given.
         got: String,
         /// What would be right.
         want: String,

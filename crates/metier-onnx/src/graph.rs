@@ -12,7 +12,6 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "the names say it")]
 pub enum DataType {
     Float,
     Uint8,
@@ -116,11 +115,9 @@ impl DataType {
 /// One dimension of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Dim {
-    /// So many.
     Known(u64),
     /// As many as whoever runs it says; equal names, equal numbers.
     Named(String),
-    /// Not said.
     Unknown,
 }
 
@@ -137,7 +134,6 @@ impl fmt::Display for Dim {
 /// What a file says of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValueInfo {
-    /// Its name.
     pub name: String,
     /// Type of its elements.
     pub data_type: Option<DataType>,
@@ -150,18 +146,15 @@ pub struct ValueInfo {
 pub enum Small {
     /// Whole numbers and truth values.
     Integers(Vec<i64>),
-    /// Other numbers.
     Floats(Vec<f64>),
 }
 
-/// A constant.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tensor {
     /// Its name; empty for the value of an attribute.
     pub name: String,
     /// Type of its elements.
     pub data_type: DataType,
-    /// Its dimensions.
     pub dims: Vec<u64>,
     /// Its elements, where they are few.
     pub small: Option<Small>,
@@ -192,23 +185,15 @@ impl Tensor {
 /// The value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Attribute {
-    /// A whole number.
     Integer(i64),
-    /// Another number.
     Float(f64),
-    /// A text.
     Text(String),
-    /// Whole numbers.
     Integers(Vec<i64>),
-    /// Other numbers.
     Floats(Vec<f64>),
-    /// Texts.
     Texts(Vec<String>),
     /// A constant; shared, since calls of a function repeat it.
     Tensor(Arc<Tensor>),
-    /// A sub-graph.
     Graph(Box<Graph>),
-    /// Several sub-graphs.
     Graphs(Vec<Graph>),
     /// Inside of a function: what the operator that calls it has under this name.
     Outer(String),
@@ -216,7 +201,6 @@ pub enum Attribute {
     Other,
 }
 
-/// One operator.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
     /// Its name; often empty.
@@ -231,7 +215,6 @@ pub struct Node {
     pub inputs: Vec<String>,
     /// Names of what it makes; empty where an optional one is left out.
     pub outputs: Vec<String>,
-    /// Its attributes.
     pub attributes: BTreeMap<String, Attribute>,
     /// Where it stands in the file.
     pub span: Range<usize>,
@@ -281,7 +264,6 @@ impl Node {
         }
     }
 
-    /// All sub-graphs.
     pub fn graphs(&self) -> impl Iterator<Item = &Graph> {
         self.attributes.values().flat_map(|attribute| match attribute {
             Attribute::Graph(graph) => std::slice::from_ref(graph.as_ref()),
@@ -315,15 +297,12 @@ fn beginning(name: &str) -> &str {
 /// Operators and what flows between them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Graph {
-    /// Its name.
     pub name: String,
     /// Its operators, in an order in which they can run.
     pub nodes: Vec<Node>,
-    /// Its constants.
     pub initializers: Vec<Tensor>,
     /// What it is given, constants that are listed there left out.
     pub inputs: Vec<ValueInfo>,
-    /// What it gives.
     pub outputs: Vec<ValueInfo>,
     /// What the file says of values inside.
     pub values: Vec<ValueInfo>,
@@ -334,7 +313,6 @@ pub struct Graph {
 pub struct Function {
     /// Its name: the kind of the operators that call it.
     pub name: String,
-    /// Their domain.
     pub domain: String,
     /// Which one of several of that name.
     pub overload: String,
@@ -346,16 +324,13 @@ pub struct Function {
     pub defaults: BTreeMap<String, Attribute>,
 }
 
-/// A whole file.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Model {
     /// Version of the file format.
     pub ir_version: i64,
-    /// Who made it.
     pub producer: String,
     /// Version of each domain's operators.
     pub opsets: BTreeMap<String, i64>,
-    /// The main graph.
     pub graph: Graph,
     /// Operators that the file defines itself.
     pub functions: Vec<Function>,

@@ -9,7 +9,6 @@ pub struct Limits {
     pub nodes: usize,
     /// Tensors, values, attributes and names together.
     pub items: usize,
-    /// Graphs inside graphs.
     pub depth: usize,
     /// Dimensions of one value.
     pub rank: usize,

@@ -18,7 +18,6 @@ const TOLD: usize = 120;
 /// Elements of all of them that are kept: what is 4 bits in the file is 64 here.
 const TOGETHER: u64 = 16 << 20;
 
-/// Reads a file.
 pub fn read(bytes: &[u8], limits: &Limits) -> Result<Model, Error> {
     let file = bytes.len();
     bounded("the size of the file in bytes", file as u64, limits.file_bytes as u64)?;

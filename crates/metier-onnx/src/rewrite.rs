@@ -30,7 +30,6 @@ impl<'a> Rewrite<'a> {
         Self { bytes, model, nodes, constants: Vec::new(), files, tells_spans: false }
     }
 
-    /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty() && !self.has_outside()
     }
@@ -89,7 +88,6 @@ impl<'a> Rewrite<'a> {
         self.constants.push(tensor(name, DataType::Int64, &[numbers.len() as u64], &raw));
     }
 
-    /// The changed file.
     pub fn finish(&self) -> Result<Vec<u8>, Error> {
         let mut file = Message::default();
         let mut fields = Slice::whole(self.bytes).fields();

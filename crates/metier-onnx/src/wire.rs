@@ -10,9 +10,7 @@ use crate::Error;
 pub enum Field<'a> {
     /// A whole number; negative ones as two's complement.
     Number(u64),
-    /// Eight bytes.
     Fixed64([u8; 8]),
-    /// Four bytes.
     Fixed32([u8; 4]),
     /// Text, bytes, a message or many packed numbers.
     Bytes(Slice<'a>),
@@ -21,14 +19,12 @@ pub enum Field<'a> {
 /// A piece of the file that knows where it stands in it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Slice<'a> {
-    /// Its bytes.
     pub bytes: &'a [u8],
     /// Where they start in the file.
     pub start: usize,
 }
 
 impl<'a> Slice<'a> {
-    /// The whole file.
     pub fn whole(bytes: &'a [u8]) -> Self {
         Self { bytes, start: 0 }
     }

@@ -50,7 +50,6 @@ impl Message {
         }
     }
 
-    /// What was written.
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }

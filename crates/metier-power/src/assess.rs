@@ -11,10 +11,8 @@ use crate::vocabulary::{Component, FeatureGroup, OutputType, Source};
 /// Watts below which relative errors mean nothing.
 const FLOOR: f64 = 1.0;
 
-/// One component.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Of {
-    /// Which.
     pub component: Component,
     /// What the predictor says, row by row.
     pub predicted: Vec<f64>,
@@ -33,7 +31,6 @@ pub struct Of {
 pub struct Assessed<'a> {
     /// The pipeline that it is of.
     pub pipeline: &'a str,
-    /// It.
     pub model: &'a Model,
     /// Its components, in the order of the source.
     pub components: Vec<Of>,
@@ -63,7 +60,6 @@ impl Assessed<'_> {
     }
 }
 
-/// Tries one predictor.
 pub fn assess<'a>(pipeline: &'a str, model: &'a Model, frame: &Frame) -> Result<Assessed<'a>, Error> {
     let mut components = Vec::new();
     for (component, formula) in model.formulas()? {
@@ -115,7 +111,6 @@ fn coverage<C: AsRef<[f64]>>(formula: &Formula, columns: &[C], measured: &[f64])
 /// Which predictors are tried.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
-    /// For which source.
     pub source: Source,
     /// Whether idle power is part of it.
     pub output_type: OutputType,

@@ -57,9 +57,7 @@ pub struct Apart {
 /// Which part of the machine's power a component takes.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub struct Part {
-    /// At rest.
     pub idle: f64,
-    /// At full load.
     pub full: f64,
 }
 
@@ -84,10 +82,8 @@ struct One {
     weights: Written,
 }
 
-/// What is shipped.
 #[derive(Debug)]
 pub struct Defaults {
-    /// The predictors.
     pub pipeline: Pipeline,
     /// Where they come from, in words.
     pub provenance: String,

@@ -2,16 +2,13 @@
 
 use std::path::PathBuf;
 
-/// What is wrong.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A word that is in none of our lists.
     #[error("{field} is {got:?}; want {want}")]
     Word {
-        /// The field.
         field: &'static str,
-        /// What was given.
         got: String,
         /// What would be right.
         want: String,
@@ -33,7 +30,6 @@ pub enum Error {
     /// A file that cannot be read or written.
     #[error("{}: {why}", path.display())]
     File {
-        /// Which.
         path: PathBuf,
         /// What is wrong with it.
         why: String,
@@ -43,7 +39,6 @@ pub enum Error {
     Download {
         /// Where it is, without secrets.
         address: String,
-        /// What went wrong.
         why: String,
     },
     /// Prometheus did not answer.
@@ -53,12 +48,7 @@ pub enum Error {
     #[error(
         "stopped after {done} of {of} predictors; they are kept, and the same command goes on from there"
     )]
-    Stopped {
-        /// What is there.
-        done: usize,
-        /// What was wanted.
-        of: usize,
-    },
+    Stopped { done: usize, of: usize },
     /// What was learned from cannot be learned from.
     #[error(transparent)]
     Learn(#[from] metier_learn::Error),

@@ -39,7 +39,6 @@ pub enum Timing {
     Own,
 }
 
-/// Which extractor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Extractor {
     /// Rows as they are.
@@ -59,7 +58,6 @@ impl Extractor {
         }
     }
 
-    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -73,7 +71,6 @@ impl Extractor {
 pub struct Settings {
     /// Where energy was read.
     pub source: Source,
-    /// Which features.
     pub group: FeatureGroup,
     /// Whether rows are of single containers, or of the node.
     pub by_container: bool,
@@ -83,7 +80,6 @@ pub struct Settings {
     pub node_type: u32,
     /// What watts are divided by.
     pub timing: Timing,
-    /// Which extractor.
     pub extractor: Extractor,
 }
 
@@ -105,7 +101,6 @@ impl Settings {
 /// A table, and how each feature goes with the power of the first component.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Extracted {
-    /// The table.
     pub frame: Frame,
     /// Pearson's correlation of each summed feature; `None` where one of the two does not change.
     pub correlations: Vec<(String, Option<f64>)>,
@@ -150,7 +145,6 @@ fn is_accelerator(feature: &str) -> bool {
     FeatureGroup::AcceleratorOnly.features().contains(&feature)
 }
 
-/// Makes the table.
 pub fn extract(response: &Response, settings: &Settings) -> Result<Extracted, Error> {
     let shares =
         Shares::of(response, settings.source, |series| id(series, settings.vm)).filter(|_| !settings.vm);

@@ -54,21 +54,14 @@ impl Curve {
 pub enum Kind {
     /// A weight for each feature.
     Linear {
-        /// Watts at rest.
         bias: f64,
         /// Watts of each feature at its scale.
         weights: Vec<f64>,
     },
     /// A curve over the main feature.
-    Curve {
-        /// Its form.
-        curve: Curve,
-        /// Its numbers.
-        weights: Vec<f64>,
-    },
+    Curve { curve: Curve, weights: Vec<f64> },
     /// A weight for 1, each feature, and each product of two.
     Polynomial {
-        /// Watts at rest.
         bias: f64,
         /// In the order 1, s_i, s_i·s_j with i ≤ j.
         weights: Vec<f64>,

@@ -9,9 +9,7 @@ use std::io;
 use crate::Error;
 use crate::vocabulary::Component;
 
-/// Most rows.
 pub const ROWS: usize = 5_000_000;
-/// Most columns.
 pub const COLUMNS: usize = 4096;
 
 /// Rows of numbers by name, in the order of time.

@@ -23,7 +23,6 @@ const ROUNDING: f64 = 1e-6;
 /// Correlation from which a predictor is believed.
 const LEAST_CORRELATION: f64 = 0.7;
 
-/// Which isolator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Isolator {
     /// Nothing is taken out.
@@ -35,7 +34,6 @@ pub enum Isolator {
     Profile,
     /// What a predictor says of the background's features.
     Trainer,
-    /// Ours.
     Joint,
 }
 
@@ -52,7 +50,6 @@ impl Isolator {
         }
     }
 
-    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -69,7 +66,6 @@ impl Isolator {
 pub struct About {
     /// Where energy was read.
     pub source: Source,
-    /// Its features.
     pub group: FeatureGroup,
 }
 
@@ -182,9 +178,7 @@ impl Hints {
 /// A predictor of node power that may say what the background takes.
 #[derive(Debug, Clone)]
 pub struct Judge {
-    /// Its formulas.
     pub formulas: Vec<(Component, Formula)>,
-    /// Its error.
     pub mae: f64,
 }
 

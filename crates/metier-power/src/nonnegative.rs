@@ -7,7 +7,6 @@
 pub struct Fit {
     /// What is there without any feature.
     pub bias: f64,
-    /// For each column.
     pub weights: Vec<f64>,
 }
 

@@ -10,9 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// Most series.
 pub const SERIES: usize = 1_000_000;
-/// Most samples.
 pub const SAMPLES: usize = 50_000_000;
 
 /// Labels that anything here looks at; others are not kept.
@@ -30,7 +28,6 @@ const LABELS: [&str; 11] = [
     "type",
 ];
 
-/// One series.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Series {
     /// Its labels, of those that matter.

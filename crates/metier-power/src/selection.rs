@@ -38,7 +38,6 @@ pub struct Request {
     pub filter: Filter,
     /// A pipeline to ask instead of the active one.
     pub pipeline_name: String,
-    /// The client's machine.
     pub machine_spec: MachineSpec,
     /// Whether another node type will do.
     pub loose_node_type: bool,
@@ -196,12 +195,10 @@ impl Filter {
     }
 }
 
-/// What was chosen.
 #[derive(Debug, Clone, Copy)]
 pub struct Chosen<'a> {
     /// The pipeline that was asked.
     pub pipeline: &'a Pipeline,
-    /// The predictor.
     pub model: &'a Model,
     /// Which node type the client's machine is, where it was looked up.
     pub found: Option<Found>,

@@ -18,7 +18,6 @@ const MODEL_SERVER: &str = "http://kepler-model-server.kepler.svc.cluster.local:
 const STANDARD: &str = "std_v0.7.11.zip";
 /// Longest time: a month.
 const MOST_SECONDS: u64 = 31 * 86_400;
-/// Longest value.
 const VALUE_BYTES: u64 = 64 << 10;
 
 /// The levels of the exporter by their keys, and what is asked for at each. Containers are what processes are: the exporter has no level of its own for them.
@@ -45,7 +44,6 @@ pub struct Initial {
 /// What the environment says of a key.
 type Environment = dyn Fn(&str) -> Option<String>;
 
-/// The settings.
 pub struct Settings {
     folder: PathBuf,
     environment: Box<Environment>,

@@ -5,7 +5,6 @@
 pub struct Shares {
     /// What is nobody's: idling, and work that nobody is known to do.
     pub idle: f64,
-    /// What each takes.
     pub parts: Vec<f64>,
 }
 

@@ -8,9 +8,7 @@ use std::sync::OnceLock;
 use crate::Error;
 use crate::vocabulary::{FeatureGroup, shorten};
 
-/// Most names.
 pub const MOST: usize = 64;
-/// The longest name.
 const LONGEST: usize = 200;
 
 static SAID: OnceLock<Said> = OnceLock::new();

@@ -7,15 +7,10 @@ use crate::response::Response;
 pub struct Row {
     /// The pod; empty for all series.
     pub pod: String,
-    /// What it ran.
     pub scenario: String,
-    /// The metric.
     pub metric: String,
-    /// Samples.
     pub count: usize,
-    /// Samples above zero.
     pub positive: usize,
-    /// Their sum.
     pub total: f64,
 }
 

@@ -18,10 +18,8 @@ pub enum OutputType {
 }
 
 impl OutputType {
-    /// Both.
     pub const ALL: [Self; 2] = [Self::AbsPower, Self::DynPower];
 
-    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::AbsPower => "AbsPower",
@@ -39,23 +37,17 @@ impl OutputType {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Component {
-    /// A processor's package.
     Package,
-    /// Its cores.
     Core,
     /// What of the package is no core.
     Uncore,
-    /// Memory.
     Dram,
-    /// The whole machine.
     Platform,
 }
 
 impl Component {
-    /// All.
     pub const ALL: [Self; 5] = [Self::Package, Self::Core, Self::Uncore, Self::Dram, Self::Platform];
 
-    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Package => "package",
@@ -91,18 +83,15 @@ pub enum Source {
     Acpi,
     /// The management console of IBM machines.
     Hmc,
-    /// A management board.
     Redfish,
     /// What another predictor said.
     TrainedPowerModel,
 }
 
 impl Source {
-    /// All.
     pub const ALL: [Self; 6] =
         [Self::RaplSysfs, Self::RaplMsr, Self::Acpi, Self::Hmc, Self::Redfish, Self::TrainedPowerModel];
 
-    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::RaplSysfs => "rapl-sysfs",
@@ -143,21 +132,17 @@ impl Source {
 /// A group of features that are learned from together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FeatureGroup {
-    /// Everything.
     Full,
     /// What a workload does.
     WorkloadOnly,
-    /// The processor's counters.
     CounterOnly,
     /// What the kernel counts.
     BpfOnly,
     /// What the kernel counts, with interrupts.
     BpfIrq,
-    /// Counters and interrupts.
     CounterIrqCombined,
     /// Counters and what the kernel counts.
     Basic,
-    /// An accelerator.
     AcceleratorOnly,
     /// Metrics of others, which the user names ([`crate::third_party`]).
     ThirdParty,
@@ -190,7 +175,6 @@ impl FeatureGroup {
         "cpu_instructions",
     ];
 
-    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Full => "Full",
@@ -329,7 +313,6 @@ impl Trainer {
         Self::Exponential,
     ];
 
-    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Polynomial => "PolynomialRegressionTrainer",

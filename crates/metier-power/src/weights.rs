@@ -22,12 +22,10 @@ const XGBOOST_BYTES: usize = 64 << 20;
 /// The weights of one component.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ComponentWeights {
-    /// All of them.
     #[serde(rename = "All_Weights")]
     pub all: AllWeights,
 }
 
-/// The inner object.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AllWeights {
     /// Watts at rest, of a linear predictor.

@@ -20,7 +20,6 @@ enum Say {
     HalfChunked(Vec<u8>),
     /// A head, and nothing more for as long as the client is there.
     Silence,
-    /// These bytes.
     Plain(&'static str),
 }
 

@@ -11,9 +11,7 @@ pub struct Histogram {
     pub labels: Vec<(String, String)>,
     /// Upper bound and count of all at or below it, by bound; the last one is usually infinite.
     pub buckets: Vec<(f64, f64)>,
-    /// Count, if said.
     pub count: Option<f64>,
-    /// Sum, if said.
     pub sum: Option<f64>,
 }
 
@@ -24,9 +22,7 @@ pub struct Summary {
     pub labels: Vec<(String, String)>,
     /// Share and value, by share.
     pub quantiles: Vec<(f64, f64)>,
-    /// Count, if said.
     pub count: Option<f64>,
-    /// Sum, if said.
     pub sum: Option<f64>,
 }
 

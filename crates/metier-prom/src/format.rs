@@ -1,6 +1,5 @@
 //! Which text format, and what kinds of families there are.
 
-/// A text format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
     /// Version 0.0.4: what every Prometheus and every client library speaks. Times are milliseconds.
@@ -63,7 +62,6 @@ impl Format {
 pub enum Kind {
     /// Only rises, until the program starts anew.
     Counter,
-    /// Rises and falls.
     Gauge,
     /// Counts in cumulative buckets, a sum and a count.
     Histogram,
@@ -75,7 +73,6 @@ pub enum Kind {
     Info,
     /// Booleans of an enumeration (OpenMetrics; written as a gauge in 0.0.4).
     StateSet,
-    /// Not said.
     #[default]
     Unknown,
 }

@@ -19,12 +19,10 @@ impl Labels {
     /// Longest value in bytes; the rest is cut off.
     pub const LONGEST_VALUE: usize = 1024;
 
-    /// No labels.
     pub const fn new() -> Self {
         Self(String::new())
     }
 
-    /// With one more.
     #[must_use]
     pub fn and(mut self, name: &str, value: &str) -> Self {
         self.push(name, value);
@@ -40,7 +38,6 @@ impl Labels {
         }
     }
 
-    /// Adds one.
     pub fn push(&mut self, name: &str, value: &str) {
         write_pair(name, value, &mut self.0);
     }

@@ -6,7 +6,6 @@ use metier_types::{Bytes, Celsius, Hertz, Joules, Ratio, Seconds, Watts};
 
 /// What can be a sample's value.
 pub trait Value {
-    /// Appends the number.
     fn write(&self, out: &mut String);
 }
 

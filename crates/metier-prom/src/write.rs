@@ -22,7 +22,6 @@ impl Page {
     /// Samples of one family that a page holds, unless told otherwise.
     pub const SAMPLES_PER_FAMILY: usize = 20_000;
 
-    /// An empty page.
     pub fn new(format: Format) -> Self {
         Self::reusing(format, String::new())
     }
@@ -67,12 +66,10 @@ impl Page {
         self.left_out
     }
 
-    /// The page's format.
     pub const fn format(&self) -> Format {
         self.format
     }
 
-    /// The whole text.
     pub fn finish(mut self) -> String {
         if self.format == Format::OpenMetrics {
             self.text.push_str("# EOF\n");

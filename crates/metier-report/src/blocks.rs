@@ -4,7 +4,6 @@
 /// How a cell is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tone {
-    /// Words.
     #[default]
     Plain,
     /// A number, at the right.
@@ -13,7 +12,6 @@ pub enum Tone {
     Good,
     /// A number that is bad news.
     Bad,
-    /// What matters less.
     Dim,
     /// What can be typed.
     Code,
@@ -36,14 +34,12 @@ impl Tone {
 /// One cell of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cell {
-    /// What it says.
     pub text: String,
     /// How it is meant.
     pub tone: Tone,
 }
 
 impl Cell {
-    /// Words.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), tone: Tone::Plain }
     }
@@ -51,13 +47,11 @@ impl Cell {
     pub fn number(value: Option<impl ToString>) -> Self {
         Self::toned(value.map_or_else(|| "–".to_string(), |value| value.to_string()), Tone::Number)
     }
-    /// With a tone.
     pub fn toned(text: impl Into<String>, tone: Tone) -> Self {
         Self { text: text.into(), tone }
     }
 }
 
-/// A table.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Table {
     /// What it shows, for those who cannot see it; empty where the heading says it.
@@ -69,7 +63,6 @@ pub struct Table {
 }
 
 impl Table {
-    /// With these columns.
     pub fn new(caption: &str, head: &[&str]) -> Self {
         Self {
             caption: caption.to_string(),
@@ -88,7 +81,6 @@ impl Table {
 /// A picture with the words that stand for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chart {
-    /// What it shows.
     pub title: String,
     /// What one sees in it.
     pub summary: String,
@@ -103,25 +95,18 @@ pub struct Chart {
 /// A part of a section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Block {
-    /// A paragraph.
     Text(String),
     /// A paragraph that deserves a look.
     Warning(String),
-    /// Labelled values.
     Facts(Vec<(String, Cell)>),
-    /// A table.
     Table(Table),
-    /// A picture.
     Chart(Chart),
     /// A table that most readers need not see, under a sentence that says what is in it.
     More(String, Table),
-    /// Text to copy.
     Copy(String),
     /// A picture that is too wide for Markdown; our own markup.
     Flame {
-        /// What it shows.
         title: String,
-        /// The picture.
         svg: String,
     },
 }
@@ -129,7 +114,6 @@ pub enum Block {
 /// A heading with what stands under it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    /// The heading.
     pub title: String,
     /// What it is, as a class of the page.
     pub kind: &'static str,

@@ -25,11 +25,9 @@ const PHASES: usize = 12;
 /// How values of a chart are written.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Scale {
-    /// In a unit.
     In(Unit),
     /// In a unit, a second.
     PerSecond(Unit),
-    /// Cores in use.
     Cores,
 }
 

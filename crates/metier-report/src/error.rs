@@ -9,12 +9,7 @@ pub enum Error {
     Empty,
     /// More than can be told apart in one picture.
     #[error("report: {given} subjects are given; want at most {most}")]
-    TooMany {
-        /// How many.
-        given: usize,
-        /// How many fit.
-        most: usize,
-    },
+    TooMany { given: usize, most: usize },
     /// The runs hold something that cannot be.
     #[error(transparent)]
     Signal(#[from] metier_signal::Error),

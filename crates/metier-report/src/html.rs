@@ -27,7 +27,6 @@ fn policy(has_flame: bool) -> String {
     )
 }
 
-/// The whole page.
 pub fn page(title: &str, record: &ReportRecord, sections: &[Section]) -> Result<String, Error> {
     let has_flame =
         sections.iter().flat_map(|section| &section.blocks).any(|block| matches!(block, Block::Flame { .. }));

@@ -36,13 +36,10 @@ pub const MOST_SUBJECTS: usize = 8;
 /// A run with what was kept beside its record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
-    /// The record.
     pub run: Run,
     /// How it went, in one sentence.
     pub verdict: String,
-    /// Its time line.
     pub series: Vec<Series>,
-    /// Its processes.
     pub tree: Option<ProcessTree>,
     /// Its stacks, where they were sampled.
     pub stacks: Option<flame::Stacks>,
@@ -139,7 +136,6 @@ impl Report {
         Ok(Self { record, sections, title })
     }
 
-    /// For programs.
     pub fn record(&self) -> &ReportRecord {
         &self.record
     }

@@ -9,7 +9,6 @@ const POINTS: usize = 240;
 /// A line: seconds from the start and values.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Line {
-    /// What it is.
     pub label: String,
     /// Number of its colour.
     pub colour: usize,
@@ -20,7 +19,6 @@ pub struct Line {
 }
 
 impl Line {
-    /// The largest value.
     pub fn most(&self) -> f64 {
         self.points.iter().map(|point| point.1).fold(0.0, f64::max)
     }

@@ -6,7 +6,6 @@ use crate::ReportRecord;
 use crate::blocks::{Block, Cell, Section, Table, Tone};
 use crate::words::moment;
 
-/// The whole report.
 pub fn page(title: &str, record: &ReportRecord, sections: &[Section]) -> String {
     let mut text = format!("# {}\n\n", inline(title));
     for subject in &record.subjects {

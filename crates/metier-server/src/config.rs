@@ -22,7 +22,6 @@ pub type Doctor = Arc<dyn Fn() -> Vec<Check> + Send + Sync>;
 /// A job of the Jenkins-shaped door, with its defaults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
-    /// Its name.
     pub name: String,
     /// Id or name of the device that its sessions are for.
     pub device: Option<String>,
@@ -81,7 +80,6 @@ pub struct Config {
     pub soprano: Soprano,
     /// What the power of this node is found with; `None` where nobody looks at it.
     pub power: Option<Power>,
-    /// The bounds.
     pub limits: Limits,
 }
 
@@ -160,7 +158,6 @@ pub struct Limits {
     pub store_calls: usize,
     /// Requests that start or end runs: so many at once, and a fifth of that a second.
     pub starts: u32,
-    /// Largest request body.
     pub body_bytes: u64,
     /// Largest upload of a graph.
     pub upload_bytes: u64,
@@ -231,7 +228,6 @@ const PLACES: [&str; 2] = ["/upload", "/api/profiling"];
 pub struct Secret([u8; 32]);
 
 impl Secret {
-    /// Fewest characters.
     pub const SHORTEST: usize = 16;
     /// Most characters; longer ones do not fit a header well.
     pub const LONGEST: usize = 512;

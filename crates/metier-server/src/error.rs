@@ -82,18 +82,10 @@ pub enum Error {
     },
     /// A unix socket that cannot be opened.
     #[error("cannot listen on {}: {why}", path.display())]
-    Socket {
-        /// Where.
-        path: std::path::PathBuf,
-        /// Why.
-        why: String,
-    },
+    Socket { path: std::path::PathBuf, why: String },
     /// The device has no identity and none can be kept.
     #[error("cannot tell which device this is: {reason}")]
-    Device {
-        /// Why.
-        reason: String,
-    },
+    Device { reason: String },
     /// A token that could be guessed or not be sent.
     #[error(
         "the token {why}; want {} to {} printable ASCII characters without spaces, for example from `openssl rand -hex 32`",
@@ -106,24 +98,15 @@ pub enum Error {
     },
     /// A word that names nothing that can be opened.
     #[error("cannot open {got:?}: no such door; want one of {}", crate::config::DOORS.join(", "))]
-    UnknownDoor {
-        /// What was named.
-        got: String,
-    },
+    UnknownDoor { got: String },
     /// A job that cannot be one.
     #[error(
         "{got:?} is not a job; want NAME or NAME=DEVICE with 1 to 100 letters, digits, '-', '_' or '.' in its name"
     )]
-    BadJob {
-        /// What was given.
-        got: String,
-    },
+    BadJob { got: String },
     /// A Prometheus that cannot be asked.
     #[error("{reason}")]
-    Prometheus {
-        /// Why.
-        reason: String,
-    },
+    Prometheus { reason: String },
     /// The runtime could not be built.
     #[error("cannot start the server's threads: {source}; a limit on processes or open files may be reached")]
     Runtime {

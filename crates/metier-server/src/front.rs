@@ -40,9 +40,7 @@ pub struct Peer(pub SocketAddr);
 /// Both ends of a request's connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Line {
-    /// Theirs.
     pub peer: SocketAddr,
-    /// Ours.
     pub local: SocketAddr,
 }
 

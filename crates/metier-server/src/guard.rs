@@ -11,7 +11,6 @@ use crate::problem::{FieldError, Problem};
 /// Who may have an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Anyone.
     Open,
     /// On a loopback address anyone; elsewhere holders of the token, unless the door was opened by name.
     Door(&'static str),
@@ -22,9 +21,7 @@ pub enum Access {
 /// Whose ways of asking hold at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Door {
-    /// Ours.
     Own,
-    /// Jenkins's.
     Jenkins,
 }
 

@@ -35,7 +35,6 @@ struct Histogram {
 }
 
 impl Requests {
-    /// Counts one answer.
     pub fn note(&self, route: &'static str, method: &'static str, status: u16, took: Duration) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         *counts.answered.entry((route, method, status)).or_default() += 1;

@@ -11,7 +11,6 @@ use crate::parameter::{Parameter, Place};
 use crate::problem::{PROBLEM_JSON, Problem};
 use crate::routes::{Answer, ROUTES, Route, Sent};
 
-/// The document.
 pub fn document() -> Value {
     let mut generator = SchemaSettings::draft2020_12()
         .with(|s| s.definitions_path = "/components/schemas".into())

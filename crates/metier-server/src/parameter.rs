@@ -15,7 +15,6 @@ use crate::problem::{FieldError, Problem};
 
 /// Most ids in one list.
 const MOST_IDS: usize = 64;
-/// Longest query string.
 const LONGEST_QUERY: usize = 16 << 10;
 
 /// Where a parameter stands.
@@ -59,20 +58,16 @@ pub enum Form {
 /// One parameter of a route.
 #[derive(Debug, Clone, Copy)]
 pub struct Parameter {
-    /// Its name.
     pub name: &'static str,
-    /// Where it stands.
     pub place: Place,
     /// Whether it must be given.
     pub is_needed: bool,
     /// What it looks like.
     pub form: Form,
-    /// What it does.
     pub about: &'static str,
 }
 
 impl Parameter {
-    /// In the path.
     pub const fn path(name: &'static str, form: Form, about: &'static str) -> Self {
         Self { name, place: Place::Path, is_needed: true, form, about }
     }

@@ -125,7 +125,6 @@ impl Problem {
         self
     }
 
-    /// Its status.
     pub fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }

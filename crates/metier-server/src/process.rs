@@ -3,11 +3,8 @@
 /// What this process uses.
 #[derive(Debug, Default)]
 pub struct Own {
-    /// CPU time, exact.
     pub cpu_seconds: f64,
-    /// Resident memory.
     pub resident_bytes: Option<u64>,
-    /// Open files.
     pub open_files: Option<u64>,
 }
 

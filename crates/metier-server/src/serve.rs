@@ -42,9 +42,7 @@ pub struct Server {
     pub config: Config,
     /// Where it listens, with the port it got.
     pub listen: SocketAddr,
-    /// The store.
     pub storage: Storage,
-    /// What was answered.
     pub requests: Requests,
     /// What the SOPRANO profiler's doors have at hand.
     pub soprano: Desk,
@@ -52,7 +50,6 @@ pub struct Server {
     pub power: Option<Sampler>,
     /// How often runs may be asked for.
     pub starts: Rate,
-    /// When it started.
     pub started: SystemTime,
 }
 

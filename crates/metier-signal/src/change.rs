@@ -34,7 +34,6 @@ pub const FEWEST: usize = 8;
 /// Most values that are looked at; the time grows with their square.
 pub const MOST: usize = 1000;
 
-/// How to look.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChangeOptions {
     /// The chance of telling any change in a history that has none.

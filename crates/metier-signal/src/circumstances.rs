@@ -58,7 +58,6 @@ pub fn too_few(a: &Group, b: &Group, metrics: &[Metric]) -> Option<Warning> {
 pub struct Trait {
     /// Stable word of its difference.
     pub code: &'static str,
-    /// What it is.
     pub what: &'static str,
     advice: &'static str,
     /// What a run has of it.

@@ -20,7 +20,6 @@ use crate::comparison::{Comparison, Group, Level, Metric, Verdict};
 use crate::permutation::{chances, dealings};
 use crate::{Error, Field, circumstances};
 
-/// How to compare.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CompareOptions {
     /// What to call the first side.
@@ -33,7 +32,6 @@ pub struct CompareOptions {
     pub significance: Ratio,
     /// Random dealings of the permutation test, where not all can be tried.
     pub resamples: u32,
-    /// Seed of those.
     pub seed: u64,
     /// Whether runs that ended with an error count too, for commands that are meant to.
     pub keep_failed: bool,

@@ -36,38 +36,26 @@ pub enum Error {
     },
     /// One run is named twice, which would make it look more certain than it is.
     #[error("compare: run {run} is named twice; name each run once, on one side")]
-    NamedTwice {
-        /// The run.
-        run: RunId,
-    },
+    NamedTwice { run: RunId },
     /// A run's record holds a number that cannot be.
     #[error("run {run}: summary.{field} is {got}; want a finite number from 0")]
     WrongValue {
-        /// The run.
         run: RunId,
         /// The field of its summary.
         field: crate::Field,
-        /// The number.
         got: f64,
     },
     /// An option is outside its range.
     #[error("{option} is {got}; want {want}")]
     WrongOption {
-        /// Its name.
         option: &'static str,
-        /// What was given.
         got: String,
         /// What would be right.
         want: &'static str,
     },
     /// A word that names no field.
     #[error("{got:?} is no field to compare; want one of {want}")]
-    WrongField {
-        /// What was given.
-        got: String,
-        /// Those there are.
-        want: String,
-    },
+    WrongField { got: String, want: String },
     /// A series whose columns and times do not fit together.
     #[error("cannot thin a series that is broken: {defect}")]
     BrokenSeries {
@@ -79,7 +67,6 @@ pub enum Error {
         "series {series:?}: {points} points are too few for its {gauges} gauges; want at least {want}, or fewer columns"
     )]
     TooFewPoints {
-        /// The series.
         series: String,
         /// How many points were asked for.
         points: usize,

@@ -84,7 +84,6 @@ impl Field {
         }
     }
 
-    /// Its unit.
     pub const fn unit(self) -> Unit {
         match self {
             Self::WallSeconds | Self::CpuSeconds | Self::CpuUserSeconds | Self::CpuSystemSeconds => {

@@ -3,7 +3,6 @@
 //! Our own, because comparisons must give the same answer on every machine and in every version: a crate's
 //! default generator may change with an update. Not for secrets.
 
-/// The generator's state.
 #[derive(Debug, Clone)]
 pub struct Random([u64; 4]);
 

@@ -16,7 +16,6 @@ pub enum Error {
          use the newer metier that wrote it, or name another store with --store"
     )]
     Newer {
-        /// Which store.
         store: String,
         /// The version it has.
         found: i64,
@@ -26,24 +25,19 @@ pub enum Error {
     /// Not a store of metier: another program's database, or no database at all.
     #[error("{store} is not a store of metier: {why}; it was left as it was, name another file with --store")]
     Foreign {
-        /// Which store.
         store: String,
         /// What it is instead.
         why: String,
     },
     /// There is no store there yet.
     #[error("there is no store at {store}; `metier run -- COMMAND` makes one")]
-    Absent {
-        /// Which store.
-        store: String,
-    },
+    Absent { store: String },
     /// The content of the file contradicts itself.
     #[error(
         "store {store} is damaged ({why}); nothing was changed: copy the file away, then restore a backup \
          or save what can be read with `sqlite3 FILE .recover`"
     )]
     Damaged {
-        /// Which store.
         store: String,
         /// What the engine found.
         why: String,
@@ -53,7 +47,6 @@ pub enum Error {
         "store {store} cannot be written ({why}); give yourself write permission on the file and its folder, or name another store with --store"
     )]
     ReadOnly {
-        /// Which store.
         store: String,
         /// What the system said.
         why: String,
@@ -61,7 +54,6 @@ pub enum Error {
     /// Reading or opening is not allowed there.
     #[error("store {store} cannot be opened: {why}")]
     CannotOpen {
-        /// Which store.
         store: String,
         /// What the system said, and what would be right.
         why: String,
@@ -70,22 +62,15 @@ pub enum Error {
     #[error(
         "no room left on the disk of store {store}; what was stored before is intact, free some space and try again"
     )]
-    Full {
-        /// Which store.
-        store: String,
-    },
+    Full { store: String },
     /// Others kept it locked for too long.
     #[error("store {store} was locked by another program for too long; try again, or stop that program")]
-    Busy {
-        /// Which store.
-        store: String,
-    },
+    Busy { store: String },
     /// The server does not answer.
     #[error(
         "store {store} does not answer: {why}; check the address, and that the server runs and lets you in"
     )]
     Unreachable {
-        /// Which store.
         store: String,
         /// What the attempt ended with.
         why: String,
@@ -98,18 +83,14 @@ pub enum Error {
         /// What would be right.
         want: String,
     },
-    /// No such run.
     #[error("no run {text:?} in store {store}; `metier runs` lists those there are")]
     NoRun {
-        /// Which store.
         store: String,
         /// What was asked for.
         text: String,
     },
-    /// No such session.
     #[error("no session {text:?} in store {store}; `metier session list` lists those there are")]
     NoSession {
-        /// Which store.
         store: String,
         /// What was asked for.
         text: String,
@@ -118,12 +99,7 @@ pub enum Error {
     #[error(
         "{waiting} sessions wait already; want at most {most}; try again when some are done, or cancel one"
     )]
-    QueueFull {
-        /// How many wait.
-        waiting: u64,
-        /// How many may.
-        most: u64,
-    },
+    QueueFull { waiting: u64, most: u64 },
     /// More than one run fits.
     #[error("{text:?} fits {} runs{}: {}; give more digits", .candidates.len(), if *.more { " and more" } else { "" }, list(.candidates))]
     Ambiguous {
@@ -136,34 +112,16 @@ pub enum Error {
     },
     /// The id is taken by another content.
     #[error("run {run} is already in store {store} with another content; nothing was changed")]
-    Conflict {
-        /// Which store.
-        store: String,
-        /// Which run.
-        run: RunId,
-    },
-    /// No such artefact.
+    Conflict { store: String, run: RunId },
     #[error("no artefact {digest} in store {store}")]
-    NoArtefact {
-        /// Which store.
-        store: String,
-        /// Which artefact.
-        digest: Digest,
-    },
+    NoArtefact { store: String, digest: Digest },
     /// What is stored under a digest has another one.
     #[error("artefact {digest} in store {store} is damaged: its content has another digest or length")]
-    DamagedArtefact {
-        /// Which store.
-        store: String,
-        /// Which artefact.
-        digest: Digest,
-    },
+    DamagedArtefact { store: String, digest: Digest },
     /// Too large, too many, or of a wrong shape.
     #[error("{what}: {got}; want {want}")]
     Refused {
-        /// Which value.
         what: &'static str,
-        /// What it is.
         got: String,
         /// What would be right.
         want: String,
@@ -171,9 +129,7 @@ pub enum Error {
     /// A stored series cannot be read.
     #[error("a series of run {run} in store {store} cannot be read: {source}")]
     Series {
-        /// Which store.
         store: String,
-        /// Which run.
         run: RunId,
         /// What is wrong with it.
         source: CodecError,
@@ -181,11 +137,9 @@ pub enum Error {
     /// A stored record cannot be read.
     #[error("the {record} {key} in store {store} cannot be read: {why}")]
     Record {
-        /// Which store.
         store: String,
         /// `run`, `session`, `device` or `workload`.
         record: &'static str,
-        /// Its identity.
         key: String,
         /// What is wrong with it.
         why: String,
@@ -201,7 +155,6 @@ pub enum Error {
     /// Anything else that an engine says.
     #[error("{doing} in store {store}: {why}")]
     Engine {
-        /// Which store.
         store: String,
         /// What was being done.
         doing: &'static str,

@@ -16,7 +16,6 @@ pub struct Health {
     pub schema_version: i64,
     /// Space that it takes.
     pub size_bytes: Bytes,
-    /// Runs in it.
     pub runs: u64,
     /// Whether it can only be read.
     pub read_only: bool,

@@ -9,7 +9,6 @@ use crate::Error;
 /// Where a store is. Its text form never shows a password; its `Debug` form does not either.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Location {
-    /// An SQLite file.
     Sqlite(PathBuf),
     /// A PostgreSQL database, as a URL.
     Postgres(String),

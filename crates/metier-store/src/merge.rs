@@ -82,7 +82,6 @@ impl Merge {
         Ok(())
     }
 
-    /// The joined series.
     pub fn finish(mut self) -> Series {
         let rows = self.rows();
         for column in &mut self.series.columns {

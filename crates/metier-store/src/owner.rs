@@ -10,7 +10,6 @@ pub struct Owner {
     pub host: String,
     /// The boot it belongs to, as `/proc/sys/kernel/random/boot_id` says.
     pub boot: String,
-    /// Its process id.
     pub pid: u32,
     /// When it started, in clock ticks since boot (field 22 of `/proc/PID/stat`).
     pub started: u64,

@@ -18,7 +18,6 @@ pub struct RunFilter {
     pub device: Option<String>,
     /// Whether they are over.
     pub state: Option<RunState>,
-    /// Why they ended.
     pub cause: Option<Cause>,
     /// A tag that they have.
     pub tag: Option<String>,
@@ -41,21 +40,16 @@ pub struct RunFilter {
 /// One run in a list: what a table shows, without the details.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunRow {
-    /// Its identity.
     pub id: RunId,
     /// The repetitions that were asked for together.
     pub batch: BatchId,
-    /// What ran.
     pub workload: WorkloadRef,
-    /// Where.
     pub device: DeviceRef,
     /// Whether it is over.
     pub state: RunState,
-    /// When it started.
     pub started: Timestamp,
     /// When its last process was gone.
     pub ended: Option<Timestamp>,
-    /// How it ended.
     pub exit: Option<Exit>,
     /// Words to find it by.
     pub tags: Vec<String>,
@@ -76,7 +70,6 @@ pub struct RunRow {
 /// A page of runs, newest first.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunPage {
-    /// The runs.
     pub runs: Vec<RunRow>,
     /// What to pass as [`RunFilter::after`] for the next page; `None` on the last one.
     pub next: Option<String>,

@@ -40,7 +40,6 @@ pub struct Written {
 }
 
 impl Writer {
-    /// Starts the thread.
     pub fn start(store: Store) -> Writer {
         let (queue, waiting) = sync_channel(QUEUE);
         let dropped = Arc::new(AtomicU64::new(0));

@@ -8,6 +8,8 @@
 //!
 //! This crate does no input or output and depends on no other room.
 
+#![warn(missing_docs)]
+
 pub mod application;
 pub mod context;
 pub mod device;

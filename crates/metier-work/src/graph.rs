@@ -8,7 +8,6 @@ use metier_onnx::{Analysis, Bindings, Limits};
 /// A graph that was read.
 #[derive(Debug)]
 pub struct Read {
-    /// All of it.
     pub analysis: Analysis,
     /// The counts of the SOPRANO profiler, as they should be.
     pub counted: Characteristics,
@@ -20,10 +19,7 @@ pub struct Read {
 pub enum Error {
     /// Sizes that are not written as such.
     #[error("{got:?} gives no sizes to an input")]
-    Written {
-        /// What was given.
-        got: String,
-    },
+    Written { got: String },
     /// What the reader of graphs says.
     #[error(transparent)]
     Graph(#[from] metier_onnx::Error),

@@ -55,7 +55,6 @@ pub struct Surroundings<'a> {
 }
 
 impl<'a> Surroundings<'a> {
-    /// Gets everything ready.
     pub fn prepare(checked: &'a Checked, ways: Ways<'a>) -> Result<Self, Obstacle> {
         let dataset = match &checked.dataset {
             Some(wanted) => {

@@ -28,12 +28,10 @@ use serde::{Deserialize, Serialize};
 
 /// Most bytes of one part of an artefact, before base64.
 pub const PART_BYTES: usize = 3 << 20;
-/// Longest line.
 pub const LINE_BYTES: u64 = 1 << 30;
 /// Most runs of one archive.
 pub const MOST_RUNS: usize = 1_000_000;
 
-/// The first line.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Head {
     /// `metier.export/1`.
@@ -49,7 +47,6 @@ impl Versioned for Head {
     const SCHEMA: &'static str = "metier.export/1";
 }
 
-/// The last line.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct End {
     /// `metier.export-end/1`.
@@ -72,13 +69,11 @@ impl Versioned for End {
 pub struct Part {
     /// `metier.artefact/1`.
     pub schema: Schema<Part>,
-    /// The whole content.
     pub digest: Digest,
     /// The size of the whole.
     pub size_bytes: Bytes,
     /// Where this part begins.
     pub offset: u64,
-    /// The part itself.
     pub base64: String,
     /// Fields of later versions.
     #[serde(flatten)]

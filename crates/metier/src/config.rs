@@ -25,13 +25,11 @@ use crate::time;
 pub struct Key {
     /// Its name in the file.
     pub name: &'static str,
-    /// Its environment variable.
     pub variable: &'static str,
     /// Its flag, where it has one.
     pub flag: Option<&'static str>,
     /// What holds if nobody says otherwise; computed for the store.
     pub default: Option<&'static str>,
-    /// What it does.
     pub about: &'static str,
     /// Whether its value must not be shown.
     pub secret: bool,
@@ -200,13 +198,10 @@ pub const KEYS: [Key; 35] = [
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// Typed.
     Flag(&'static str),
-    /// An environment variable.
     Environment(&'static str),
     /// A line of the file.
     File(PathBuf, usize),
-    /// Nobody said otherwise.
     Default,
 }
 
@@ -233,7 +228,6 @@ pub struct Setting {
 /// What was typed: the key and its value, if any.
 pub type Typed = Vec<(&'static str, Option<String>)>;
 
-/// All settings.
 pub struct Settings {
     values: BTreeMap<&'static str, Setting>,
     path: Option<PathBuf>,
@@ -329,13 +323,11 @@ impl Settings {
         }
     }
 
-    /// A duration.
     pub fn duration(&self, name: &str) -> anyhow::Result<Option<Duration>> {
         let read = |text| time::duration(text).ok_or_else(|| self.wrong(name, time::DURATION));
         self.text(name).map(read).transpose()
     }
 
-    /// A size.
     pub fn size(&self, name: &str) -> anyhow::Result<Option<Bytes>> {
         let read = |text| quantity::size(text).map(Bytes).ok_or_else(|| self.wrong(name, quantity::SIZE));
         self.text(name).map(read).transpose()
@@ -357,7 +349,6 @@ impl Settings {
         text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_string).collect()
     }
 
-    /// A path.
     pub fn path(&self, name: &str) -> Option<PathBuf> {
         self.text(name).map(PathBuf::from)
     }

@@ -17,9 +17,7 @@ pub fn complain(text: &str) {
 pub struct Console {
     /// The form of data.
     pub format: Format,
-    /// Colours of stdout.
     pub paint: Paint,
-    /// Colours of stderr.
     pub paint_err: Paint,
     /// Whether only data and errors are said.
     pub quiet: bool,

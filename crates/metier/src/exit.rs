@@ -16,14 +16,11 @@ pub const TABLE: &[(&str, &str)] = &[
     ("130", "interrupted"),
 ];
 
-/// An exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Code(u8);
 
 impl Code {
-    /// All went well.
     pub const OK: Self = Self(0);
-    /// It did not.
     pub const FAILED: Self = Self(1);
     /// What was typed or configured makes no sense.
     pub const USAGE: Self = Self(2);
@@ -41,7 +38,6 @@ impl Code {
         Self((code & 0xff) as u8)
     }
 
-    /// The number.
     pub const fn get(self) -> u8 {
         self.0
     }

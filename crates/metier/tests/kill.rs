@@ -65,7 +65,6 @@ impl Random {
     }
 }
 
-/// When to kill.
 #[derive(Clone, Copy)]
 enum When {
     /// So long after its start.

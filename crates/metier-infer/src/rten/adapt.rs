@@ -20,7 +20,6 @@ const SOFTMAX_OF_ONE: i64 = 13;
 
 /// A file that was changed.
 pub struct Adapted {
-    /// Its content.
     pub bytes: Vec<u8>,
     /// Files beside it that hold weights: as the graph names them, and as the engine does now.
     pub beside: Vec<(String, String)>,

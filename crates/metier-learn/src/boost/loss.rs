@@ -22,7 +22,6 @@ impl Loss {
         }
     }
 
-    /// The best constant.
     pub fn start(self, target: &[f64]) -> f64 {
         let mean = || target.iter().sum::<f64>() / target.len().max(1) as f64;
         self.leaf(target.iter().copied()).unwrap_or_else(mean)

@@ -25,21 +25,16 @@ use bins::Bins;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Monotone {
-    /// Any way.
     #[default]
     Free,
-    /// Never down.
     Up,
-    /// Never up.
     Down,
 }
 
-/// How to learn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// What is to be small.
     pub loss: Loss,
-    /// Most trees.
     pub trees: usize,
     /// Most leaves of a tree.
     pub leaves: usize,
@@ -125,7 +120,6 @@ pub struct Boosted {
     pub names: Vec<String>,
     /// What is predicted before the first tree.
     pub start: f64,
-    /// The trees.
     pub trees: Vec<Tree>,
 }
 

@@ -13,18 +13,15 @@ pub const MOST_RUNS: usize = 5;
 /// How a time may turn out, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
-    /// The middle.
     pub seconds: f64,
     /// The lower end; `None` where too few workloads were held out for the coverage.
     pub low: Option<f64>,
-    /// The upper end.
     pub high: Option<f64>,
 }
 
 /// A sum and how far its predictions for new workloads reach.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Calibrated {
-    /// The fitted sum.
     pub factored: Factored,
     /// By number of measured runs of the new workload, from none on.
     by_runs: Vec<Calibration>,

@@ -21,12 +21,9 @@ pub use side::Side;
 use crate::algebra::{Matrix, dot};
 use crate::{Error, random};
 
-/// One measured time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Run {
-    /// Which workload.
     pub workload: usize,
-    /// Which platform.
     pub platform: usize,
     /// The natural logarithm of its seconds.
     pub log_seconds: f64,
@@ -41,7 +38,6 @@ pub struct Runs {
     pub platforms: Matrix,
     /// The program that each workload belongs to: alike ones are held out together.
     pub groups: Vec<u64>,
-    /// What was measured.
     pub runs: Vec<Run>,
 }
 
@@ -97,7 +93,6 @@ impl Runs {
     }
 }
 
-/// How to learn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// How many factors interact, beside the effects.
@@ -167,7 +162,6 @@ pub struct Factored {
 }
 
 impl Factored {
-    /// Learns from runs.
     pub fn fit(runs: &Runs, settings: &Settings) -> Result<Self, Error> {
         runs.check()?;
         if !(settings.ridge > 0.0 && settings.ridge.is_finite()) {

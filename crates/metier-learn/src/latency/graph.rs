@@ -14,9 +14,7 @@ use crate::validate::folds;
 /// One operator of a graph.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
-    /// Its family.
     pub family: String,
-    /// Its kind.
     pub kind: String,
     /// How often it runs.
     pub turns: f64,
@@ -65,11 +63,8 @@ pub struct Point {
     pub group: u64,
     /// Whether it was made up for learning.
     pub is_trial: bool,
-    /// Threads.
     pub threads: u32,
-    /// What else ran.
     pub pressure: Pressure,
-    /// Its operators.
     pub parts: Vec<Part>,
     /// What one inference took.
     pub seconds: f64,
@@ -166,7 +161,6 @@ const STRETCH: f64 = 1.5;
 pub struct Sum {
     /// Of each operator, all turns.
     pub each: Vec<f64>,
-    /// Of all.
     pub seconds: f64,
     /// Share of each family.
     pub shares: BTreeMap<String, f64>,
@@ -317,15 +311,12 @@ pub fn moving(sum: &Sum) -> f64 {
 /// How much longer a graph took beside others than alone.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Loaded {
-    /// What else ran.
     pub pressure: Pressure,
-    /// Threads.
     pub threads: u32,
     /// Share of its time that moves bytes.
     pub moving: f64,
     /// Logarithm of how many times as long it took.
     pub slower: f64,
-    /// The graph.
     pub group: u64,
     /// Whether it was made up for learning.
     pub is_trial: bool,
@@ -399,7 +390,6 @@ impl Slowdown {
         this
     }
 
-    /// A line.
     fn straight(rows: &[(&Loaded, f64)]) -> Self {
         let mut this = Self::fair();
         for _ in 0..ROUNDS {

@@ -2,7 +2,6 @@
 
 #![allow(clippy::needless_range_loop, reason = "matrices are written by their indices")]
 
-/// Counts, target, weight.
 pub type Row<'a> = (&'a [f64], f64, f64);
 
 /// Coefficients, none below 0, for which `Σ coefficient · basis` is near the targets *in proportion*: rows are divided by their target, so

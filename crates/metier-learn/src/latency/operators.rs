@@ -14,9 +14,7 @@ use crate::{Error, Table};
 /// One operator of known time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
-    /// Its family.
     pub family: String,
-    /// Its kind.
     pub kind: String,
     /// Threads that it could use.
     pub threads: u32,
@@ -24,7 +22,6 @@ pub struct Sample {
     pub basis: Vec<f64>,
     /// What the rest may depend on.
     pub features: Vec<f64>,
-    /// What it took.
     pub seconds: f64,
     /// The graph that it was part of.
     pub group: u64,
@@ -35,9 +32,7 @@ pub struct Sample {
 /// What is asked of an operator.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
-    /// Its family.
     pub family: &'a str,
-    /// Its kind.
     pub kind: &'a str,
     /// Threads that it can use.
     pub threads: u32,
@@ -76,14 +71,12 @@ pub struct Law {
     pub kinds: BTreeMap<String, u64>,
     /// By how much times of graphs that were not seen are off, as a logarithm: root of the mean square.
     pub spread: f64,
-    /// Samples.
     pub rows: u64,
 }
 
 /// Laws of all families.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Operators {
-    /// By family.
     pub laws: BTreeMap<String, Law>,
     /// For families that were never seen.
     pub any: Law,
@@ -95,7 +88,6 @@ pub struct Operators {
 /// The predicted time of an operator.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Told {
-    /// Seconds.
     pub seconds: f64,
     /// How far off that may be, as a logarithm.
     pub spread: f64,

@@ -34,11 +34,9 @@ pub struct Lessons<'a> {
     pub features: &'a [String],
     /// How many counts an operator has.
     pub basis: usize,
-    /// The runtime.
     pub runtime: &'a str,
 }
 
-/// A predictor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Predictor {
     /// `metier.latency.law/1`.
@@ -49,7 +47,6 @@ pub struct Predictor {
     pub features: Vec<String>,
     /// How many counts an operator has.
     pub basis: usize,
-    /// Laws of operators.
     pub operators: Operators,
     /// What whole graphs take beyond their sum.
     pub correction: Correction,
@@ -57,7 +54,6 @@ pub struct Predictor {
     pub slowdown: Slowdown,
     /// Intervals, on the logarithm.
     pub calibration: Option<Calibration>,
-    /// Intervals under load.
     pub loaded: Option<Calibration>,
     /// Points that it learned from.
     pub rows: u64,
@@ -85,9 +81,7 @@ pub struct Answer {
 /// What was said of a graph by a predictor that had not seen it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Unseen {
-    /// Which point.
     pub point: usize,
-    /// Seconds said.
     pub seconds: f64,
     /// Scale of its error on the logarithm.
     pub scale: f64,

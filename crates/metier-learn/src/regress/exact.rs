@@ -7,10 +7,8 @@ use super::check;
 use crate::Error;
 use crate::algebra::Matrix;
 
-/// How to grow.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// How many trees.
     pub trees: usize,
     /// Questions from the root to a leaf, at most.
     pub depth: usize,

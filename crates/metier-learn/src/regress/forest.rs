@@ -12,10 +12,8 @@ use crate::algebra::Matrix;
 use crate::pack::{Reader, Writer};
 use crate::random::Random;
 
-/// How to grow.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// How many trees.
     pub trees: usize,
     /// Fewest rows of a leaf.
     pub leaf_rows: usize,

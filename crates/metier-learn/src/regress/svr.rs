@@ -4,7 +4,6 @@ use super::{check, too_many};
 use crate::Error;
 use crate::algebra::{Matrix, dot};
 
-/// How to learn.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
     /// The most that one row counts.
@@ -36,7 +35,6 @@ fn gamma_of(x: &Matrix) -> f64 {
 }
 
 impl Svr {
-    /// Learns.
     pub fn fit(x: &Matrix, y: &[f64], settings: Settings) -> Result<Self, Error> {
         check(x, y, 2)?;
         too_many(y.len())?;

@@ -12,7 +12,6 @@ use std::time::Duration;
 pub struct Peer {
     /// Process id in our namespace; 0 where the process is not visible from it.
     pub pid: u32,
-    /// User.
     pub uid: u32,
 }
 

@@ -10,12 +10,10 @@
 pub enum Form {
     /// One message a line.
     Lines,
-    /// JSON objects.
     Json,
 }
 
 impl Form {
-    /// The longest message.
     pub fn longest(self) -> usize {
         match self {
             Self::Lines => 4096,
@@ -34,7 +32,6 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Each message.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, end)| &self.bytes[start as usize..*end as usize])
@@ -59,7 +56,6 @@ impl Frames {
     }
 }
 
-/// Cuts one stream.
 #[derive(Debug)]
 pub struct Framer {
     form: Form,

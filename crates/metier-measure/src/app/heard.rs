@@ -4,12 +4,10 @@ use metier_types::{
     Intake as Counts, Joules, Missing, Quality, Run, Seconds, Stage, StageKind, StageSource, Warning,
 };
 
-/// What was heard.
 #[derive(Debug, Clone, Default)]
 pub struct Heard {
     /// The stages, without costs per item.
     pub stages: Vec<Stage>,
-    /// How listening went.
     pub counts: Counts,
     /// Processes that spoke but do not belong to the run.
     pub strangers: u64,

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 const LONGEST: Duration = Duration::from_secs(3);
 /// Largest head of an answer.
 const HEAD_BYTES: usize = 64 * 1024;
-/// Largest page.
 pub const BODY_BYTES: usize = 16 << 20;
 
 /// An address of a page: `http://host[:port]/path`.
@@ -18,7 +17,6 @@ pub struct Url {
     pub host: String,
     /// Port; 80 where none is given.
     pub port: u16,
-    /// Path and query.
     pub path: String,
 }
 
@@ -57,12 +55,10 @@ impl Url {
     }
 }
 
-/// A page.
 #[derive(Debug)]
 pub struct Page {
     /// Its `Content-Type`.
     pub media_type: String,
-    /// Its bytes.
     pub body: Vec<u8>,
 }
 

@@ -19,9 +19,7 @@ const EXAMPLE_BYTES: usize = 80;
 /// How much is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Speakers.
     pub speakers: usize,
-    /// Stages of each.
     pub stages: usize,
 }
 
@@ -62,7 +60,6 @@ pub struct Intake<K> {
 }
 
 impl<K: Eq + Hash + Clone> Intake<K> {
-    /// An empty one.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -140,12 +137,10 @@ impl<K: Eq + Hash + Clone> Intake<K> {
         }
     }
 
-    /// All speakers.
     pub fn speakers(&self) -> impl Iterator<Item = (&K, &Speaker)> {
         self.speakers.iter()
     }
 
-    /// One speaker.
     pub fn get(&self, who: &K) -> Option<&Speaker> {
         self.speakers.get(who)
     }

@@ -35,7 +35,6 @@ use super::socket::{self, Sockets};
 pub const INSIDE: &str = "/metrics";
 /// The socket's name, which the Waggle class has built in.
 pub const SOCKET: &str = "live_metrics.sock";
-/// The FIFO's name.
 pub const FIFO: &str = "lines";
 /// The name of pywaggle's log folder.
 pub const LOG: &str = "pywaggle";
@@ -47,7 +46,6 @@ const YIELD: Duration = Duration::from_micros(50);
 /// Files are looked at this often.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// How to listen.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ways {
     /// On the Waggle live socket.
@@ -58,7 +56,6 @@ pub struct Ways {
     pub pywaggle: bool,
     /// To lines on a descriptor and a FIFO.
     pub lines: bool,
-    /// To these pages.
     pub scrape: Vec<String>,
 }
 

@@ -21,7 +21,6 @@ pub enum Members {
 pub enum Standing {
     /// It belongs to the run.
     Member,
-    /// It does not.
     Stranger,
     /// It is gone, or not visible from here: nobody can tell.
     Unknown,

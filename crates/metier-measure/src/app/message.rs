@@ -26,15 +26,12 @@ pub enum Number {
 /// One thing that an application said.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message<'a> {
-    /// The stage's name.
     pub name: Cow<'a, str>,
     /// Its labels as `key="value",…`, sorted by key.
     pub labels: Cow<'a, str>,
     /// What its numbers are.
     pub kind: StageKind,
-    /// How it came.
     pub source: StageSource,
-    /// The number.
     pub number: Number,
     /// When, in nanoseconds on the clock of its source; only differences are used. `None` where it is not known.
     pub at_ns: Option<i64>,

@@ -20,7 +20,6 @@ use super::descriptor::{self, Peer, now_ns};
 use super::frame::{Form, Framer, Frames};
 use super::queue::{Block, Queue};
 
-/// Connections at once.
 const CONNECTIONS: usize = 256;
 /// Bytes of one read.
 const READ_BYTES: usize = 64 * 1024;
@@ -40,9 +39,7 @@ pub type Door<K> = Box<dyn Fn(Peer) -> Option<K> + Send>;
 /// What is read from.
 #[derive(Debug)]
 pub enum Port<K> {
-    /// Applications connect here.
     Stream(UnixListener),
-    /// Applications send here.
     Datagrams(UnixDatagram),
     /// A pipe whose writers are known.
     Pipe(OwnedFd, K),
@@ -63,7 +60,6 @@ struct Shared<K> {
     doorstep: Arc<Doorstep>,
 }
 
-/// The thread.
 pub struct Pump<K> {
     shared: Arc<Shared<K>>,
     wake: UnixStream,
@@ -83,7 +79,6 @@ impl<K: Clone + PartialEq + Send + 'static> Pump<K> {
         Ok(Self { shared, wake, thread: Some(thread) })
     }
 
-    /// Lets applications in.
     pub fn open(&self, door: Door<K>) {
         *self.shared.door.lock().unwrap_or_else(PoisonError::into_inner) = Some(door);
         self.tell(b'o');
@@ -118,7 +113,6 @@ impl<K> Drop for Pump<K> {
     }
 }
 
-/// A connection.
 struct Caller<K> {
     stream: UnixStream,
     framer: Framer,
@@ -128,9 +122,7 @@ struct Caller<K> {
 /// How a read went.
 #[derive(PartialEq, Eq, Clone, Copy)]
 enum Came {
-    /// Nothing.
     Nothing,
-    /// Something.
     Some,
     /// As much as one turn may take: there is more.
     More,

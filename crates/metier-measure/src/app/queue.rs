@@ -19,13 +19,10 @@ const BLOCK_BYTES: usize = 160;
 /// Messages of one speaker that were read together.
 #[derive(Debug)]
 pub struct Block<K> {
-    /// Who said it.
     pub who: K,
-    /// How it came.
     pub source: StageSource,
     /// When it was read, in nanoseconds since 1970.
     pub read_ns: i64,
-    /// The messages.
     pub frames: Frames,
 }
 
@@ -37,7 +34,6 @@ struct Inside<K> {
     closed: bool,
 }
 
-/// The queue.
 #[derive(Debug)]
 pub struct Queue<K> {
     inside: Mutex<Inside<K>>,

@@ -32,7 +32,6 @@ pub const HEARD: &str = "heard";
 pub const PROBLEM: &str = "relayed";
 /// How the file begins.
 const HEAD: &[u8; 16] = b"metier-heard-1\n\0";
-/// The longest record.
 const LONGEST: usize = 1 << 17;
 /// Connections that are open at once.
 const CALLERS: usize = 1024;
@@ -73,9 +72,7 @@ pub fn environment(ways: &Ways) -> Vec<(String, String)> {
 /// What was brought from the pod at its end.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Brought<'a> {
-    /// The ears' file.
     pub heard: Option<&'a Path>,
-    /// pywaggle's.
     pub log: Option<&'a Path>,
     /// When the run began by the clock there, in nanoseconds since 1970, where that is known.
     pub began_ns: Option<i64>,
@@ -92,7 +89,6 @@ pub struct Relaying {
 }
 
 impl Relaying {
-    /// For one run.
     pub fn new(run: RunId) -> Self {
         Self {
             intake: Arc::new(Mutex::new(Intake::new(Limits { speakers: 1, ..Limits::default() }))),

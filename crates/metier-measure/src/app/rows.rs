@@ -9,9 +9,7 @@ use metier_types::{Column, Kind, RunId, Series, StageKind, Unit, Values};
 
 use super::tally::Tally;
 
-/// The series' name.
 pub const NAME: &str = "app";
-/// Columns at most.
 const COLUMNS: usize = 64;
 
 /// Rows that have not been handed on yet.
@@ -21,7 +19,6 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// None yet.
     pub fn new(run: RunId) -> Self {
         Self { series: Series::new(run, NAME) }
     }

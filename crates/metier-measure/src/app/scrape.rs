@@ -24,7 +24,6 @@ use super::intake::Intake;
 use super::message::{Message, Number, kind_of, labels};
 use super::tally::Buckets;
 
-/// Time between reads.
 const EVERY: Duration = Duration::from_secs(1);
 /// Time between attempts before the first page has come.
 const FIRST: Duration = Duration::from_millis(100);
@@ -48,7 +47,6 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Takes a page.
     pub fn take<K: Eq + Hash + Clone>(
         &mut self,
         intake: &mut Intake<K>,
@@ -232,7 +230,6 @@ impl Scraper {
         Ok(Self { address: address.to_string(), stop, thread: Some(thread) })
     }
 
-    /// Ends it.
     pub fn finish(mut self) -> Went {
         let _ = self.stop.send(());
         self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()

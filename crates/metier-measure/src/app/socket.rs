@@ -160,7 +160,6 @@ impl<'de> Visitor<'de> for Inner {
 /// The two sockets at a path. Their files stay until [`remove`].
 #[derive(Debug)]
 pub struct Sockets {
-    /// Applications connect here.
     pub stream: UnixListener,
     /// Applications send here without connecting.
     pub datagrams: Option<UnixDatagram>,

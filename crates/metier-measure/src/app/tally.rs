@@ -39,19 +39,16 @@ pub const BOUNDS: [f64; 16] =
 /// What is kept of one stage.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tally {
-    /// The stage's name.
     pub name: String,
     /// Its labels as text.
     pub labels: String,
     /// What its numbers are.
     pub kind: StageKind,
-    /// How they came.
     pub source: StageSource,
     /// How many values, or by how much a counter grew.
     pub count: f64,
     /// The sum of the values.
     pub sum: f64,
-    /// The last value.
     pub last: f64,
     /// Values by size; of counters it is empty.
     pub histogram: Histogram,

@@ -12,22 +12,18 @@
 use metier_types::{Joules, Seconds, Watts};
 use serde::Serialize;
 
-/// What was integrated.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Energy {
-    /// The integral.
     #[serde(rename = "energy_joules")]
     pub joules: Joules,
     /// Time that it covers; gaps are not in it.
     #[serde(rename = "covered_seconds")]
     pub covered: Seconds,
-    /// Samples of power.
     pub samples: u64,
     /// Stretches without a break.
     pub stretches: u64,
     /// Mean over the samples.
     pub mean_watts: Watts,
-    /// Largest sample.
     pub peak_watts: Watts,
     /// Mean time between samples.
     pub interval_seconds: Seconds,

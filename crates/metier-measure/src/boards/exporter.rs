@@ -18,7 +18,6 @@ pub struct Series {
     pub help: &'static str,
     /// Name and value of its label, if it has one.
     pub label: Option<(&'static str, String)>,
-    /// The value.
     pub value: f64,
 }
 

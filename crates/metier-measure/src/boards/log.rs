@@ -36,7 +36,6 @@ const MOST_UNKNOWN: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// A sample.
     Sample,
     /// The first sample of a recording program that started.
     Start,
@@ -63,14 +62,12 @@ pub enum Clock {
 pub struct RailFigures {
     /// Mean of the samples.
     pub mean_watts: Watts,
-    /// Largest sample.
     pub peak_watts: Watts,
 }
 
 /// What a recording says as a whole.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
-    /// Lines in all.
     pub lines: u64,
     /// Lines that the figures are made of.
     pub samples: u64,
@@ -80,10 +77,8 @@ pub struct Summary {
     pub foreign: u64,
     /// Starts of the recording program that were seen.
     pub starts: u64,
-    /// First stamp.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<DateTime>,
-    /// Last stamp.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<DateTime>,
     /// Where the times come from.
@@ -93,7 +88,6 @@ pub struct Summary {
     /// Power and energy of the whole board; `None` where its rails are not shown.
     #[serde(flatten)]
     pub energy: Option<Energy>,
-    /// Each rail.
     pub rails: BTreeMap<String, RailFigures>,
     /// Mean load of the cores that were on.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -8,10 +8,8 @@ use super::Throttling;
 /// What a board shows of itself at one moment.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Snapshot {
-    /// Main memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ram: Option<Memory>,
-    /// Swap.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub swap: Option<Memory>,
     /// Memory inside of the chip (TX1, Nano).
@@ -20,10 +18,8 @@ pub struct Snapshot {
     /// Cores in their order; those that are off are in the list.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cores: Vec<Core>,
-    /// The memory controller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub emc: Option<Engine>,
-    /// Graphics processors.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<Engine>,
     /// Video, image, audio and inference engines.
@@ -84,11 +80,8 @@ impl Snapshot {
 /// A kind of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Memory {
-    /// In use.
     pub used_bytes: Bytes,
-    /// In all.
     pub total_bytes: Bytes,
-    /// Largest free blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub largest_free: Option<Blocks>,
     /// Of swap: what is in memory as well.
@@ -102,11 +95,9 @@ pub struct Blocks {
     /// How many; `None` where only their size is shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// Size of each.
     pub size_bytes: Bytes,
 }
 
-/// A core.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Core {
     /// Whether it is switched off; it has no load then, which is not the same as none.
@@ -114,7 +105,6 @@ pub struct Core {
     /// Share of time in which it worked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_ratio: Option<Ratio>,
-    /// Its clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frequency_hertz: Option<Hertz>,
 }
@@ -149,15 +139,12 @@ impl Engine {
 /// Time of the code-morphing cores' translator.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Morphing {
-    /// In the foreground.
     #[serde(rename = "foreground_ratio")]
     pub foreground: Ratio,
-    /// In the background.
     #[serde(rename = "background_ratio", skip_serializing_if = "Option::is_none")]
     pub background: Option<Ratio>,
 }
 
-/// A temperature sensor.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Temperature {
     /// As it was shown; upper or lower case differs between releases.
@@ -173,12 +160,10 @@ pub struct Temperature {
     pub placeholder: bool,
 }
 
-/// A power rail.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Rail {
     /// Its name, for example `VDD_IN`.
     pub name: String,
-    /// Now.
     #[serde(rename = "watts")]
     pub now: Watts,
     /// Mean since the recording program started.

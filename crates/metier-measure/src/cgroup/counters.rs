@@ -12,13 +12,10 @@ use crate::file::{self, Held, keyed, pressure_micros};
 pub struct Sample {
     /// CPU time used so far, in nanoseconds.
     pub cpu_ns: Option<u64>,
-    /// Memory charged now.
     pub memory: Option<u64>,
     /// Anonymous part of it.
     pub anonymous: Option<u64>,
-    /// Page cache part.
     pub file: Option<u64>,
-    /// Kernel part.
     pub kernel: Option<u64>,
     /// Bytes that devices read for it so far.
     pub read: Option<u64>,
@@ -33,7 +30,6 @@ const SETTLES: std::time::Duration = std::time::Duration::from_millis(1);
 /// What the run used in all.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Totals {
-    /// CPU time.
     pub cpu: Option<Seconds>,
     /// CPU time in the program; the split is by the scheduler's tick, only the sum is exact.
     pub user: Option<Seconds>,

@@ -22,7 +22,6 @@ pub enum Kind {
 /// A group by its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
-    /// What it is.
     pub kind: Kind,
     /// Uid of the pod that it is in or is.
     pub pod: Option<String>,

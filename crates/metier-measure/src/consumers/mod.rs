@@ -45,11 +45,9 @@ pub struct Who {
 /// What a command used between two looks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Used {
-    /// Who.
     pub who: Arc<Who>,
     /// Processes that it has now.
     pub processes: u32,
-    /// Time on processors.
     pub cpu: Seconds,
 }
 

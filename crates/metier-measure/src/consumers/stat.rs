@@ -3,9 +3,7 @@
 /// The fields of `/proc/PID/stat` that count.
 #[derive(Debug, PartialEq)]
 pub struct Stat<'a> {
-    /// Its name.
     pub name: &'a str,
-    /// Its parent.
     pub parent: u32,
     /// What it used, in programs and in the kernel.
     pub own: u64,

@@ -44,7 +44,6 @@ impl Proc {
     }
 }
 
-/// In ticks.
 fn of(consumers: &Consumers, look: &Look, name: &str) -> f64 {
     let found = look.used.iter().filter(|used| used.who.name == name);
     (found.map(|used| used.cpu.get()).sum::<f64>() * consumers.tick).round()

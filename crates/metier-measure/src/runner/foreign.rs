@@ -74,7 +74,6 @@ pub struct Voice {
 }
 
 impl Voice {
-    /// Says what happened.
     pub fn say(&self, said: Said) {
         // A session that has stopped listening needs nothing any more.
         let _ = self.sender.send((said, wake::monotonic_ns()));
@@ -144,7 +143,6 @@ impl Foreign {
         true
     }
 
-    /// Its control group.
     pub fn group(&mut self, folders: Folders) {
         self.folders = Some(folders);
     }

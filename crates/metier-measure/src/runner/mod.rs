@@ -49,7 +49,6 @@ pub struct Usage {
 pub enum Report {
     /// It runs; the time is that just before its first instruction.
     Started {
-        /// Its main process.
         pid: u32,
         /// By the monotonic clock.
         time_ns: u64,
@@ -62,10 +61,7 @@ pub enum Report {
         time_ns: u64,
     },
     /// The ladder reached this signal.
-    Rung {
-        /// Its number.
-        signal: i32,
-    },
+    Rung { signal: i32 },
     /// No process of it is left, except `stuck` that could not be killed.
     Gone {
         /// Processes that could not be killed.
@@ -78,12 +74,7 @@ pub enum Report {
         used: Option<Usage>,
     },
     /// It could not be started.
-    Failed {
-        /// Where.
-        stage: Stage,
-        /// The system's reason.
-        errno: i32,
-    },
+    Failed { stage: Stage, errno: i32 },
     /// The main process has just ended; its status follows. A group that may vanish is to be read now.
     Ending,
     /// Nothing that anybody needs to know.
@@ -95,11 +86,9 @@ pub enum Report {
 /// Where a start can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Making a process.
     Fork,
     /// Entering the control group.
     Join,
-    /// Becoming the program.
     Exec,
 }
 
@@ -108,9 +97,7 @@ pub enum Stage {
 pub enum Rung {
     /// SIGINT, then the others.
     Interrupt,
-    /// SIGTERM, then SIGKILL.
     Terminate,
-    /// SIGKILL at once.
     Kill,
 }
 
@@ -132,9 +119,7 @@ pub struct About {
     pub command: Option<Vec<String>>,
     /// Where it starts; else where we are.
     pub working_directory: Option<String>,
-    /// Its image.
     pub image: Option<ImageUse>,
-    /// Its pod.
     pub pod: Option<PodRef>,
     /// Limits that apply, by name.
     pub limits: BTreeMap<String, String>,
@@ -164,7 +149,6 @@ pub struct Outcome {
 /// Takes one file: its name as the run sees it, and its content. False: no more.
 pub type Sink<'a> = dyn FnMut(&str, &mut dyn Read) -> bool + 'a;
 
-/// What runs.
 pub(crate) trait Body {
     /// Lets it start; gives the moment just before its first instruction by the monotonic clock.
     fn go(&mut self) -> Result<u64, Error>;

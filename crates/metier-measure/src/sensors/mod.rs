@@ -27,7 +27,6 @@ const FILES: usize = 3;
 pub enum Reading {
     /// A counter of energy.
     Counter {
-        /// What it shows.
         microjoules: u64,
         /// The value after which it starts again from 0.
         largest: u64,

@@ -15,7 +15,6 @@ use super::{Account, Meters};
 pub enum Covers {
     /// The whole machine or board.
     Platform,
-    /// The processor.
     Package,
     /// The processor and its memory.
     PackageAndMemory,

@@ -16,7 +16,6 @@ use crate::boards::{Kind, Line, sysfs};
 
 /// Where the program is.
 const PROGRAMS: [&str; 2] = ["/usr/bin/tegrastats", "/usr/sbin/tegrastats"];
-/// Names another one.
 const VARIABLE: &str = "METIER_TEGRASTATS";
 /// Milliseconds between its lines; it is not quicker in truth.
 const INTERVAL: &str = "200";

@@ -13,7 +13,6 @@ use super::Awaited;
 pub struct Command {
     /// Name to look up in PATH, or a path.
     pub program: OsString,
-    /// Its arguments.
     pub arguments: Vec<OsString>,
 }
 
@@ -33,7 +32,6 @@ pub enum Pull {
     /// When it is not here yet.
     #[default]
     Missing,
-    /// Before each run.
     Always,
     /// Never: an image that is not here is an error.
     Never,
@@ -64,7 +62,6 @@ pub struct ContainerSpec {
     pub privileged: bool,
     /// Size of its `/dev/shm`.
     pub shared_memory: Option<Bytes>,
-    /// Labels beside ours.
     pub labels: BTreeMap<String, String>,
     /// Whether it reads our standard input.
     pub stdin: bool,
@@ -79,7 +76,6 @@ pub struct ContainerSpec {
 /// A pod of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PodSpec {
-    /// The image.
     pub image: String,
     /// In place of the image's entrypoint.
     pub entrypoint: Option<Vec<String>>,
@@ -122,11 +118,9 @@ pub struct Confines {
     pub privileged: bool,
     /// Size of its `/dev/shm`.
     pub shared_memory: Option<Bytes>,
-    /// Labels beside ours.
     pub labels: BTreeMap<String, String>,
 }
 
-/// What is run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// A program of this host.

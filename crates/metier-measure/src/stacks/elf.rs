@@ -13,7 +13,6 @@ use super::modules::open_regular;
 
 /// Names that are kept of one file.
 const MOST: usize = 2_000_000;
-/// Longest name.
 const LONGEST: usize = 500;
 
 #[derive(Debug, Clone)]
@@ -26,7 +25,6 @@ struct Symbol {
 /// Functions of one file.
 #[derive(Debug, Default)]
 pub(super) struct Symbols {
-    /// Sorted by address.
     list: Vec<Symbol>,
     /// Offset in the file, size and address of what is loaded.
     segments: Vec<(u64, u64, u64)>,

@@ -13,7 +13,6 @@ use crate::Roots;
 /// Pages of data in each ring buffer, a power of two; with the page before them below what an ordinary user may lock.
 const PAGES: usize = 64;
 
-/// What is sampled.
 pub(super) enum Target {
     /// Whoever is in this control group.
     Group(File),

@@ -36,7 +36,6 @@ pub(super) struct Counts {
 #[derive(Debug, PartialEq)]
 pub(super) struct Folded {
     pub text: String,
-    /// Lines of it.
     pub distinct: usize,
     /// Share of frames, as often as they were seen, that have no name.
     pub unnamed_ratio: Option<f64>,

@@ -30,7 +30,6 @@ impl JitFolders {
         }
     }
 
-    /// Reads all files.
     pub(super) fn read(self, roots: &Roots) -> JitSymbols {
         let read = |(pid, found): (u32, Option<(File, u32)>)| {
             let (folder, inside) = found?;

@@ -7,7 +7,6 @@ use crate::Roots;
 /// Lines that are read of the list.
 const MOST: usize = 2_000_000;
 
-/// Functions by address.
 #[derive(Default)]
 pub(super) struct KernelSymbols(Vec<(u64, Box<str>)>);
 

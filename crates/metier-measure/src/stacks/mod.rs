@@ -36,7 +36,6 @@ use crate::observer::{Keep, Observer, Ready};
 pub const DEFAULT_HERTZ: u32 = 99;
 /// Fewest and most samples per second.
 pub const HERTZ: std::ops::RangeInclusive<u32> = 1..=1000;
-/// The artefact.
 pub const ARTEFACT: &str = "stacks.folded";
 /// Share of samples that may be lost before a reader is warned.
 const LOST_LIMIT: f64 = 0.01;

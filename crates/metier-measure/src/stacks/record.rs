@@ -11,19 +11,35 @@ const MARKS: u64 = u64::MAX - 4095;
 const KERNEL: u64 = -128_i64 as u64;
 const USER: u64 = -512_i64 as u64;
 
-/// One record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Record {
     /// A stack, innermost frame first.
-    Sample { pid: u32, tid: u32, kernel: Vec<u64>, user: Vec<u64> },
+    Sample {
+        pid: u32,
+        tid: u32,
+        kernel: Vec<u64>,
+        user: Vec<u64>,
+    },
     /// A file was mapped to be executed.
     Mapped(Mapping),
     /// A thread got a name; with `exec` its process became another program.
-    Named { pid: u32, tid: u32, name: String, exec: bool },
+    Named {
+        pid: u32,
+        tid: u32,
+        name: String,
+        exec: bool,
+    },
     /// A thread or process was made.
-    Forked { pid: u32, parent: u32, tid: u32, parent_tid: u32 },
-    /// A thread ended.
-    Ended { pid: u32, tid: u32 },
+    Forked {
+        pid: u32,
+        parent: u32,
+        tid: u32,
+        parent_tid: u32,
+    },
+    Ended {
+        pid: u32,
+        tid: u32,
+    },
     /// So many records were lost.
     Lost(u64),
 }
@@ -35,7 +51,6 @@ pub(super) struct Mapping {
     pub start: u64,
     pub length: u64,
     pub offset: u64,
-    /// Device and inode.
     pub file: (u32, u32, u64),
     pub path: String,
 }

@@ -31,7 +31,6 @@ pub(super) struct Tally {
     pub lost: u64,
 }
 
-/// The thread.
 pub(super) struct Sampler {
     stop: Sender<()>,
     thread: JoinHandle<State>,
@@ -68,7 +67,6 @@ impl Sampler {
     }
 }
 
-/// What was collected.
 pub(super) struct Collected {
     pub counts: Tally,
     state: State,

@@ -63,22 +63,18 @@ impl Fact {
         Self { small: Some(Small::Integers(values)), ..Self::new(Some(data_type), Some(shape)) }
     }
 
-    /// Number of dimensions.
     pub fn rank(&self) -> Option<usize> {
         self.shape.as_ref().map(Vec::len)
     }
 
-    /// Dimensions, all known.
     pub fn dims(&self) -> Option<Vec<u64>> {
         self.shape.as_ref()?.iter().copied().collect()
     }
 
-    /// Number of elements.
     pub fn elements(&self) -> Option<u64> {
         self.dims()?.iter().try_fold(1u64, |product, size| product.checked_mul(*size))
     }
 
-    /// Size in memory.
     pub fn bytes(&self) -> Option<u64> {
         let bits = self.elements()?.checked_mul(self.data_type?.bits()?)?;
         Some(bits.div_ceil(8))
@@ -112,13 +108,11 @@ impl Fact {
 
 /// What a rule is given: the operator, what it takes, and the version of the operators.
 pub struct Given<'a> {
-    /// The operator.
     pub node: &'a Node,
     /// What it takes; `None` where an optional one is left out.
     pub inputs: Vec<Option<&'a Fact>>,
     /// Version of ONNX's own operators.
     pub opset: i64,
-    /// Bounds.
     pub limits: &'a Limits,
 }
 

@@ -47,7 +47,6 @@ pub struct Problem {
 pub struct Stretch {
     /// Number of the device.
     pub device: usize,
-    /// First operator.
     pub from: usize,
     /// Operator behind the last.
     pub to: usize,

@@ -24,9 +24,7 @@ pub use part::{Outside, Part, Piece};
 /// The operators of a graph that run, in their order, and what flows between them.
 #[derive(Debug)]
 pub struct Chain<'a> {
-    /// The file.
     bytes: &'a [u8],
-    /// What it says.
     model: &'a Model,
     /// What is known of its values.
     facts: BTreeMap<String, Fact>,
@@ -67,7 +65,6 @@ fn listed(graph: &Graph, steps: &[usize], last: &BTreeMap<&str, usize>) -> Resul
 /// What flows over a place between two operators.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Crossing {
-    /// Operators before it.
     pub place: usize,
     /// The values, by name.
     pub values: Vec<String>,
@@ -138,7 +135,6 @@ impl<'a> Chain<'a> {
         self.steps.len()
     }
 
-    /// Whether none runs.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }

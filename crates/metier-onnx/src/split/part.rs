@@ -15,7 +15,6 @@ use crate::write::Message;
 /// One part of a graph.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
-    /// Its file.
     pub bytes: Vec<u8>,
     /// What it is given: inputs of the whole, and what earlier parts make.
     pub inputs: Vec<String>,

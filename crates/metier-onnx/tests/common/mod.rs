@@ -94,7 +94,6 @@ pub fn graph(nodes: &[Message], constants: &[Message], inputs: &[Message], outpu
     graph
 }
 
-/// A file.
 pub fn file(graph: &Message, opset: i64) -> Vec<u8> {
     let set = Message::default().number(2, opset);
     Message::default().number(1, 8).message(8, &set).message(7, graph).0

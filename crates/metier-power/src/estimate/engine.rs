@@ -53,17 +53,14 @@ pub(super) enum Place {
 pub struct InUse {
     /// Its pipeline; `fallback` where none fits.
     pub pipeline: String,
-    /// Its name.
     pub predictor: String,
     /// What it looks at.
     pub group: String,
-    /// The source.
     pub source: Source,
     /// Whether idle power is part of it.
     pub output_type: OutputType,
 }
 
-/// Answers requests.
 pub struct Estimator {
     machine: MachineSpec,
     defaults: Arc<Defaults>,

@@ -7,7 +7,6 @@ use crate::vocabulary::{Component, OutputType, Source};
 /// The power of a node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeEstimate {
-    /// The predictor.
     pub about: InUse,
     /// Watts of the wanted components together.
     pub watts: f64,

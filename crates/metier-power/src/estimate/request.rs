@@ -20,14 +20,12 @@ pub fn is_whole(bytes: &[u8]) -> bool {
     bytes.iter().rev().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'}')
 }
 
-/// What is asked.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with metrics, values, output_type and source")]
 pub struct Request {
     /// Names of the columns.
     #[serde(deserialize_with = "names")]
     pub metrics: Vec<String>,
-    /// The rows.
     pub values: Rows,
     /// `AbsPower` or `DynPower`.
     pub output_type: String,
@@ -112,7 +110,6 @@ fn maybe<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error>
 /// Rows of numbers, one after the other.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Rows {
-    /// All numbers.
     pub numbers: Vec<f64>,
     /// How many there are in each row, where all are alike; else of the first.
     width: usize,

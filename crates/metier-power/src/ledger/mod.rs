@@ -44,7 +44,6 @@ pub struct Looked<K> {
 /// What a predictor said of a node.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimated {
-    /// Watts.
     pub watts: f64,
     /// Ends of the interval.
     pub interval: Option<(f64, f64)>,
@@ -76,7 +75,6 @@ pub struct Parts<K> {
     pub idle: f64,
     /// Those that take most.
     pub named: Box<[(K, f64)]>,
-    /// All others together.
     pub others: f64,
     /// Work for which nobody was found.
     pub unseen: f64,

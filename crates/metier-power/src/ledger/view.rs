@@ -11,7 +11,6 @@ const FLOOR: f64 = 1.0;
 /// The latest entries, and who took most.
 #[derive(Debug)]
 pub struct View<'a, K> {
-    /// The oldest first.
     pub entries: Vec<&'a Entry<K>>,
     /// Those who took most energy over these entries, the first the most.
     pub consumers: Vec<Consumer<K>>,
@@ -24,7 +23,6 @@ pub struct View<'a, K> {
 /// One who takes power.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Consumer<K> {
-    /// Who.
     pub who: K,
     /// Watts on average, over all entries whose parts are known.
     pub mean: f64,

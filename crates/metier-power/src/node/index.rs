@@ -10,10 +10,8 @@ use crate::Error;
 /// Most node types of a pipeline.
 const TYPES: usize = 100_000;
 
-/// A node type.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its attributes.
     #[serde(rename = "attrs")]
     pub spec: MachineSpec,
     /// The machines that were measured.
@@ -24,7 +22,6 @@ pub struct Entry {
 /// The node type that a machine is most like.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Found {
-    /// Its number.
     pub node_type: u32,
     /// How unsure that is because attributes are not known, 0 to 1.
     pub uncertainty: f64,

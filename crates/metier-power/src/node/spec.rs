@@ -8,11 +8,8 @@ use serde_json::{Map, Value};
 pub enum Attribute {
     /// The processor, as `intel_xeon_e5_2686v4`.
     Processor,
-    /// Logical processors.
     Cores,
-    /// Sockets.
     Chips,
-    /// Memory in GiB.
     Memory,
     /// Highest frequency in MHz.
     Frequency,
@@ -38,11 +35,8 @@ const WEIGHTS: f64 = 8.0;
 pub struct MachineSpec {
     /// The processor, as `intel_xeon_e5_2686v4`.
     pub processor: Option<String>,
-    /// Logical processors.
     pub cores: Option<f64>,
-    /// Sockets.
     pub chips: Option<f64>,
-    /// Memory in GiB.
     pub memory: Option<f64>,
     /// Highest frequency in MHz.
     pub frequency: Option<f64>,

@@ -14,15 +14,11 @@ pub type Formulas = Vec<(Component, Formula)>;
 /// Absolute errors of each component by time.
 type Errors = BTreeMap<u64, Vec<f64>>;
 
-/// The best candidate.
 pub struct Best<'a> {
-    /// Which.
     pub model: &'a Model,
-    /// Its error.
     pub error: f64,
     /// The running predictor's, on the same rows.
     pub running: Option<f64>,
-    /// How many rows.
     pub rows: usize,
 }
 

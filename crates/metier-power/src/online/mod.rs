@@ -38,7 +38,6 @@ const LEFT: Duration = Duration::from_secs(3600);
 /// How to learn while others work.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The pipeline's name.
     pub name: String,
     /// The folder that its folder is in.
     pub root: PathBuf,
@@ -81,10 +80,8 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// All.
     pub const ALL: [Self; 3] = [Self::Promoted, Self::Kept, Self::Short];
 
-    /// Its word.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Promoted => "promoted",
@@ -120,7 +117,6 @@ pub struct Verdict {
     pub running: Option<Judged>,
     /// The best of what was learned.
     pub candidate: Option<Judged>,
-    /// Why, in words.
     pub because: String,
 }
 

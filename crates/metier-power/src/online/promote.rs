@@ -15,7 +15,6 @@ use crate::vocabulary::{OutputType, Source};
 /// Why a predictor is in use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Promotion {
-    /// Its name.
     pub predictor: String,
     /// What it looks at.
     pub group: String,
@@ -27,7 +26,6 @@ pub struct Promotion {
     pub error_before: Option<f64>,
     /// The newest row that it was learned from, in seconds since 1970.
     pub learned_until: f64,
-    /// When.
     pub promoted: String,
 }
 

@@ -32,7 +32,6 @@ pub struct Lacking {
     pub filter: String,
 }
 
-/// A model server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelServer {
     address: Url,

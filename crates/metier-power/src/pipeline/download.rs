@@ -25,7 +25,6 @@ const ETAG_BYTES: usize = 1024;
 /// What is too much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Largest archive.
     pub bytes: u64,
     /// Until there is a connection.
     pub connect: Duration,

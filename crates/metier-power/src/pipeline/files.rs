@@ -20,7 +20,6 @@ const DEPTH: usize = 6;
 /// Where the files are.
 #[derive(Debug, Clone)]
 pub enum Files {
-    /// In a folder.
     Folder(PathBuf),
     /// In a zip, below a folder of it.
     Zip(Arc<Path>, String),
@@ -73,9 +72,7 @@ impl Files {
 
 /// Reads files of a pipeline.
 pub enum Reader {
-    /// Of a folder.
     Folder(PathBuf),
-    /// Of a zip.
     Zip(Box<ZipArchive<fs::File>>, Arc<Path>, String),
 }
 

@@ -8,9 +8,7 @@ use crate::vocabulary::{Component, FeatureGroup, OutputType, Source};
 /// Which predictors are wanted; `None` is any.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Wanted {
-    /// Of that pipeline.
     pub pipeline: Option<String>,
-    /// For that source.
     pub source: Option<Source>,
     /// With or without idle power.
     pub output_type: Option<OutputType>,
@@ -42,9 +40,7 @@ impl Wanted {
 /// A predictor of the list.
 #[derive(Debug, Clone)]
 pub struct Listed<'a> {
-    /// Its pipeline.
     pub pipeline: &'a Pipeline,
-    /// The predictor.
     pub model: &'a Model,
     /// The machine that it was learned on, where its pipeline tells.
     pub machine: Option<&'a Entry>,

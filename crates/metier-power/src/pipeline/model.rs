@@ -13,14 +13,12 @@ use crate::weights::Weights;
 /// Where an archive is.
 #[derive(Debug, Clone)]
 pub struct Archive {
-    /// The pipeline's files.
     pub files: Files,
     /// Its name among them.
     pub name: String,
 }
 
 impl Archive {
-    /// Its bytes.
     pub fn bytes(&self) -> Result<Vec<u8>, Error> {
         self.files.read(&self.name)
     }

@@ -9,13 +9,10 @@ use crate::Error;
 use crate::selection::Request;
 use crate::vocabulary::{Source, Trainer};
 
-/// Most pipelines.
 const PIPELINES: usize = 1000;
 
-/// What loading gave.
 #[derive(Debug, Default)]
 pub struct Loaded {
-    /// The pipelines.
     pub registry: Registry,
     /// What could not be used, in words.
     pub warnings: Vec<String>,

@@ -46,7 +46,6 @@ const FIELDS: [&str; 7] =
 pub struct Upload {
     /// The pipeline that it goes into.
     pub pipeline: String,
-    /// Its name.
     pub name: ModelName,
     /// What it is for.
     pub source: Source,
@@ -58,7 +57,6 @@ pub struct Upload {
     pub errors: Vec<(String, f64)>,
     /// The machine that it was learned on.
     pub machine_spec: MachineSpec,
-    /// Its weights.
     pub weights: Value,
 }
 
@@ -172,7 +170,6 @@ impl Shelf {
         Ok((shelf, warnings))
     }
 
-    /// What there is.
     pub fn registry(&self) -> Arc<Registry> {
         self.registry.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -50,7 +50,6 @@ impl Single {
         Self::of_weights(&value, known)
     }
 
-    /// Reads an archive.
     pub fn of_archive(bytes: &[u8], known: &str) -> Result<Self, Error> {
         let member = |file: &str| {
             files::inner(bytes, file).or_else(|| files::inner(bytes, &format!("{known}/{file}")))

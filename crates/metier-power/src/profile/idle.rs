@@ -21,13 +21,9 @@ pub const SCHEMA: &str = "metier.power-profile/1";
 /// How a feature of the idle machine goes, in units a second: what scales it to 0…1 (`min`, `max`) and to mean 0 and deviation 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Scaler {
-    /// The smallest.
     pub min: f64,
-    /// The largest.
     pub max: f64,
-    /// The mean.
     pub mean: f64,
-    /// The standard deviation.
     pub deviation: f64,
 }
 
@@ -41,16 +37,13 @@ impl Scaler {
     }
 }
 
-/// The idle machine.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Idle {
-    /// Power, by source.
     pub levels: BTreeMap<Source, Profile>,
     /// Names of the containers that ran.
     pub background: BTreeSet<String>,
     /// Features of all containers together, by name.
     pub scalers: BTreeMap<String, Scaler>,
-    /// Rows of power.
     pub rows: usize,
     /// From the first to the last, in seconds.
     pub seconds: f64,
@@ -157,7 +150,6 @@ impl Idle {
         Ok(idle)
     }
 
-    /// The file.
     pub fn to_json(&self, node_type: u32, machine_spec: Option<MachineSpec>) -> Result<Value, Error> {
         let watts =
             |level: &Level| Watts { min_watt: level.min_watt, max_watt: level.max_watt, units: level.units };

@@ -20,9 +20,7 @@ use crate::vocabulary::{Component, FeatureGroup, Source};
 /// The idle level of a component.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Level {
-    /// The smallest power.
     pub min_watt: f64,
-    /// The largest power.
     pub max_watt: f64,
     /// How many columns it is the mean of.
     pub units: u32,

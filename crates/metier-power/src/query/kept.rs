@@ -57,7 +57,6 @@ impl Kept {
         self.file(metric).is_file()
     }
 
-    /// Keeps a metric.
     pub fn put(&self, metric: &str, series: &Value) -> Result<(), Error> {
         replace(&self.file(metric), series.to_string().as_bytes())
     }

@@ -8,9 +8,7 @@ use crate::Error;
 /// From when to when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// The first time.
     pub start: Timestamp,
-    /// The last.
     pub end: Timestamp,
 }
 
@@ -24,7 +22,6 @@ pub struct Benchmark {
 }
 
 impl Span {
-    /// The benchmark's file.
     pub fn to_json(self) -> Value {
         let text = |at: Timestamp| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         json!({ "startTimeUTC": text(self.start), "endTimeUTC": text(self.end) })

@@ -41,11 +41,9 @@ impl Validation {
 /// Errors of one component on rows that were held out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HeldOut {
-    /// Which component.
     pub component: Component,
     /// How the rows were held out.
     pub validation: Validation,
-    /// Rows.
     pub rows: usize,
     /// Mean of the absolute errors, in watts.
     pub mae: f64,

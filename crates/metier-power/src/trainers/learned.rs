@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use super::auto::Blend;
 use crate::formula::Curve;
 
-/// A learned formula.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind", content = "of")]
 pub enum Learned {
@@ -19,20 +18,15 @@ pub enum Learned {
     Polynomial(Linear),
     /// A curve over the main feature.
     Curve {
-        /// Which form.
         form: Form,
         /// The place of the main feature.
         main: usize,
-        /// Its numbers.
         weights: Vec<f64>,
     },
-    /// The nearest rows.
     Neighbours(Neighbours),
-    /// Support vectors.
     Svr(Svr),
     /// Boosted trees of exact splits.
     Trees(Exact),
-    /// Ours.
     Blend(Box<Blend>),
 }
 
@@ -49,7 +43,6 @@ pub enum Form {
 }
 
 impl Form {
-    /// Its formula.
     pub const fn curve(self) -> Curve {
         match self {
             Self::Exponential => Curve::Exponential,
@@ -80,7 +73,6 @@ impl Learned {
         }
     }
 
-    /// A constant.
     pub fn constant(watts: f64, width: usize) -> Self {
         Self::Linear(Linear { bias: watts, weights: vec![0.0; width] })
     }

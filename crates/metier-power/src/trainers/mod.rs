@@ -44,7 +44,6 @@ pub const MOST_ROWS: usize = metier_learn::regress::ROWS;
 pub struct Task<'a> {
     /// Features over their largest values, a row each.
     pub x: &'a Matrix,
-    /// Watts.
     pub y: &'a [f64],
     /// The place of the main feature.
     pub main: usize,
@@ -87,10 +86,8 @@ pub const LIST: [(Trainer, Learn); 11] = [
     (Trainer::Auto, Learn::Judged(auto::learn)),
 ];
 
-/// How to train.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// Who learns.
     pub trainer: Trainer,
     /// Features, in the order of a row.
     pub features: Vec<String>,
@@ -121,10 +118,8 @@ impl Settings {
     }
 }
 
-/// What training gives.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trained {
-    /// The predictor.
     pub predictor: Predictor,
     /// Errors on rows that were held out, the worst component first.
     pub held_out: Vec<HeldOut>,
@@ -133,7 +128,6 @@ pub struct Trained {
 }
 
 impl Trained {
-    /// The predictor's file.
     pub fn bytes(&self) -> Vec<u8> {
         self.predictor.bytes()
     }

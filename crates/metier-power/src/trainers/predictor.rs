@@ -24,9 +24,7 @@ const FEATURES: usize = 1024;
 pub struct Watts {
     /// The value, never below 0.
     pub value: f64,
-    /// The lower end.
     pub low: f64,
-    /// The upper end.
     pub high: f64,
     /// Whether all features are within what was learned from.
     pub in_range: bool,
@@ -35,11 +33,9 @@ pub struct Watts {
 /// What was learned of one component.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Part {
-    /// The formula.
     pub learned: Learned,
     /// How far an interval of 90 % reaches to either side, in the formula's own size of an error.
     pub reach: Option<f64>,
-    /// Its error.
     pub held_out: HeldOut,
 }
 
@@ -47,13 +43,11 @@ pub struct Part {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Predictor {
     schema: String,
-    /// Who learned it.
     pub trainer: String,
     /// Names of the features, in the order of a row.
     pub features: Vec<String>,
     /// The largest value of each.
     pub scale: Vec<f64>,
-    /// By component.
     pub components: BTreeMap<Component, Part>,
 }
 
@@ -68,7 +62,6 @@ impl Predictor {
         }
     }
 
-    /// Reads a file.
     pub fn read(bytes: &[u8]) -> Result<Self, Error> {
         if bytes.len() > BYTES {
             return Err(Error::weights("file", format!("has more than {BYTES} bytes")));
@@ -96,7 +89,6 @@ impl Predictor {
         Ok(read)
     }
 
-    /// The file.
     pub fn bytes(&self) -> Vec<u8> {
         // Maps with text keys and finite numbers: nothing here can fail to be written.
         serde_json::to_vec(self).unwrap_or_default()

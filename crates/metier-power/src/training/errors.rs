@@ -8,10 +8,8 @@ use serde_json::Value;
 use crate::Error;
 use crate::vocabulary::{FeatureGroup, ModelName, OutputType, Source};
 
-/// One predictor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// Its features.
     pub group: FeatureGroup,
     /// Trainer and node type.
     pub name: ModelName,

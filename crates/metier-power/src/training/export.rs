@@ -19,22 +19,17 @@ pub const VERSION: &str = "v0.7";
 /// Who gives it away, and when it was measured.
 #[derive(Debug, Clone)]
 pub struct Publication {
-    /// An account's name.
     pub publisher: String,
     /// When the rows were measured, as `2026-11-17 15:40:00`.
     pub collected: String,
-    /// Now.
     pub exported: String,
     /// Whether the tables go along.
     pub with_tables: bool,
 }
 
-/// What was published.
 #[derive(Debug, Clone, Default)]
 pub struct Published {
-    /// The folder.
     pub folder: PathBuf,
-    /// Predictors that passed.
     pub kept: usize,
     /// Those that did not, with their errors.
     pub dropped: Vec<String>,

@@ -12,14 +12,12 @@ use crate::vocabulary::{FeatureGroup, OutputType, Source, Trainer, shorten};
 pub struct Machine {
     /// Its name among the members of a node type.
     pub id: String,
-    /// Who it is.
     pub spec: MachineSpec,
 }
 
 /// What is to be learned.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The pipeline.
     pub name: String,
     /// How tables are made.
     pub extractor: Extractor,

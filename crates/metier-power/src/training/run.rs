@@ -19,7 +19,6 @@ use crate::vocabulary::{FeatureGroup, ModelName, OutputType, Source, Trainer};
 /// What became of a predictor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Learned anew.
     New,
     /// Learned from other rows than before, going on from what was there.
     Continued,
@@ -30,7 +29,6 @@ pub enum State {
 }
 
 impl State {
-    /// Its word.
     pub const fn name(self) -> &'static str {
         match self {
             Self::New => "new",
@@ -48,7 +46,6 @@ pub struct Entry {
     pub source: Source,
     /// Whether idle power is part of it.
     pub output_type: OutputType,
-    /// Its features.
     pub group: FeatureGroup,
     /// Trainer and node type.
     pub name: ModelName,
@@ -87,10 +84,8 @@ impl Entry {
     }
 }
 
-/// What training gave.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// The pipeline's folder.
     pub folder: PathBuf,
     /// Its predictors that this training made or found, by source, output type, group and error.
     pub entries: Vec<Entry>,
@@ -103,7 +98,6 @@ pub struct Outcome {
 pub struct Step<'a> {
     /// Predictors that are done, or failed.
     pub done: usize,
-    /// Predictors in all.
     pub of: usize,
     /// The latest: source, output type, group, name.
     pub name: &'a str,

@@ -15,16 +15,13 @@ pub struct Table {
     pub source: Source,
     /// Whether idle power is part of it.
     pub output_type: OutputType,
-    /// Its features.
     pub group: FeatureGroup,
-    /// Its rows.
     pub frame: Frame,
 }
 
 /// All tables of a response.
 #[derive(Debug, Clone, Default)]
 pub struct Tables {
-    /// The tables.
     pub list: Vec<Table>,
     /// What could not be made, in words.
     pub warnings: Vec<String>,

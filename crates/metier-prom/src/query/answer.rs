@@ -22,7 +22,6 @@ impl Metric {
         self.0.get(at).map(|(_, value)| value.as_ref()).filter(|value| !value.is_empty())
     }
 
-    /// All labels.
     pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_ref(), value.as_ref()))
     }
@@ -73,9 +72,7 @@ impl<'de> Deserialize<'de> for Metric {
 /// A value at a time. The value may be NaN or infinite.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
-    /// When.
     pub at: Timestamp,
-    /// What.
     pub value: f64,
 }
 
@@ -131,7 +128,6 @@ impl<'de> Deserialize<'de> for Point {
 /// One series at the time that was asked for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
-    /// Which.
     pub metric: Metric,
     /// Its value, stamped with the time that was asked for.
     pub point: Point,
@@ -140,7 +136,6 @@ pub struct Reading {
 /// One series over a time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// Which.
     pub metric: Metric,
     /// Its values, in order of time.
     pub points: Vec<Point>,
@@ -153,16 +148,12 @@ pub enum Values {
     Vector(Vec<Reading>),
     /// Series over a time.
     Matrix(Vec<Series>),
-    /// A number.
     Scalar(Point),
-    /// A text.
     Text(Timestamp, String),
 }
 
-/// What came.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// Typed.
     pub values: Values,
     /// What the server warns of: the answer may not be whole.
     pub warnings: Vec<String>,

@@ -27,7 +27,6 @@ const AUTHORITY_BYTES: u64 = 4 << 20;
 /// From when to when, and how fine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
-    /// The first time.
     pub start: Timestamp,
     /// No later than this.
     pub end: Timestamp,
@@ -89,7 +88,6 @@ impl Client {
         Ok(Self { endpoint, http })
     }
 
-    /// Who is asked.
     pub const fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }

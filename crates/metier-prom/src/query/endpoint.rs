@@ -9,10 +9,8 @@ use reqwest::Url;
 
 use super::error::Error;
 
-/// Who we are.
 #[derive(Clone, Default)]
 pub enum Credentials {
-    /// Nobody.
     #[default]
     None,
     /// Who bears this token.
@@ -74,7 +72,6 @@ pub struct Endpoint {
 }
 
 const WANT: &str = "http://HOST:PORT or https://HOST:PORT, with or without a path, or HOST:PORT";
-/// Longest address.
 const LONGEST: usize = 2048;
 
 impl FromStr for Endpoint {

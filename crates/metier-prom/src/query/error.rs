@@ -17,44 +17,24 @@ pub enum Error {
     },
     /// A file of certificates that cannot be used.
     #[error("cannot use {} as certificate authority: {reason}; want a file of PEM certificates", path.display())]
-    BadAuthority {
-        /// Which file.
-        path: PathBuf,
-        /// Why not.
-        reason: String,
-    },
+    BadAuthority { path: PathBuf, reason: String },
     /// Something else of the endpoint cannot be used.
     #[error("cannot ask {url}: {reason}")]
-    BadEndpoint {
-        /// Where.
-        url: String,
-        /// Why not.
-        reason: String,
-    },
+    BadEndpoint { url: String, reason: String },
     /// A range that makes no sense; nobody was asked.
     #[error(
         "the range from {start} to {end} by {step:?} cannot be asked for: want an end that is not before its start, and 1 to {most} steps"
     )]
     BadRange {
-        /// From.
         start: metier_types::Timestamp,
-        /// To.
         end: metier_types::Timestamp,
-        /// By.
         step: Duration,
         /// Most steps that Prometheus gives.
         most: u64,
     },
     /// The question was put and came to nothing.
     #[error("{url}: {asked}: {trouble}")]
-    NoAnswer {
-        /// Where, without secrets.
-        url: String,
-        /// What was asked.
-        asked: String,
-        /// What came instead.
-        trouble: Trouble,
-    },
+    NoAnswer { url: String, asked: String, trouble: Trouble },
 }
 
 impl Error {
@@ -82,27 +62,21 @@ pub enum Trouble {
     /// Nobody could be reached.
     #[error("cannot be reached: {reason} (tried {tries} times)")]
     Unreachable {
-        /// Why.
         reason: String,
         /// How often it was tried.
         tries: u32,
     },
     /// It cannot prove who it is.
     #[error("its certificate is not accepted: {reason}; name the authority that signed it")]
-    Untrusted {
-        /// Why.
-        reason: String,
-    },
+    Untrusted { reason: String },
     /// The time is over.
     #[error("no answer within {} s", after.as_secs_f64())]
     Late {
         /// How long it had.
         after: Duration,
     },
-    /// It said no.
     #[error("answered {status}{}{said} (tried {tries} times)", if said.is_empty() { "" } else { ": " })]
     Refused {
-        /// With which status.
         status: u16,
         /// In its own words, cut.
         said: String,
@@ -111,11 +85,7 @@ pub enum Trouble {
     },
     /// More came than is read.
     #[error("the answer is larger than {most} bytes; ask for less, or allow more")]
-    TooLarge {
-        /// The bound.
-        most: u64,
-    },
-    /// Something else came.
+    TooLarge { most: u64 },
     #[error("the answer is not Prometheus': {what}")]
     Malformed {
         /// What was found and what would be right.

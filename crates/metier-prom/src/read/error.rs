@@ -6,16 +6,10 @@
 pub enum Error {
     /// The page is larger than allowed.
     #[error("the page has {got} bytes, more than the {most} that are read")]
-    TooLarge {
-        /// Its size.
-        got: usize,
-        /// The limit.
-        most: usize,
-    },
+    TooLarge { got: usize, most: usize },
     /// Something is not as the format wants it.
     #[error("line {line}, column {column}: {what}")]
     Malformed {
-        /// Which line.
         line: usize,
         /// Which character of it.
         column: usize,
@@ -24,18 +18,8 @@ pub enum Error {
     },
     /// More than is kept.
     #[error("line {line}: more than {most} {what}")]
-    TooMany {
-        /// Which line.
-        line: usize,
-        /// Of what.
-        what: &'static str,
-        /// The limit.
-        most: usize,
-    },
+    TooMany { line: usize, what: &'static str, most: usize },
     /// An OpenMetrics page without its end: it was cut off.
     #[error("the page ends at line {line} without `# EOF`: it was cut off")]
-    CutOff {
-        /// The last line.
-        line: usize,
-    },
+    CutOff { line: usize },
 }

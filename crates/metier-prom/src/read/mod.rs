@@ -47,7 +47,6 @@ impl Scrape {
         self.families.iter().find(|family| family.name == name)
     }
 
-    /// All samples.
     pub fn samples(&self) -> impl Iterator<Item = &Sample> {
         self.families.iter().flat_map(|family| &family.samples)
     }
@@ -68,14 +67,12 @@ pub struct Family {
     pub samples: Vec<Sample>,
 }
 
-/// One sample.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
     /// Its full name, with `_bucket`, `_total` and such.
     pub name: String,
     /// Its labels, in order; names are unique.
     pub labels: Vec<(String, String)>,
-    /// Its value.
     pub value: f64,
     /// When it was taken, in milliseconds of Unix time, if said.
     pub milliseconds: Option<i64>,

@@ -8,7 +8,6 @@ mod layout;
 mod png;
 mod svg;
 
-/// Most panels.
 pub const PANELS: usize = 64;
 /// Most bars of a panel.
 pub const BARS: usize = 400;
@@ -16,22 +15,17 @@ pub const BARS: usize = 400;
 /// A picture of panels below each other.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Figure {
-    /// What it shows.
     pub title: String,
-    /// Its panels.
     pub panels: Vec<Panel>,
 }
 
 /// A part of a figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Panel {
-    /// What it shows.
     pub title: String,
     /// What goes to the right.
     pub x: String,
-    /// What goes up.
     pub y: String,
-    /// What is drawn.
     pub content: Content,
 }
 
@@ -55,10 +49,8 @@ pub struct Mark {
     pub is_line: bool,
 }
 
-/// A bar.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bar {
-    /// Its name.
     pub name: String,
     /// How long it is; `None` where there is nothing to tell.
     pub value: Option<f64>,
@@ -67,7 +59,6 @@ pub struct Bar {
 }
 
 impl Figure {
-    /// As SVG.
     pub fn svg(&self) -> String {
         svg::write(&layout::scene(self))
     }

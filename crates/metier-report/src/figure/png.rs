@@ -69,7 +69,6 @@ impl Canvas {
     }
 }
 
-/// Writes it.
 pub fn write(scene: &Scene) -> Vec<u8> {
     let mut canvas = Canvas::new((scene.width * SCALE) as usize, (scene.height * SCALE) as usize);
     let at = |(x, y): (f64, f64)| (x * SCALE, y * SCALE);

@@ -23,7 +23,6 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// Writes it.
 pub fn write(scene: &Scene) -> String {
     let (width, height) = (scene.width, scene.height);
     let mut svg = format!(

@@ -28,7 +28,6 @@ const STYLE: &str = ".flame{background:#fff;font:11px ui-monospace,Menlo,Consola
 /// What a picture is compared with.
 #[derive(Debug, Clone, Copy)]
 pub struct Against<'a> {
-    /// Its stacks.
     pub stacks: &'a Stacks,
     /// What people call it.
     pub label: &'a str,

@@ -10,7 +10,6 @@ pub const MOST_DRAWN: usize = 20_000;
 /// A frame in the picture.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Place<'a> {
-    /// The function.
     pub name: &'a str,
     /// How deep, from 0 for the root.
     pub depth: usize,
@@ -18,7 +17,6 @@ pub struct Place<'a> {
     pub from: f64,
     /// Its width, as a share.
     pub share: f64,
-    /// Samples.
     pub total: u64,
     /// Samples in it alone.
     pub own: u64,

@@ -19,7 +19,6 @@ pub enum StackError {
     Line {
         /// Which one, from 1.
         line: usize,
-        /// How it begins.
         got: String,
     },
     /// There is nothing in it.
@@ -35,7 +34,6 @@ pub enum StackError {
 /// A frame at its place in the tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Frame {
-    /// The function.
     pub name: String,
     /// Samples in it and in what it called.
     pub total: u64,
@@ -78,7 +76,6 @@ impl Stacks {
         Ok(stacks)
     }
 
-    /// All samples.
     pub fn total(&self) -> u64 {
         self.frames.first().map_or(0, |root| root.total)
     }

@@ -10,7 +10,6 @@ use crate::words::shortened;
 
 /// Processes that are listed.
 const LISTED: usize = 40;
-/// Deepest indentation.
 const DEEPEST: usize = 12;
 
 pub fn blocks(shown: &Measured) -> Vec<Block> {

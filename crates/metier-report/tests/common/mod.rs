@@ -120,7 +120,6 @@ fn energy(run: RunId, seconds: f64) -> Series {
     }
 }
 
-/// So many repetitions.
 pub fn subject(label: &str, runs: u32, load: f64, seconds: f64) -> Subject {
     let from = label.len() as u32 * 1000 + u32::from(label.as_bytes()[0]) * 100;
     Subject {

@@ -33,7 +33,6 @@ const SHARES: [f64; 3] = [0.5, 0.95, 0.99];
 /// Programs whose first argument says more than they do.
 const INTERPRETERS: [&str; 9] = ["python", "pypy", "node", "ruby", "perl", "java", "sh", "bash", "dash"];
 
-/// Somebody who speaks.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Who {
     app: String,
@@ -119,7 +118,6 @@ fn app_of(cmdline: &[u8], command: &str) -> String {
     name.chars().take(64).collect()
 }
 
-/// Listens to applications.
 pub struct Apps {
     paths: Vec<PathBuf>,
     intake: Arc<Mutex<Intake<Who>>>,
@@ -181,7 +179,6 @@ impl Apps {
         })
     }
 
-    /// Where it listens.
     pub fn paths(&self) -> &[PathBuf] {
         &self.paths
     }

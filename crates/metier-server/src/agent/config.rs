@@ -37,7 +37,6 @@ pub struct AgentConfig {
     pub by_pid: bool,
     /// A page that is younger than this is given again instead of being made anew.
     pub fresh: Duration,
-    /// The bounds.
     pub bounds: Bounds,
 }
 
@@ -74,34 +73,24 @@ impl AgentConfig {
 /// Where a node stands.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Location {
-    /// City.
     pub city: String,
-    /// Country.
     pub country: String,
-    /// Continent.
     pub continent: String,
-    /// Degrees north.
     pub latitude: String,
-    /// Degrees east.
     pub longitude: String,
 }
 
 /// How much the agent shows at most. What is beyond is left out and counted.
 #[derive(Debug, Clone)]
 pub struct Bounds {
-    /// Containers.
     pub containers: usize,
-    /// Pods.
     pub pods: usize,
-    /// Runs of ours.
     pub runs: usize,
-    /// Services and scopes.
     pub units: usize,
     /// Commands by CPU time, and as many by memory.
     pub commands: usize,
     /// Metrics of each application.
     pub metrics_per_app: usize,
-    /// Applications.
     pub apps: usize,
     /// Folders of a walk through one hierarchy.
     pub folders: usize,

@@ -15,7 +15,6 @@ use metier_types::{Bytes, Device, Watts};
 
 use super::config::Location;
 
-/// A graphics processor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Gpu {
     model: String,
@@ -96,7 +95,6 @@ impl Sheet {
         Some(found.sum())
     }
 
-    /// Reads what changes.
     pub fn read(&mut self) {
         self.meters.tick();
         let Some(joules) = self.processor_joules() else { return };
@@ -112,7 +110,6 @@ impl Sheet {
         self.last = Some((now, joules));
     }
 
-    /// Writes it all.
     pub fn write(&self, page: &mut Page) {
         let common = &self.common;
         let cpu = &self.device.cpu;

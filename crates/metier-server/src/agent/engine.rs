@@ -16,12 +16,10 @@ use super::names::{ContainerName, Found, NameSource, PodName, Wanted};
 const AT_ONCE: usize = 50;
 /// How long the engine may take.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Largest answer.
 const LARGEST: u64 = 8 << 20;
 /// Label of containers that belong to a run of ours.
 const RUN_LABEL: &str = "metier.run";
 
-/// A container engine.
 #[derive(Debug)]
 pub struct Engine {
     socket: PathBuf,

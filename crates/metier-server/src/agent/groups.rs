@@ -27,13 +27,9 @@ const DEEPEST: usize = 24;
 /// What sorts of groups there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Sort {
-    /// Containers.
     Container,
-    /// Pods.
     Pod,
-    /// Runs of ours.
     Run,
-    /// Services and scopes.
     Unit,
 }
 
@@ -61,16 +57,12 @@ impl Sort {
     }
 }
 
-/// One group.
 #[derive(Debug)]
 pub struct Group {
-    /// What it is.
     pub named: Named,
-    /// What it uses.
     pub usage: Usage,
     /// Traffic of its network namespace.
     pub traffic: Option<Traffic>,
-    /// Its labels.
     pub labels: Labels,
     /// Version of the names in its labels; 0 if they have not been written.
     pub names_version: u64,
@@ -99,7 +91,6 @@ struct Known {
     key: Option<Key>,
 }
 
-/// One mounted hierarchy.
 #[derive(Debug)]
 struct Hierarchy {
     controllers: Vec<String>,

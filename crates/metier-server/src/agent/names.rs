@@ -16,15 +16,12 @@ use super::groups::Groups;
 
 /// First wait before an identifier that nobody knew is asked for again; it doubles each time.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// Longest such wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 /// What people call a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ContainerName {
-    /// Its name.
     pub container: Option<String>,
-    /// Its image.
     pub image: Option<String>,
     /// Name of the pod that it is in.
     pub pod: Option<String>,
@@ -37,9 +34,7 @@ pub struct ContainerName {
 /// What people call a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PodName {
-    /// Its name.
     pub pod: Option<String>,
-    /// Its namespace.
     pub namespace: Option<String>,
     /// Run of ours that it belongs to.
     pub run_id: Option<String>,
@@ -48,14 +43,11 @@ pub struct PodName {
 /// Whose names are wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// Identifiers of containers.
     pub containers: Vec<String>,
-    /// Uids of pods.
     pub pods: Vec<String>,
 }
 
 impl Wanted {
-    /// Whether nothing is.
     pub fn is_empty(&self) -> bool {
         self.containers.is_empty() && self.pods.is_empty()
     }
@@ -64,9 +56,7 @@ impl Wanted {
 /// Names that were found, by identifier.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Of containers.
     pub containers: Vec<(String, ContainerName)>,
-    /// Of pods.
     pub pods: Vec<(String, PodName)>,
 }
 
@@ -82,15 +72,12 @@ pub trait NameSource: Send + 'static {
 /// How often a source was asked.
 #[derive(Debug, Default)]
 pub struct Asked {
-    /// What it is.
     pub source: &'static str,
-    /// Times.
     pub times: AtomicU64,
     /// Of those, the ones without an answer.
     pub failures: AtomicU64,
 }
 
-/// Names by identifier.
 #[derive(Debug, Default)]
 pub struct Book {
     /// Changes whenever a name does; 1 at first, so that 0 is older than all.
@@ -182,7 +169,6 @@ impl Names {
         Self { book, asked, wake, waits: HashMap::new() }
     }
 
-    /// The book.
     pub fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -140,7 +140,6 @@ fn labels(group: &Group, book: &Book) -> Labels {
     }
 }
 
-/// Writes every group.
 pub fn groups(groups: &Groups, page: &mut Page) {
     for sort in SORTS {
         let members: Vec<&Group> = groups.of(sort).collect();
@@ -222,11 +221,9 @@ pub fn processes(processes: &Processes, page: &mut Page) {
 /// What the agent knows of itself.
 #[derive(Debug, Clone, Default)]
 pub struct Own {
-    /// Program version.
     pub version: String,
     /// Start, in seconds of Unix time.
     pub started: f64,
-    /// Pages made.
     pub pages: u64,
     /// How long reading and writing of this page took so far.
     pub took: Seconds,

@@ -40,9 +40,7 @@ pub struct Command {
     pub system: Seconds,
     /// Resident memory; what processes share is counted with each.
     pub resident: Bytes,
-    /// Processes.
     pub processes: u64,
-    /// Threads.
     pub threads: u64,
     /// Bytes read from and written to devices, if known.
     pub io: Option<(Bytes, Bytes)>,

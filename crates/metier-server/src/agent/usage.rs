@@ -53,7 +53,6 @@ impl Folders {
 /// What a group uses now, and used so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Usage {
-    /// CPU time.
     pub cpu: Option<Seconds>,
     /// CPU time in programs.
     pub user: Option<Seconds>,
@@ -69,17 +68,12 @@ pub struct Usage {
     pub cpu_limit: Option<f64>,
     /// Time in which some task waited for a core, for memory, for IO.
     pub pressure: [Option<Seconds>; 3],
-    /// Memory charged.
     pub memory: Option<Bytes>,
-    /// Its high-water mark.
     pub memory_peak: Option<Bytes>,
-    /// Anonymous memory.
     pub anonymous: Option<Bytes>,
-    /// Page cache.
     pub file: Option<Bytes>,
     /// Memory without the page cache that was not used lately.
     pub working_set: Option<Bytes>,
-    /// Memory limit.
     pub memory_limit: Option<Bytes>,
     /// Page faults that waited for IO.
     pub major_faults: Option<u64>,
@@ -89,9 +83,7 @@ pub struct Usage {
     pub read: Option<Bytes>,
     /// Bytes that devices wrote.
     pub written: Option<Bytes>,
-    /// Processes.
     pub processes: Option<u64>,
-    /// Threads.
     pub threads: Option<u64>,
     /// First process, to find the network by.
     pub first_process: Option<u32>,
@@ -104,7 +96,6 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// That many.
     pub const fn new(files: usize) -> Self {
         Self { left: files }
     }
@@ -116,7 +107,6 @@ impl Budget {
     }
 }
 
-/// One file.
 #[derive(Debug)]
 struct Probe {
     path: PathBuf,

@@ -20,7 +20,6 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter::path("name", Form::Text(1000), "The file's name within the run."),
 ];
 
-/// One file.
 pub fn one(app: &App, call: &Call) -> Result<Reply, Problem> {
     let id: RunId = call.arguments.needed("id")?;
     let name = call.arguments.text("name").unwrap_or_default();

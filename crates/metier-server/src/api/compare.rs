@@ -11,7 +11,6 @@ use crate::routes::{Call, Reply};
 use crate::serve::App;
 use crate::storage;
 
-/// The two groups.
 pub const PARAMETERS: &[Parameter] = &[
     Parameter::needed("a", Form::RunsOrBatches, "Ids of runs or batches, the old side."),
     Parameter::needed("b", Form::RunsOrBatches, "Ids of runs or batches, the new side."),

@@ -36,20 +36,17 @@ impl Versioned for WorkloadList {
     const SCHEMA: &'static str = "metier.workloads/1";
 }
 
-/// All devices.
 pub fn devices(app: &App, _: &Call) -> Result<Reply, Problem> {
     let devices = app.storage.store()?.devices().map_err(storage::problem)?;
     Reply::json(&DeviceList { schema: Schema::new(), devices })
 }
 
-/// One device.
 pub fn device(app: &App, call: &Call) -> Result<Reply, Problem> {
     let id: DeviceId = call.arguments.needed("id")?;
     let device = app.storage.store()?.device(&id).map_err(storage::problem)?;
     Reply::json(&device.ok_or_else(|| Problem::not_found("device", id.as_str()))?)
 }
 
-/// All workloads.
 pub fn workloads(app: &App, _: &Call) -> Result<Reply, Problem> {
     let workloads = app.storage.store()?.workloads().map_err(storage::problem)?;
     Reply::json(&WorkloadList { schema: Schema::new(), workloads })

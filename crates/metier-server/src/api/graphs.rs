@@ -152,7 +152,6 @@ impl Versioned for PredictorList {
     const SCHEMA: &'static str = "metier.predictors/1";
 }
 
-/// What was learned.
 pub fn predictors(app: &App, call: &Call) -> Result<Reply, Problem> {
     let predictors =
         app.storage.store()?.predictors(call.arguments.text("kind")).map_err(storage::problem)?;

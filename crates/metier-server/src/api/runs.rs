@@ -154,7 +154,6 @@ pub fn list(app: &App, call: &Call) -> Result<Reply, Problem> {
     })
 }
 
-/// One run.
 pub fn one(app: &App, call: &Call) -> Result<Reply, Problem> {
     let id: RunId = call.arguments.needed("id")?;
     Reply::json(&super::run(&app.storage.store()?, id)?)

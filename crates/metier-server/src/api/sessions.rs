@@ -35,7 +35,6 @@ pub const FILTERS: &[Parameter] = &[
 /// What goes with a run file.
 pub const ASKED: &[Parameter] =
     &[Parameter::query("device", Form::Device, "Id or name of the device that must measure it.")];
-/// One of them.
 pub const ONE: &[Parameter] = &[Parameter::path("id", Form::Session, "The session.")];
 
 /// Sessions, newest first.
@@ -65,7 +64,6 @@ pub fn list(app: &App, call: &Call) -> Result<Reply, Problem> {
     Reply::json(&SessionList { schema: Schema::new(), sessions })
 }
 
-/// One session.
 pub fn one(app: &App, call: &Call) -> Result<Reply, Problem> {
     Reply::json(&found(app, call)?)
 }
@@ -96,7 +94,6 @@ pub fn add(app: &App, call: &Call) -> Result<Reply, Problem> {
     Reply::json(&session)?.status(StatusCode::ACCEPTED).with(header::LOCATION, &place)
 }
 
-/// Cancels a session.
 pub fn cancel(app: &App, call: &Call) -> Result<Reply, Problem> {
     let session = found(app, call)?;
     let store = app.storage.store()?;

@@ -28,7 +28,6 @@ pub const PARAMETERS: &[Parameter] = &[
     ),
 ];
 
-/// The histories.
 pub fn trend(app: &App, call: &Call) -> Result<Reply, Problem> {
     let arguments = &call.arguments;
     let metric = arguments.text("metric").unwrap_or("wall");

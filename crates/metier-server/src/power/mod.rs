@@ -66,7 +66,6 @@ pub struct Seen {
 /// The predictor that estimates the node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InForce {
-    /// Which.
     pub about: InUse,
     /// Whether the latest use is within what it was learned from.
     pub in_range: bool,

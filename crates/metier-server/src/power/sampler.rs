@@ -46,7 +46,6 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Starts looking.
     pub fn start(power: Power) -> Result<Self, Error> {
         let watch = Arc::new(Watch::new(power));
         let (stop, stopped) = channel();
@@ -131,7 +130,6 @@ impl Eyes {
         }
     }
 
-    /// Looks once.
     pub(super) fn look(&mut self, watch: &Watch) {
         self.meters.tick();
         let measured = self.measured();

@@ -12,9 +12,7 @@ use crate::problem::Problem;
 /// What a handler is given.
 #[derive(Debug)]
 pub struct Call {
-    /// The checked parameters.
     pub arguments: Arguments,
-    /// The request's headers.
     pub headers: HeaderMap,
     /// Whether the caller may know details of this machine: it shows the token, or none is needed.
     pub is_trusted: bool,
@@ -22,7 +20,6 @@ pub struct Call {
     pub user: Option<String>,
     /// Both ends of the connection.
     pub line: Option<Line>,
-    /// What was sent.
     pub body: Bytes,
 }
 
@@ -43,11 +40,9 @@ impl Call {
 /// What a handler gives back.
 #[derive(Debug)]
 pub struct Reply {
-    /// The status.
     pub status: StatusCode,
     /// The headers that say what the body is.
     pub headers: HeaderMap,
-    /// The body.
     pub body: Bytes,
 }
 
@@ -66,7 +61,6 @@ impl Reply {
         Ok(Self::new("application/json", body))
     }
 
-    /// With another status.
     pub fn status(mut self, status: StatusCode) -> Self {
         self.status = status;
         self

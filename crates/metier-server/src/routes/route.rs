@@ -9,7 +9,6 @@ use crate::problem::Problem;
 use crate::serve::App;
 use crate::storage::Lane;
 
-/// A handler.
 pub type Handler = fn(&App, &Call) -> Result<Reply, Problem>;
 
 /// Where a handler runs.
@@ -28,7 +27,6 @@ pub type Beginning = fn(&App, &Call) -> Result<Stage, Problem>;
 
 /// How far a handler has come.
 pub enum Stage {
-    /// To its end.
     Done(Reply),
     /// This is left, for that lane.
     Then(Lane, Rest),
@@ -83,7 +81,6 @@ impl Verb {
 /// What may be sent with a request.
 #[derive(Debug, Clone, Copy)]
 pub enum Sent {
-    /// Nothing.
     Nothing,
     /// A document of that schema, in one of these media types.
     Document(&'static [&'static str], fn(&mut SchemaGenerator) -> schemars::Schema),
@@ -91,7 +88,6 @@ pub enum Sent {
     Bytes(&'static str),
 }
 
-/// One route.
 #[derive(Debug)]
 pub struct Route {
     /// What it is asked with.
@@ -102,16 +98,13 @@ pub struct Route {
     pub operation: &'static str,
     /// What it does, in a sentence.
     pub summary: &'static str,
-    /// Its parameters.
     pub parameters: &'static [Parameter],
     /// What may be sent to it.
     pub sent: Sent,
     /// The status of a good answer.
     pub good: u16,
-    /// What it answers.
     pub answer: Answer,
     /// Statuses beside the good one that are its own; those of every route (400, 401, 405 …) are not repeated.
     pub also: &'static [u16],
-    /// Who does it.
     pub work: Work,
 }

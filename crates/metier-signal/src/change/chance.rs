@@ -20,10 +20,7 @@ pub enum Verdict {
     /// Shuffled values often look so.
     Likely,
     /// They seldom do; this penalty for each cut is exceeded as seldom.
-    Unlikely {
-        /// The penalty.
-        penalty: f64,
-    },
+    Unlikely { penalty: f64 },
 }
 
 /// Whether there is any change, at a level.
@@ -82,7 +79,6 @@ pub fn of_this_cut(values: &[f64], at: usize, options: &ChangeOptions) -> f64 {
     (as_clear + 1) as f64 / (f64::from(options.resamples) + 1.0)
 }
 
-/// Fisher and Yates.
 fn shuffle(values: &mut [f64], random: &mut Random) {
     for last in (1..values.len()).rev() {
         values.swap(last, random.below(last + 1));

@@ -11,21 +11,15 @@ use crate::{Error, Field};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Statistic {
-    /// How many values.
     Count,
-    /// Values per second.
     Rate,
-    /// Their mean.
     Mean,
-    /// The smallest.
     Min,
-    /// The middle one.
     P50,
     /// 95 of 100 are at most this.
     P95,
     /// 99 of 100 are at most this.
     P99,
-    /// The largest.
     Max,
 }
 
@@ -58,7 +52,6 @@ pub enum Figure {
     Stage {
         /// What the application calls the stage.
         name: String,
-        /// Which statistic.
         statistic: Statistic,
     },
 }

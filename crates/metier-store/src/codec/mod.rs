@@ -73,9 +73,7 @@ pub enum CodecError {
     /// Larger than the reader allows.
     #[error("{what}: {got}, at most {limit} allowed")]
     TooLarge {
-        /// What.
         what: &'static str,
-        /// How large.
         got: u64,
         /// How large it may be.
         limit: u64,
@@ -88,9 +86,7 @@ pub enum CodecError {
 /// How much a reader is willing to decode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Rows.
     pub rows: u32,
-    /// Columns.
     pub columns: u32,
     /// Values, times included: rows × (columns + 1).
     pub values: u64,

@@ -106,11 +106,9 @@ impl Row {
     }
 }
 
-/// A transaction.
 pub(crate) trait Session {
     /// Runs a statement; returns how many rows it changed.
     fn run(&mut self, sql: &str, values: &[Value<'_>]) -> Result<u64, Error>;
-    /// Runs a query.
     fn rows(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, Error>;
     /// Runs a query of which only the first row matters.
     fn row(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Option<Row>, Error> {

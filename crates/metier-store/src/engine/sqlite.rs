@@ -39,7 +39,6 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("../migrations/3.sqlite.sql"),
 ];
 
-/// An open file.
 pub(crate) struct Sqlite {
     connection: Connection,
     path: PathBuf,

@@ -77,7 +77,6 @@ impl Store {
         Store { shared: Arc::new(shared) }
     }
 
-    /// Where it is.
     pub fn location(&self) -> &Location {
         &self.shared.location
     }

@@ -307,7 +307,6 @@ fn write_artefacts(session: &mut dyn Session, run: &Run) -> Result<(), Error> {
     Ok(())
 }
 
-/// As in JSON.
 pub(super) fn state_word(state: RunState) -> &'static str {
     match state {
         RunState::Running => "running",
@@ -316,7 +315,6 @@ pub(super) fn state_word(state: RunState) -> &'static str {
     }
 }
 
-/// As in JSON.
 pub(super) fn cause_word(cause: Cause) -> &'static str {
     match cause {
         Cause::Exited => "exited",

@@ -33,13 +33,11 @@ pub struct NewSession {
     pub id: SessionId,
     /// What people call it.
     pub name: String,
-    /// Who asks.
     pub asker: Asker,
     /// The job it belongs to, where the door has jobs.
     pub job: Option<String>,
     /// Id or name of the device that it is for.
     pub device: Option<String>,
-    /// The run file.
     pub file: serde_json::Value,
     /// Where relative paths are meant from.
     pub folder: Option<String>,
@@ -48,7 +46,6 @@ pub struct NewSession {
 /// Which sessions to list.
 #[derive(Debug, Clone, Default)]
 pub struct SessionFilter {
-    /// Where they stand.
     pub state: Option<SessionState>,
     /// Asked for by this job.
     pub job: Option<String>,
@@ -61,7 +58,6 @@ pub struct SessionFilter {
 /// A session that runs, and by whom.
 #[derive(Debug, Clone)]
 pub struct HeldSession {
-    /// The session.
     pub session: Record,
     /// The process that works it; `None` where that cannot be read, and so never asked.
     pub owner: Option<Owner>,
@@ -77,7 +73,6 @@ pub struct SessionEnd {
     pub state: SessionState,
     /// Exit code of the measuring process.
     pub exit_code: Option<i32>,
-    /// Why, in words.
     pub reason: Option<String>,
 }
 

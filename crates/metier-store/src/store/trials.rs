@@ -10,10 +10,8 @@ use crate::Error;
 const LONGEST_KEY: usize = 4096;
 const LONGEST_RECORD: usize = 64 << 10;
 
-/// One of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trial {
-    /// What was tried.
     pub key: String,
     /// What came of it, as JSON.
     pub record: String,

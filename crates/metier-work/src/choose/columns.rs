@@ -19,7 +19,6 @@ use serde::Deserialize;
 
 use crate::latency::Counts;
 
-/// Largest predictor file.
 const FILE_BYTES: u64 = 256 << 20;
 /// Largest file of columns.
 const COLUMNS_BYTES: u64 = 1 << 20;
@@ -44,24 +43,13 @@ const WANT: &str = "conv_layers, pool_layers, fully_conn_layers, filter_details,
 pub enum Error {
     /// A file that cannot be read.
     #[error("cannot read {}: {reason}", path.display())]
-    Read {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
+    Read { path: PathBuf, reason: String },
     /// It is not one of XGBoost, or of a sort that is not understood.
     #[error("{}: {source}; want a predictor that XGBoost saved as JSON", path.display())]
-    Predictor {
-        /// Which.
-        path: PathBuf,
-        /// What is wrong.
-        source: metier_learn::Error,
-    },
+    Predictor { path: PathBuf, source: metier_learn::Error },
     /// A column whose meaning is not known.
     #[error("{}: column {number} is {name:?}; want {WANT}", path.display())]
     Column {
-        /// Which file.
         path: PathBuf,
         /// Counted from 1.
         number: usize,
@@ -71,7 +59,6 @@ pub enum Error {
     /// Columns that do not fit the predictor.
     #[error("{}: {got} columns; the predictor has {want}{}", path.display(), advice(*.got))]
     Width {
-        /// Which file.
         path: PathBuf,
         /// How many are named.
         got: usize,
@@ -123,13 +110,11 @@ pub struct Columns {
 /// What a prediction is made from.
 #[derive(Debug, Clone, Copy)]
 pub struct Inputs<'a> {
-    /// The counts.
     pub counts: Counts,
     /// Per cent of all cores' time in use.
     pub cpu_percent: Option<f64>,
     /// Per cent of the root file system in use.
     pub disk_percent: Option<f64>,
-    /// The device's model.
     pub device: Option<&'a str>,
 }
 

@@ -50,7 +50,6 @@ pub struct Question<'a> {
 /// A device that somebody describes instead of a Prometheus.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Described<'a> {
-    /// Its model.
     pub model: &'a str,
     /// Per cent of all cores' time in use; as it was written, so that a predictor file sees the very number.
     pub cpu_percent: f64,

@@ -27,7 +27,6 @@ const AGAIN: u32 = 100_000;
 /// Between the steps of our own ladder, beyond what the run's own takes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A measuring process.
 pub struct Child {
     process: std::process::Child,
     /// What people call it.

@@ -16,7 +16,6 @@ const MOST_BYTES: u64 = 64 << 20;
 /// Entries in one record.
 const MOST_ENTRIES: usize = 1000;
 
-/// Who says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Part {
@@ -28,41 +27,32 @@ pub enum Part {
     Neighbour,
 }
 
-/// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Happened {
-    /// Its first instruction.
     Start,
-    /// It is ready.
     Ready,
     /// Its last process was gone.
     End,
 }
 
-/// One line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
-    /// Which run.
     pub run: RunId,
     /// What people call it.
     pub name: String,
     /// What it is there for.
     pub part: Part,
-    /// What happened.
     pub event: Happened,
-    /// When.
     pub at_ns: u64,
 }
 
-/// The file.
 #[derive(Debug, Clone)]
 pub struct Log {
     path: PathBuf,
 }
 
 impl Log {
-    /// A new one.
     pub fn create(path: PathBuf) -> io::Result<Self> {
         OpenOptions::new().create_new(true).append(true).mode(0o600).open(&path)?;
         Ok(Self { path })
@@ -73,12 +63,10 @@ impl Log {
         Self { path: path.to_path_buf() }
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Adds a line.
     pub fn say(&self, line: &Line) -> io::Result<()> {
         let mut text = serde_json::to_vec(line)?;
         text.push(b'\n');

@@ -12,7 +12,6 @@ use super::log::{Happened, Line, Log, Part, met};
 pub struct Membership {
     /// What it is there for.
     pub part: Part,
-    /// Where they talk.
     pub log: Log,
 }
 

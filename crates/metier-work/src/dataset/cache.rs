@@ -60,7 +60,6 @@ pub(super) struct Known {
 
 /// A fetch: the only one of its source.
 pub(super) struct Part {
-    /// Its own folder.
     pub folder: PathBuf,
     path: PathBuf,
     #[allow(dead_code, reason = "kept for its drop")]

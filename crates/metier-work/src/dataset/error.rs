@@ -16,7 +16,6 @@ pub enum Error {
         source_name: String,
         /// What it should be.
         want: Digest,
-        /// What it is.
         got: Digest,
     },
     /// The store or server has no such thing, or does not give it to us.
@@ -24,7 +23,6 @@ pub enum Error {
     Refused {
         /// Where it should come from.
         source_name: String,
-        /// What was said.
         reason: String,
         /// What would be right.
         advice: &'static str,
@@ -52,7 +50,6 @@ pub enum Error {
     File {
         /// What was being done.
         doing: &'static str,
-        /// To what.
         path: PathBuf,
         /// What the system said.
         reason: io::Error,

@@ -107,9 +107,7 @@ pub fn client() -> Result<Client, String> {
 
 /// Why one try did not bring it to the end.
 enum Broken {
-    /// Another try may.
     Again(String),
-    /// None will.
     For(Error),
 }
 
@@ -226,7 +224,6 @@ impl Fetch<'_> {
         }
     }
 
-    /// Writes what comes.
     async fn take(&self, mut response: Response, here: u64) -> Result<(), Broken> {
         let expected = response.content_length();
         if let Some(more) = expected {

@@ -37,13 +37,10 @@ const LISTEN: Duration = Duration::from_millis(100);
 /// A dataset that is here.
 #[derive(Debug, Clone)]
 pub struct Obtained {
-    /// Where.
     pub path: PathBuf,
     /// Where it came from, without secrets.
     pub source: String,
-    /// Its content.
     pub digest: Digest,
-    /// Its size.
     pub size: Bytes,
     /// Whether it was here already.
     pub was_cached: bool,
@@ -65,7 +62,6 @@ pub trait Progress {
     fn note(&self, _text: &str) {}
 }
 
-/// Shows nothing.
 pub struct Silent;
 
 impl Progress for Silent {}
@@ -80,7 +76,6 @@ pub struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// For one dataset.
     pub fn new(source: &Source, progress: &'a dyn Progress, is_stopped: &'a dyn Fn() -> bool) -> Self {
         Self { source: name_of(source), progress, is_stopped, resumed: Cell::new(false), has_total: false }
     }

@@ -129,7 +129,6 @@ const DATA: &str = "data";
 
 enum Came {
     Known(Known),
-    /// Under this name.
     New(String, Validator),
 }
 

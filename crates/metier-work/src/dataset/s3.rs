@@ -20,7 +20,6 @@ const GOOD_FOR: Duration = Duration::from_secs(3600);
 /// Where nothing else is said.
 const REGION: &str = "us-east-1";
 
-/// A bucket.
 pub struct Bucket {
     store: AmazonS3,
     name: String,
@@ -31,9 +30,7 @@ pub struct Bucket {
 /// An object under a prefix.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Object {
-    /// Its key.
     pub key: String,
-    /// Its size.
     pub size: u64,
     /// The store's tag for its content.
     pub etag: Option<String>,

@@ -6,7 +6,6 @@ use super::error::Error;
 
 /// The runtime that is built in.
 pub const RTEN: &str = "rten";
-/// ONNX Runtime.
 pub const ONNX_RUNTIME: &str = "onnxruntime";
 /// As many threads as the device that is asked for has processors.
 pub const ALL: u32 = u32::MAX;

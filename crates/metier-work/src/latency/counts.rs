@@ -38,15 +38,11 @@ const MOST_ALIVE: f64 = 64.0;
 /// What the SOPRANO profiler says of a graph, beside its name.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Counts {
-    /// Convolutions.
     pub conv_layers: f64,
-    /// Pools.
     pub pool_layers: f64,
-    /// Fully connected layers.
     pub fc_layers: f64,
     /// Output channels of all convolutions together.
     pub filter_details: f64,
-    /// Weights.
     pub total_parameters: f64,
     /// Bytes of what the graph is given.
     pub model_input_size: f64,

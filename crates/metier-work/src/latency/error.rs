@@ -9,7 +9,6 @@ pub enum Error {
         "the sizes of {operators} operators are not known ({first} is the first); give the shapes of all inputs, and where they are given, `metier inspect` names what is not known here"
     )]
     Open {
-        /// How many.
         operators: u64,
         /// The first of them.
         first: String,
@@ -19,54 +18,32 @@ pub enum Error {
     Empty,
     /// A passport that says nothing of the device's speed.
     #[error("the passport of {device} has {missing}; `metier device bench` measures it there")]
-    Passport {
-        /// Whose passport.
-        device: String,
-        /// What it lacks.
-        missing: &'static str,
-    },
+    Passport { device: String, missing: &'static str },
     /// A condition that cannot be.
     #[error("{field} is {got}; want {want}")]
     Condition {
-        /// Which.
         field: &'static str,
-        /// What was given.
         got: String,
         /// What would be right.
         want: &'static str,
     },
     /// A predictor whose file cannot be used.
     #[error("predictor {id}: {why}; `metier predictors remove {id}` removes it")]
-    Predictor {
-        /// Its id.
-        id: String,
-        /// What is wrong.
-        why: String,
-    },
+    Predictor { id: String, why: String },
     /// A predictor from elsewhere that is not taken.
     #[error("the predictor is refused: {why}")]
-    Portable {
-        /// What is wrong.
-        why: String,
-    },
+    Portable { why: String },
     /// A trial that cannot be made or kept.
     #[error("{name}: {why}")]
-    Trial {
-        /// Of what.
-        name: String,
-        /// Why.
-        why: String,
-    },
+    Trial { name: String, why: String },
     /// A graph that cannot be read.
     #[error(transparent)]
     Graph(#[from] metier_onnx::Error),
     /// A graph that cannot be run.
     #[error(transparent)]
     Infer(#[from] metier_infer::Error),
-    /// The store.
     #[error(transparent)]
     Store(#[from] metier_store::Error),
-    /// Learning.
     #[error(transparent)]
     Learn(#[from] metier_learn::Error),
     /// A number without sense came out.

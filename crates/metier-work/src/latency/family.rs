@@ -9,7 +9,6 @@ pub enum Family {
     ConvPoint,
     /// A convolution of each channel for itself.
     ConvDepth,
-    /// A convolution backwards.
     ConvTranspose,
     /// A product of matrices.
     MatMul,
@@ -29,7 +28,6 @@ pub enum Family {
     Norm,
     /// A normalisation by neighbouring channels: a power of every value.
     Neighbours,
-    /// Softmax.
     Softmax,
     /// Images made larger or smaller.
     Resize,
@@ -37,18 +35,14 @@ pub enum Family {
     Move,
     /// The same values under another shape.
     View,
-    /// LSTM, GRU, RNN.
     Recurrent,
-    /// Sorting, searching, choosing.
     Search,
     /// Arithmetic of a few numbers: shapes, indices.
     Scalar,
-    /// Anything else.
     Other,
 }
 
 impl Family {
-    /// All of them.
     pub const ALL: [Family; 21] = [
         Self::Conv,
         Self::ConvPoint,

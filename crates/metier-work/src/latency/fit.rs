@@ -32,9 +32,7 @@ const MOST_RUNS: usize = 1000;
 /// What came of learning.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fitted {
-    /// The predictor's record.
     pub record: Predictor,
-    /// Its file.
     pub file: Vec<u8>,
     /// What was said of graphs that were held out.
     pub rows: Vec<Row>,
@@ -45,21 +43,15 @@ pub struct Fitted {
 /// What is said of one point by a predictor that has not seen its graph.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// The graph.
     pub name: String,
-    /// With its shapes.
     pub graph: String,
-    /// Threads.
     pub threads: u32,
     /// Whether something else ran.
     pub is_loaded: bool,
-    /// What it was.
     pub pressure: Pressure,
-    /// Seconds measured.
     pub measured: f64,
     /// Seconds measured once more.
     pub again: Option<f64>,
-    /// Seconds said.
     pub predicted: f64,
     /// Factor to either side, calibrated on the other graphs.
     pub factor: f64,

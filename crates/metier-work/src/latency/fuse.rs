@@ -14,9 +14,7 @@ use super::step::{count, dims};
 pub struct Planned {
     /// Its place among the graph's operators.
     pub operator: usize,
-    /// Their places.
     pub absorbed: Vec<usize>,
-    /// Its family.
     pub family: Family,
     /// What came of it.
     pub kind: String,

@@ -44,9 +44,7 @@ pub struct File {
 /// From the counts of the SOPRANO profiler and the number of threads to the logarithm of seconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CountsLaw {
-    /// The trees.
     pub trees: Boosted,
-    /// Intervals.
     pub calibration: Calibration,
     /// Smallest and largest value of each feature.
     pub range: Vec<(f64, f64)>,
@@ -55,9 +53,7 @@ pub struct CountsLaw {
 /// A predictor that is in use.
 #[derive(Debug, Clone)]
 pub struct Learned {
-    /// Its id.
     pub id: Digest,
-    /// Its file.
     pub file: File,
     /// What was learned of other devices, and of the other runtime, from a few graphs: by device and runtime.
     pub elsewhere: BTreeMap<(String, String), Moved>,
@@ -66,7 +62,6 @@ pub struct Learned {
 /// How a few graphs that were measured elsewhere move a predictor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Moved {
-    /// By how much.
     pub by: Adaptation,
     /// Graphs that say so.
     pub graphs: usize,
@@ -366,7 +361,6 @@ pub fn counts_row(counts: [f64; 7], threads: u32) -> Vec<f64> {
     counts.into_iter().chain([f64::from(threads)]).collect()
 }
 
-/// Names of these.
 pub const COUNTS: [&str; 8] = [
     "conv_layers",
     "pool_layers",

@@ -40,9 +40,7 @@ const SMALL: f64 = 1e6;
 /// A graph that was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Seen {
-    /// Its name.
     name: String,
-    /// The runtime.
     runtime: String,
     /// Bytes of weights and of activations.
     weights: f64,

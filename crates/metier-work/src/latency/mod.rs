@@ -106,7 +106,6 @@ impl Latency {
         Ok(Self { passport: physical::id(), learned: Arc::new(all), memory })
     }
 
-    /// Without anything learned.
     pub fn from_passports() -> Self {
         Self { passport: physical::id(), learned: Arc::default(), memory: Arc::default() }
     }

@@ -38,7 +38,6 @@ pub enum Known {
 }
 
 impl Known {
-    /// In words.
     pub const fn source(self) -> &'static str {
         match self {
             Self::Stated => "what the passport states",
@@ -67,7 +66,6 @@ const ACCELERATED: (f64, f64, f64) = (0.4, 0.5, 30e-6);
 /// An accelerator beside the processor, as a passport states it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Accelerator {
-    /// Its name.
     pub name: String,
     /// Multiply-adds in a second.
     adds: f64,

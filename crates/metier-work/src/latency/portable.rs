@@ -22,7 +22,6 @@ struct Portable {
     schema: String,
     /// What is known of it.
     record: Predictor,
-    /// Its file.
     file: String,
 }
 

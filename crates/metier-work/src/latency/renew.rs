@@ -30,13 +30,8 @@ pub enum Due {
     /// Nothing that the last one has not learned from.
     Nothing,
     /// Too little for it to be worth the while.
-    Little {
-        /// Points.
-        points: usize,
-    },
-    /// Enough.
+    Little { points: usize },
     Enough {
-        /// Points.
         points: usize,
         /// Graphs among them that the last one had never seen.
         graphs: usize,

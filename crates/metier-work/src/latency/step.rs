@@ -54,7 +54,6 @@ pub const FEATURES: [&str; 31] = [
     "threads",
 ];
 
-/// Number of features.
 pub const WIDTH: usize = FEATURES.len();
 
 /// Where the counts and features are that are told by what is around a step; the threads come last.
@@ -68,7 +67,6 @@ pub struct Step {
     pub operator: usize,
     /// Operators that are done in passing.
     pub absorbed: Vec<usize>,
-    /// Its family.
     pub family: Family,
     /// Its kind; a fused one has the name of what came of it.
     pub kind: String,

@@ -51,7 +51,6 @@ pub(super) struct Answers {
     pub warnings: Vec<String>,
 }
 
-/// Takes a snapshot.
 pub async fn ask(client: &Client, patience: Patience) -> Result<Snapshot, Error> {
     let (times, loads) = (any_of(&TIMES), any_of(&LOADS));
     let asked = (client.instant(VALUES, None), client.instant(&times, None), client.instant(&loads, None));

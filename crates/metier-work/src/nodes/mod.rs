@@ -46,7 +46,6 @@ impl Default for Patience {
 /// A value, and how long before the snapshot it was taken.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Aged<T> {
-    /// The value.
     pub value: T,
     /// How old it was.
     pub age: Seconds,
@@ -57,11 +56,9 @@ pub struct Aged<T> {
 pub struct Missing {
     /// `device`, `cpu`, `disk`, `memory`.
     pub what: &'static str,
-    /// Why.
     pub why: String,
 }
 
-/// A node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
     /// What the cluster calls it.
@@ -72,13 +69,10 @@ pub struct Node {
     pub uuid: Option<String>,
     /// The model of the device.
     pub model: Option<String>,
-    /// The processor.
     pub brand: Option<String>,
     /// The instruction set, as the node says it.
     pub architecture: Option<String>,
-    /// Logical cores.
     pub cores: Option<u32>,
-    /// Memory in all.
     pub memory: Option<Bytes>,
     /// Share of all cores' time that is used.
     pub cpu_busy: Option<Aged<Ratio>>,

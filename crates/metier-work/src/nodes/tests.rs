@@ -33,7 +33,6 @@ impl Cluster {
         self.0.times.push(reading(&labels, (NOW - age) as f64));
     }
 
-    /// char_agent, or ours.
     fn device(&mut self, name: &str, instance: &str, model: &str, age: i64) -> &mut Self {
         let labels = [
             ("char_node_class", "Computer"),

@@ -34,7 +34,6 @@ impl Default for Pace {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no nodes are known: {why}")]
 pub struct Silence {
-    /// Why.
     pub why: String,
 }
 
@@ -55,7 +54,6 @@ pub struct Warm {
 /// A snapshot as a request sees it.
 #[derive(Debug, Clone)]
 pub struct Latest {
-    /// The nodes.
     pub snapshot: Arc<Snapshot>,
     /// How long ago it was taken.
     pub age: Duration,

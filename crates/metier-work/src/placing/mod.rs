@@ -43,7 +43,6 @@ const MEBI: u64 = 1 << 20;
 /// What is to be placed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Demand {
-    /// Its name.
     pub workload: String,
     /// Threads of each replica, as cores that it asks for; what is predicted may be for more ([`Predicted::threads`]).
     pub threads: u32,
@@ -60,7 +59,6 @@ pub struct Demand {
 pub struct Predicted {
     /// Seconds of one inference.
     pub latency: Prediction,
-    /// Bytes of memory.
     pub memory: Prediction,
     /// Threads that both are for.
     pub threads: u32,
@@ -80,7 +78,6 @@ pub struct PassportUse {
 }
 
 impl PassportUse {
-    /// Of a passport.
     pub fn of(passport: &Passport) -> Self {
         Self { id: passport.id.clone(), name: passport.name.clone(), origin: passport.origin }
     }
@@ -194,7 +191,6 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// The chosen node.
     pub fn chosen(&self) -> Option<&Candidate> {
         self.candidates.iter().find(|one| one.status == Standing::Chosen)
     }
@@ -368,11 +364,8 @@ pub fn load_of(snapshot: &Snapshot, node: &NodeFacts) -> Result<Ratio, String> {
 
 /// The usual answer: from passports, and what was learned.
 pub struct Oracle<'a> {
-    /// The graph.
     pub graph: &'a Analysis,
-    /// Who predicts.
     pub latency: &'a Latency,
-    /// Runtime, threads, load.
     pub conditions: Conditions,
     /// Where passports are kept.
     pub store: Option<&'a Store>,
@@ -435,20 +428,15 @@ pub struct Access {
     pub kubeconfig: Option<PathBuf>,
     /// The context in that file.
     pub context: Option<String>,
-    /// The namespace.
     pub namespace: Option<String>,
 }
 
 /// The image that serves a graph, and how.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Serving {
-    /// The Deployment's name.
     pub name: String,
-    /// The image.
     pub image: String,
-    /// Its arguments.
     pub arguments: Vec<String>,
-    /// Its environment.
     pub environment: Vec<(String, String)>,
     /// Ports that it listens at.
     pub ports: Vec<u16>,
@@ -533,7 +521,6 @@ pub struct Hands {
 }
 
 impl Hands {
-    /// Finds the cluster.
     pub fn reach(access: &Access) -> Result<Self, metier_kube::Error> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

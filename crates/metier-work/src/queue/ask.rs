@@ -14,7 +14,6 @@ pub const MOST_WAITING: u64 = 1000;
 pub struct Ask {
     /// The run file, checked.
     pub file: Value,
-    /// Who asks.
     pub asker: Asker,
     /// The job, where the door has jobs.
     pub job: Option<String>,

@@ -30,7 +30,6 @@ pub(super) enum Wish {
     Stop,
 }
 
-/// A measuring process.
 pub(super) struct Child {
     process: std::process::Child,
     log: Arc<Mutex<Log>>,
@@ -94,7 +93,6 @@ impl Child {
         Ok(Self { process, log, pump, wish: None, signalled: None })
     }
 
-    /// Its process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }

@@ -9,7 +9,6 @@ const TAIL: usize = 64 << 10;
 /// Looked through for the last words.
 const RECENT: usize = 4096;
 
-/// A bounded log.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     fresh: Vec<u8>,

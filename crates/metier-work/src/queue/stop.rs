@@ -29,7 +29,6 @@ impl Stop {
         Self { signals: true, ..Self::default() }
     }
 
-    /// Expresses it.
     pub fn ask(&self) {
         self.asked.store(true, Ordering::Relaxed);
     }

@@ -23,7 +23,6 @@ use super::node::shortened;
 use super::quantity::{CORES, DURATION, SIZE, duration, millicores, size};
 
 impl RunFile {
-    /// Checks everything.
     pub fn check(self, origins: &Origins) -> Result<Checked, Faults> {
         self.check_with(origins, false)
     }

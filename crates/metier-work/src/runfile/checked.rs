@@ -20,7 +20,6 @@ pub struct Checked {
     pub dataset: Option<Wanted>,
     /// Runs that it needs.
     pub needs: Vec<Checked>,
-    /// Runs beside it.
     pub with: Vec<Checked>,
     /// When it is ready.
     pub ready: Option<Readiness>,
@@ -33,7 +32,6 @@ pub struct Checked {
 /// A dataset that is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// Where it is.
     pub source: Source,
     /// The digest that it must have.
     pub digest: Option<Digest>,
@@ -52,7 +50,6 @@ pub enum Source {
     Http(String),
     /// An object, or all under a prefix that ends with `/`.
     S3 {
-        /// The bucket.
         bucket: String,
         /// The key, or the prefix.
         key: String,
@@ -75,13 +72,9 @@ pub struct Readiness {
 /// What shows that a run is ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sign {
-    /// Something listens there.
     Port(String, u16),
-    /// It answers.
     Http(String),
-    /// It is there.
     File(PathBuf),
-    /// It printed this.
     Output(String),
 }
 

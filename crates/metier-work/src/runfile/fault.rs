@@ -110,7 +110,6 @@ impl From<Fault> for Faults {
 }
 
 impl fmt::Display for Faults {
-    /// One line each.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, fault) in self.0.iter().enumerate() {
             if index > 0 {

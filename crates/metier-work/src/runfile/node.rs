@@ -56,7 +56,6 @@ pub struct Key {
 }
 
 impl Node {
-    /// Reads a document.
     pub fn parse(text: &str) -> Result<Self, Faults> {
         if text.len() > MOST_BYTES {
             return Err(Fault::document("it is larger than 1 MiB", "a run file").into());

@@ -98,7 +98,6 @@ impl Fields<'_> {
         if matches!(node.value, Value::Null) { None } else { Some(node) }
     }
 
-    /// A text.
     pub fn text(&mut self, name: &'static str, want: &str) -> Option<String> {
         let node = self.take(name)?;
         let path = self.full(name);
@@ -122,7 +121,6 @@ impl Fields<'_> {
         self.reader.list(node, &path, want, |reader, item, path| reader.text(item, path, want))
     }
 
-    /// Yes or no.
     pub fn flag(&mut self, name: &'static str) -> Option<bool> {
         let node = self.take(name)?;
         match &node.value {
@@ -136,7 +134,6 @@ impl Fields<'_> {
         }
     }
 
-    /// A whole number.
     pub fn number(&mut self, name: &'static str, want: &str) -> Option<u32> {
         let node = self.take(name)?;
         if let Value::Plain(word) = &node.value
@@ -168,7 +165,6 @@ impl Fields<'_> {
         table
     }
 
-    /// A map inside.
     pub fn inner<T>(
         &mut self,
         name: &'static str,

@@ -18,10 +18,8 @@ pub use total::Total;
 /// Steps that a search may take: a few seconds.
 const STEPS: f64 = 2e9;
 
-/// What is asked.
 #[derive(Debug)]
 pub struct Question<'a> {
-    /// The graph's order.
     pub chain: &'a Chain<'a>,
     /// What is known of it.
     pub graph: &'a Analysis,
@@ -43,7 +41,6 @@ pub struct Question<'a> {
     pub cuts: Option<&'a [usize]>,
 }
 
-/// The answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// The parts, in their order.
@@ -61,7 +58,6 @@ pub struct Plan {
 /// One part and its device.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stage {
-    /// The part.
     pub part: Part,
     /// Number of its device.
     pub device: usize,
@@ -90,10 +86,7 @@ pub enum Error {
     #[error(
         "the size of the graph's {what} is not known, so sending it cannot be timed; give the shapes of all inputs"
     )]
-    End {
-        /// Which end.
-        what: &'static str,
-    },
+    End { what: &'static str },
     /// What flows over a cut that was asked for has no known size.
     #[error(
         "the size of what flows after operator {place} is not known; give the shapes of all inputs, or cut elsewhere"
@@ -104,20 +97,14 @@ pub enum Error {
     },
     /// No way to have all weights in memory.
     #[error("the weights ({weights}) have no room in the memory of these devices, however they are cut")]
-    Memory {
-        /// All of them.
-        weights: Bytes,
-    },
-    /// No prediction.
+    Memory { weights: Bytes },
     #[error(transparent)]
     Latency(#[from] latency::Error),
-    /// No parts.
     #[error(transparent)]
     Graph(#[from] metier_onnx::Error),
 }
 
 impl Question<'_> {
-    /// Answers it.
     pub fn answer(&self, latency: &Latency) -> Result<Plan, Error> {
         let costs = self.chain.costs(self.graph);
         let mut notes = Vec::new();

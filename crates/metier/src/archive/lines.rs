@@ -11,22 +11,16 @@ use serde_json::Value;
 
 use super::{End, Head, LINE_BYTES, Part};
 
-/// One line.
 #[derive(Debug)]
 pub enum Line {
-    /// The first.
     Head,
-    /// A device.
     Device(Box<Device>),
-    /// A workload.
     Workload(Box<Workload>),
     /// A part of a file.
     Part(Part),
-    /// A run.
     Run(Box<Run>),
     /// A series of the run before it.
     Series(Series),
-    /// The last.
     End(End),
 }
 
@@ -38,7 +32,6 @@ pub struct Lines<R> {
 }
 
 impl<R: BufRead> Lines<R> {
-    /// Of a reader.
     pub fn new(reader: R) -> Self {
         Self { reader, number: 0, buffer: Vec::new() }
     }

@@ -17,11 +17,8 @@ use crate::output::without_infinities;
 /// A run to export, and what it refers to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Wanted {
-    /// The run.
     pub run: RunId,
-    /// What ran.
     pub workload: WorkloadId,
-    /// Where.
     pub device: DeviceId,
 }
 

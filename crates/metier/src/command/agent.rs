@@ -74,7 +74,6 @@ impl Agent {
         ]
     }
 
-    /// Serves.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         crate::log::start(&room.console, room.verbose, crate::log::SERVER)?;
         let settings = &room.settings;

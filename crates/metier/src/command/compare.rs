@@ -44,7 +44,6 @@ pub struct Compare {
     keep_failed: bool,
 }
 
-/// Reads a percentage.
 pub fn percent(text: &str) -> Result<Ratio, String> {
     let number = text.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
     match number {
@@ -54,7 +53,6 @@ pub fn percent(text: &str) -> Result<Ratio, String> {
 }
 
 impl Compare {
-    /// Prints the comparison.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let mut sides = Sides::new(room);
         let (a, b) = (sides.runs(&self.a)?, sides.runs(&self.b)?);

@@ -20,7 +20,6 @@ pub struct Completions {
 }
 
 impl Completions {
-    /// Prints them.
     pub fn run(&self) -> anyhow::Result<Code> {
         let mut text = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::definition(), "metier", &mut text);

@@ -27,7 +27,6 @@ pub struct Config {
 }
 
 impl Config {
-    /// Prints the settings.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let settings = &room.settings;
         if self.path {

@@ -39,7 +39,6 @@ struct Diagnosis<'a> {
 }
 
 impl Doctor {
-    /// Prints the checks.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let location = room.settings.store()?;
         let (store, about) = match Store::open_read_only(&location) {

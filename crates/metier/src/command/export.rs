@@ -37,7 +37,6 @@ pub struct Export {
 }
 
 impl Export {
-    /// Writes the archive.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let typed =
             room.settings.get("output").is_some_and(|setting| matches!(setting.origin, Origin::Flag(_)));

@@ -45,7 +45,6 @@ pub struct Flame {
 }
 
 impl Flame {
-    /// Draws.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let form = match (room.form, room.console.format) {
             (Some(form @ (Form::Svg | Form::Folded)), _) => form,

@@ -31,7 +31,6 @@ pub struct Import {
 }
 
 impl Import {
-    /// Checks, then writes.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let mut archive = self.open()?;
         let name = if self.file == "-" { "stdin" } else { &self.file };

@@ -41,9 +41,7 @@ use crate::output::{Form, word};
 
 /// What every command is given.
 pub struct Room {
-    /// Where to print.
     pub console: Console,
-    /// What was set.
     pub settings: Settings,
     /// How much to say about what is being done.
     pub verbose: u8,

@@ -40,7 +40,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// Writes the report.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let form = self.form(room)?;
         let destination = self.file.as_deref().map(|path| Destination::open("--file", path)).transpose()?;

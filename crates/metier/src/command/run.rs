@@ -396,7 +396,6 @@ impl Run {
     }
 }
 
-/// What was measured.
 #[derive(Default)]
 struct Batch {
     warmups: Vec<Record>,

@@ -79,7 +79,6 @@ impl Session {
         }
     }
 
-    /// Does it.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         match &self.then {
             Then::Add(add) => add.run(room),
@@ -127,7 +126,6 @@ fn cancel(room: &Room, which: &Which) -> anyhow::Result<Code> {
     Ok(Code::OK)
 }
 
-/// Who types.
 fn user() -> Option<String> {
     ["LOGNAME", "USER"].into_iter().find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()))
 }

@@ -33,7 +33,6 @@ pub struct Token {
 }
 
 impl Token {
-    /// Prints it.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let path = place()?;
         if self.new {

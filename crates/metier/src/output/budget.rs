@@ -18,7 +18,6 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Begins now.
     pub fn new(of: Duration, quiet: bool) -> Self {
         let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let bar = ProgressBar::with_draw_target(Some(of.as_secs().max(1)), target);

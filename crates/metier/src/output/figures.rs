@@ -4,9 +4,7 @@
 
 use metier_types::{Quality, Ratio, Run, Seconds, Unit};
 
-/// One labelled value.
 pub struct Figure {
-    /// What it is.
     pub label: &'static str,
     /// The value with its unit.
     pub value: String,
@@ -16,7 +14,6 @@ pub struct Figure {
 
 /// A heading and what stands under it.
 pub struct Section {
-    /// The heading.
     pub title: &'static str,
     /// The values; absent ones are left out, `missing` says why.
     pub figures: Vec<Figure>,

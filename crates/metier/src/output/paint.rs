@@ -16,7 +16,6 @@ pub enum When {
 pub struct Paint(bool);
 
 impl Paint {
-    /// No colours.
     #[cfg(test)]
     pub const PLAIN: Self = Self(false);
 
@@ -39,19 +38,15 @@ impl Paint {
         if self.0 && !text.is_empty() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
     }
 
-    /// Headings.
     pub fn bold(self, text: &str) -> String {
         self.wrap("1", text)
     }
-    /// What matters less.
     pub fn dim(self, text: &str) -> String {
         self.wrap("2", text)
     }
-    /// What failed.
     pub fn red(self, text: &str) -> String {
         self.wrap("31", text)
     }
-    /// What is good.
     pub fn green(self, text: &str) -> String {
         self.wrap("32", text)
     }

@@ -31,7 +31,6 @@ impl Steps {
         Self { bar, done: Cell::new(0), of, said: Cell::new(Instant::now()), noun, verb, quiet }
     }
 
-    /// One is done.
     pub fn one(&self) {
         self.done.set(self.done.get() + 1);
         self.bar.inc(1);
@@ -42,7 +41,6 @@ impl Steps {
         }
     }
 
-    /// All are done.
     pub fn end(self) {
         self.bar.finish_and_clear();
     }

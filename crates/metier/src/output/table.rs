@@ -7,7 +7,6 @@ use unicode_width::UnicodeWidthStr;
 
 use super::Paint;
 
-/// One cell.
 #[derive(Debug, Clone)]
 pub struct Cell {
     text: String,
@@ -35,7 +34,6 @@ impl Cell {
         Self::number(value.map_or_else(|| "–".to_string(), |value| value.to_string()))
     }
 
-    /// Painted.
     pub fn styled(self, style: fn(Paint, &str) -> String) -> Self {
         Self { style, ..self }
     }
@@ -83,7 +81,6 @@ impl Table {
         self
     }
 
-    /// Adds a row.
     pub fn row(&mut self, cells: Vec<Cell>) {
         // A header follows the alignment of what stands under it.
         if let (1, Some(header)) = (self.rows.len(), self.rows.first_mut()) {

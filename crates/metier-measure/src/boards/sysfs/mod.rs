@@ -32,11 +32,8 @@ const EMC_CLOCKS: [&str; 3] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// NVIDIA Jetson.
     Jetson,
-    /// Raspberry Pi.
     RaspberryPi,
-    /// Anything else.
     Other,
 }
 

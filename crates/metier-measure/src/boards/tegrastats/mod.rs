@@ -31,7 +31,6 @@ const ENGINES: [&str; 14] = [
     "VI",
 ];
 
-/// One line.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Line {
     /// Local time in whole seconds, where it is printed.

@@ -17,7 +17,6 @@ use super::{Bench, Spread, miss};
 const BLOCK: usize = 1 << 20;
 /// The file is never larger, nor than a tenth of what is free.
 const LARGEST: u64 = 256 << 20;
-/// Nor smaller.
 const SMALLEST: u64 = 4 << 20;
 /// Passes of writing and of reading.
 const PASSES: u32 = 3;

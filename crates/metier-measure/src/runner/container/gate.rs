@@ -120,7 +120,6 @@ pub(crate) struct Waiting {
 pub(crate) enum Stopped {
     /// It could not be executed.
     Exec(io::Error),
-    /// It is gone.
     Gone,
 }
 

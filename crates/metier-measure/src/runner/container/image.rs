@@ -12,7 +12,6 @@ use crate::spec::{ContainerSpec, Pull};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Image {
     pub digest: Option<Digest>,
-    /// Program and arguments.
     pub command: Vec<String>,
     pub working_directory: Option<String>,
 }

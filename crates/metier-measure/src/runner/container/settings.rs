@@ -68,7 +68,6 @@ impl Plan {
         sources.find(|source| !Path::new(source).exists())
     }
 
-    /// For the engine.
     pub fn body(&self, image: &Image) -> ContainerCreateBody {
         let container = &self.container;
         let gated = |gate: &String| format!("{gate}:{}:ro,z", gate::INSIDE);

@@ -15,16 +15,13 @@ const EARLIER_STEPS: f64 = 3.0;
 const NEW_VOICE: f64 = 1.005;
 /// Above this multiple of the original's best an error counts more: on other rows it may be a little larger.
 const MARGIN: f64 = 0.97;
-/// How much more.
 const STEEP: f64 = 10.0;
 
 /// What was said of rows by those who had not seen them.
 pub struct Heard<'a> {
-    /// By each voice.
     pub voices: &'a BTreeMap<Kind, Vec<f64>>,
     /// By the original's trainers.
     pub others: &'a [Vec<f64>],
-    /// What was measured.
     pub y: &'a [f64],
     /// Watts below which relative errors mean nothing.
     pub floor: f64,

@@ -21,11 +21,9 @@ const RATIOS: usize = 16;
 
 /// Rows with mixtures behind them.
 pub struct Rows {
-    /// Scaled features.
     pub x: Matrix,
     /// Their logarithms and ratios.
     pub rich: Matrix,
-    /// Watts.
     pub y: Vec<f64>,
     /// What each row counts.
     pub weights: Vec<f64>,

@@ -17,7 +17,6 @@ const TREES: usize = 60;
 /// How much more watts count than per cent where trees are to do well in both, at the mean of the watts.
 const WATTS: f64 = 3.0;
 
-/// The kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -31,11 +30,9 @@ pub enum Kind {
     Balanced,
     /// Boosted trees of absolute errors in watts on the features alone, never falling when one rises.
     Monotone,
-    /// A straight line.
     Line,
     /// A line over squares and products.
     Polynomial,
-    /// Support vectors.
     Vectors,
     /// The mean of the nearest rows.
     Neighbours,
@@ -43,7 +40,6 @@ pub enum Kind {
     Shallow,
 }
 
-/// All of them.
 pub const KINDS: [Kind; 10] = [
     Kind::Median,
     Kind::Relative,

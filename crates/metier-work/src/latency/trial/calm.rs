@@ -39,7 +39,6 @@ pub enum Host {
     Crowded,
 }
 
-/// The host's pulse.
 pub struct Pulse {
     /// Seconds of the best beat by number of threads.
     best: BTreeMap<u32, f64>,

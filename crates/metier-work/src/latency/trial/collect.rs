@@ -28,7 +28,6 @@ pub struct Given {
     pub name: String,
     /// Its file; weights may be beside it.
     pub path: PathBuf,
-    /// Its content.
     pub bytes: Arc<Vec<u8>>,
     /// Sizes for what it leaves open.
     pub bindings: Bindings,
@@ -37,7 +36,6 @@ pub struct Given {
 /// What is timed beside stress of processors and memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Load {
-    /// Nothing.
     None,
     /// A made-up network now and then, which is enough to tell what others cost.
     #[default]
@@ -50,13 +48,9 @@ pub enum Load {
 pub struct Wanted<'a> {
     /// Where trials are kept.
     pub store: &'a Store,
-    /// This device.
     pub device: &'a DeviceId,
-    /// Processors of it.
     pub cores: u32,
-    /// The runtime.
     pub engine: Engine,
-    /// Numbers of threads.
     pub threads: &'a [u32],
     /// How long to go on.
     pub budget: Duration,
@@ -75,7 +69,6 @@ pub struct Wanted<'a> {
 /// How far it has come.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
-    /// Points made.
     pub points: u64,
     /// Points that could not be made.
     pub failed: u64,
@@ -283,13 +276,10 @@ pub fn graph_id(name: &str, graph: &Analysis) -> String {
 pub struct Probe<'a> {
     /// The graph with its shapes.
     pub id: &'a str,
-    /// Its name.
     pub name: &'a str,
     /// Whether it is made up.
     pub is_trial: bool,
-    /// Threads.
     pub threads: u32,
-    /// What else runs.
     pub pressure: Pressure,
 }
 
@@ -345,7 +335,6 @@ impl Probe<'_> {
     }
 }
 
-/// Measures one point.
 pub fn point(
     runtime: &Runtime,
     source: Source<'_>,

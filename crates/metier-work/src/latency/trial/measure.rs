@@ -15,9 +15,7 @@ use crate::latency::step::{self, Step};
 pub struct Effort {
     /// Seconds of repeating, where the fewest repeats do not take longer.
     pub seconds: f64,
-    /// Fewest repeats.
     pub fewest: usize,
-    /// Most repeats.
     pub most: usize,
     /// Looks at each operator.
     pub looks: usize,
@@ -32,7 +30,6 @@ pub struct Timed {
     pub median: f64,
     /// Processor time of the middle one.
     pub cpu_seconds: f64,
-    /// Repeats.
     pub runs: usize,
     /// Share of the pieces during which others had the processors.
     pub crowded: f64,

@@ -38,7 +38,6 @@ const MOST_WEIGHTS: u64 = 12_000_000;
 pub struct Chance(u64);
 
 impl Chance {
-    /// From a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x9e37_79b9)
     }

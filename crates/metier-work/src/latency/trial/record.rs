@@ -24,11 +24,8 @@ pub struct Kept {
     pub name: String,
     /// Whether it was made up.
     pub is_trial: bool,
-    /// The runtime.
     pub runtime: String,
-    /// Threads.
     pub threads: u32,
-    /// What else ran.
     pub pressure: Pressure,
     /// What one inference took.
     pub seconds: f64,
@@ -37,9 +34,7 @@ pub struct Kept {
     /// What it took when it was measured again, which tells how far two measurements are apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again: Option<f64>,
-    /// Processor time.
     pub cpu_seconds: f64,
-    /// Multiply-adds.
     pub multiply_adds: u64,
     /// The counts of the SOPRANO profiler.
     pub counts: [f64; 7],
@@ -52,7 +47,6 @@ pub struct Kept {
     pub parts: Vec<KeptPart>,
 }
 
-/// An operator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeptPart(pub String, pub String, pub f64, pub Vec<f64>, pub Vec<f64>, pub Option<f64>);
 

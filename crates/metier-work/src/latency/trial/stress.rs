@@ -14,7 +14,6 @@ use crate::latency::learned::pressure;
 /// What kind of stress, how much.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stress {
-    /// Threads.
     pub threads: u32,
     /// Share of the time that each is busy.
     pub busy: f64,

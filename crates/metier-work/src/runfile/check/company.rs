@@ -8,7 +8,6 @@ use super::super::file::Other;
 use super::super::node::shortened;
 use super::Check;
 
-/// Runs beside one.
 const MOST_OTHERS: usize = 16;
 
 impl Check {

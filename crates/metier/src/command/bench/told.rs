@@ -198,7 +198,6 @@ fn energy_each(energy: Joules, whole: Seconds, wall: &[f64]) -> Option<Joules> {
 }
 
 impl Told {
-    /// Before anything ran.
     pub fn new(
         path: &Path,
         digest: Digest,
@@ -297,7 +296,6 @@ impl Told {
         });
     }
 
-    /// The tables.
     pub fn text(&self, with_operators: bool, paint: Paint) -> String {
         let mut text = self.head(paint);
         let mut table = Table::with_header(&[

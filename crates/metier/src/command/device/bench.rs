@@ -25,7 +25,6 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Measures, keeps, shows.
     pub fn run(&self, room: &Room) -> anyhow::Result<()> {
         let roots = Roots::default();
         let folder = data_folder();

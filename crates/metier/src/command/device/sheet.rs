@@ -20,7 +20,6 @@ pub fn print(room: &Room, passport: &Passport) -> anyhow::Result<()> {
     }
 }
 
-/// The tables.
 pub fn text(passport: &Passport, paint: Paint) -> String {
     let mut text = format!(
         "{}  {}\n{} {}, from\n",

@@ -130,7 +130,6 @@ impl On {
         Ok(vec![Arc::new(metier_power::defaults::shipped()?.pipeline.clone())])
     }
 
-    /// Both.
     pub fn tried(&self, room: &Room, data: &Data) -> anyhow::Result<Tried> {
         let tables = self.tables(data)?;
         Ok(Tried { tables: tables.list, pipelines: self.pipelines(room, data)?, warnings: tables.warnings })
@@ -160,7 +159,6 @@ impl Tried {
 }
 
 impl Estimate {
-    /// Tries.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let data = self.paths.data();
         let tried = self.on.tried(room, &data)?;

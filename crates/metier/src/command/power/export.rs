@@ -42,7 +42,6 @@ pub struct Export {
 }
 
 impl Export {
-    /// Publishes.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let data = self.paths.data();
         let collected = match (&self.benchmark, &self.collect_date) {

@@ -139,7 +139,6 @@ fn raw(response: &Response, group: FeatureGroup, vm: bool) -> anyhow::Result<Fra
 }
 
 impl Extract {
-    /// Makes it.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let by_container = self.of.output_type == OutputType::DynPower;
         let made = self.of.make(&self.rows, &self.paths.data(), &self.paths.out, by_container)?;

@@ -12,7 +12,6 @@ use crate::exit::usage;
 /// Largest file that is read: a response of a day and a large machine.
 const BYTES: u64 = 4 << 30;
 
-/// The folder.
 #[derive(Debug, Clone)]
 pub struct Data(pub PathBuf);
 
@@ -37,13 +36,11 @@ impl Data {
         Ok((path, bytes))
     }
 
-    /// A query response.
     pub fn response(&self, flag: &str, name: &str) -> anyhow::Result<Response> {
         let (path, text) = self.read(flag, name, "json")?;
         Response::read(&text).map_err(|error| usage(format!("{flag} {}: {error}", path.display())))
     }
 
-    /// A table.
     pub fn table(&self, flag: &str, name: &str) -> anyhow::Result<Frame> {
         let (path, text) = self.read(flag, name, "csv")?;
         let wrong = |why: String| usage(format!("{flag} {}: {why}", path.display()));
@@ -51,7 +48,6 @@ impl Data {
         if frame.is_empty() { Err(wrong("has no rows".to_string())) } else { Ok(frame) }
     }
 
-    /// Writes a table.
     pub fn write_table(&self, name: &str, frame: &Frame) -> anyhow::Result<PathBuf> {
         let mut bytes = Vec::new();
         frame.write_csv(&mut bytes)?;

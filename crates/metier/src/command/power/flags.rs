@@ -26,7 +26,6 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// The folder.
     pub fn data(&self) -> Data {
         let given = self.data_path.clone().or_else(|| std::env::var_os("DATAPATH").map(PathBuf::from));
         Data(given.filter(|path| !path.as_os_str().is_empty()).unwrap_or_else(|| PathBuf::from(".")))
@@ -65,7 +64,6 @@ pub struct Isolation {
 }
 
 impl Isolation {
-    /// The hints.
     pub fn hints(&self) -> Hints {
         Hints { target: self.target_hints.clone(), background: self.bg_hints.clone() }
     }
@@ -132,12 +130,10 @@ fn one_of<T>(found: Option<T>, names: &[&str]) -> Result<T, String> {
     found.ok_or_else(|| format!("want {}", names.join(", ")))
 }
 
-/// An extractor.
 pub fn extractor(name: &str) -> Result<Extractor, String> {
     one_of(Extractor::named(name), &["default", "smooth"])
 }
 
-/// An isolator.
 pub fn isolator(name: &str) -> Result<Isolator, String> {
     one_of(Isolator::named(name), &["none", "min", "profile", "trainer", "joint"])
 }
@@ -148,7 +144,6 @@ pub fn source(name: &str) -> Result<Source, String> {
     one_of(Source::named(name).or((name == "rapl").then_some(Source::RaplSysfs)), &names)
 }
 
-/// An output type.
 pub fn output_type(name: &str) -> Result<OutputType, String> {
     one_of(OutputType::named(name), &["AbsPower", "DynPower"])
 }
@@ -172,7 +167,6 @@ pub fn group_of(frame: &Frame, named: Option<FeatureGroup>, input: &str) -> anyh
     })
 }
 
-/// A trainer.
 pub fn trainer(name: &str) -> Result<Trainer, String> {
     let names: Vec<&str> = Trainer::KEPLER.iter().map(|one| one.name()).chain(["auto"]).collect();
     one_of(Trainer::named(name), &names)

@@ -34,7 +34,6 @@ pub struct Isolate {
 }
 
 impl Isolate {
-    /// Makes the table.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let data = self.paths.data();
         let mut made = self.of.make(&self.rows, &data, &self.paths.out, true)?;
@@ -67,7 +66,6 @@ pub struct FromData {
 }
 
 impl FromData {
-    /// Makes the table.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let data = self.paths.data();
         let name = match self.input.starts_with("extracted_") {

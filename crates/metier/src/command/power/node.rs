@@ -49,7 +49,6 @@ pub fn this() -> anyhow::Result<String> {
 }
 
 impl Node {
-    /// Looks.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let data = self.paths.data();
         let spec = match &self.machine_spec {

@@ -59,7 +59,6 @@ enum Picture {
 }
 
 impl Plot {
-    /// Draws.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let data = self.paths.data();
         let figures = match self.target_data {

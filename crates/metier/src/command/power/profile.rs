@@ -34,7 +34,6 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Makes it.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let data = self.paths.data();
         let response = data.response("--input", &self.input)?;

@@ -111,7 +111,6 @@ pub struct Specpower {
 }
 
 impl Specpower {
-    /// Learns.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let data: Data = self.from.paths.data();
         let mut plan = self.from.plan(&self.pipeline_name, Energy::Acpi)?;
@@ -170,7 +169,6 @@ pub struct Ec2 {
 }
 
 impl Ec2 {
-    /// Learns.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let data = self.from.paths.data();
         let plan = self.from.plan(&self.pipeline_name, Energy::RaplSysfs)?;

@@ -79,7 +79,6 @@ impl Learning {
 }
 
 impl Train {
-    /// Learns.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let data = self.paths.data();
         let responses = self.input.iter().map(|name| data.response("--input", name));
@@ -152,7 +151,6 @@ pub struct FromData {
 }
 
 impl FromData {
-    /// Learns.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let data = self.paths.data();
         let frame = data.table("--input", &self.input)?;

@@ -39,7 +39,6 @@ fn cells(row: &Row) -> Vec<String> {
     [row.pod.clone(), row.scenario.clone(), row.metric.clone()].into_iter().chain(counts).collect()
 }
 
-/// The file.
 pub fn csv(rows: &[Row]) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     output::csv(&mut bytes, &HEADER, rows.iter().map(cells))?;
@@ -47,7 +46,6 @@ pub fn csv(rows: &[Row]) -> anyhow::Result<Vec<u8>> {
 }
 
 impl Validate {
-    /// Counts.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let data = self.paths.data();
         let response = data.response("--input", &self.input)?;
@@ -80,7 +78,6 @@ impl Validate {
     }
 }
 
-/// Says it.
 pub fn show(room: &Room, rows: &[Row]) -> anyhow::Result<()> {
     let console = &room.console;
     let record = || {

@@ -22,7 +22,6 @@ pub struct Fetching<'a> {
 }
 
 impl<'a> Fetching<'a> {
-    /// For one dataset.
     pub fn new(console: &'a Console) -> Self {
         let target = if console.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let bar = ProgressBar::with_draw_target(None, target);
@@ -35,7 +34,6 @@ impl<'a> Fetching<'a> {
 }
 
 impl Fetching<'_> {
-    /// Nothing more comes.
     pub fn end(&self) {
         self.bar.finish_and_clear();
     }

@@ -19,13 +19,11 @@ pub struct Measured<'a> {
     pub folder: &'a Path,
     /// Files that are kept with the run.
     pub artefacts: Vec<String>,
-    /// How many times.
     pub runs: u32,
     /// Files beside the graph that hold weights.
     pub beside: Vec<PathBuf>,
     /// The page cache before each of them, for the graph and what is beside it, where that matters: cold, warm.
     pub page_cache: Option<String>,
-    /// Time between samples.
     pub interval: Option<String>,
     /// What it gets and what is beside it.
     pub surroundings: flags::Surroundings,

@@ -14,7 +14,6 @@ use crate::output::figures;
 
 /// Up to so many repetitions each has a line; more are reported now and then.
 const EACH: u32 = 20;
-/// How often, then.
 const NOW_AND_THEN: Duration = Duration::from_secs(2);
 /// Seconds left below which nobody wants to know.
 const WORTH: f64 = 1.0;

@@ -14,12 +14,10 @@ use crate::exit::{Code, usage};
 pub struct Faulty {
     /// The file, if there is one.
     pub name: Option<String>,
-    /// What is wrong.
     pub faults: Faults,
 }
 
 impl Faulty {
-    /// A line each.
     pub fn lines(&self) -> Vec<String> {
         let line = |fault: &runfile::Fault| match (&self.name, &fault.file, &fault.flag) {
             (Some(name), None, None) => {
@@ -80,7 +78,6 @@ pub fn load(path: &Path, from: Option<&Path>) -> anyhow::Result<(String, RunFile
     Ok((name, file, origins))
 }
 
-/// Reads a probe.
 pub fn probe(path: &Path) -> anyhow::Result<Probe> {
     let name = path.display();
     let text = runfile::read_text(path)

@@ -8,7 +8,6 @@ use crate::output::{Cell, Paint, Table, figures, stages};
 /// Stages of the application that are listed.
 const STAGES: usize = 8;
 
-/// One run.
 pub fn single(run: &Run, kept: bool, paint: Paint) -> String {
     let mut text = format!("{}\n", paint.bold(&metier_measure::verdict(run)));
     let mut table = Table::default().indented(2);

@@ -6,7 +6,6 @@ use metier_types::Timestamp;
 use crate::output::{Cell, Paint, Table, figures, plain, word_of as word};
 use crate::time;
 
-/// For people.
 pub fn table(rows: &[RunRow], now: Timestamp) -> Table {
     let mut table =
         Table::with_header(&["ID", "WHEN", "WORKLOAD", "END", "WALL", "CPU", "PEAK", "DEVICE", "TAGS"]);

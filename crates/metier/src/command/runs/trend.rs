@@ -46,7 +46,6 @@ pub struct TrendFlags {
 }
 
 impl TrendFlags {
-    /// Prints the histories.
     pub fn run(&self, room: &Room, filter: RunFilter, limit: Option<u32>) -> anyhow::Result<Code> {
         let store = room.store()?;
         let runs = store.latest(&filter, limit.unwrap_or(MOST_RUNS).min(MOST_RUNS) as usize)?;

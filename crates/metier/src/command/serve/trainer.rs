@@ -161,7 +161,6 @@ impl TrainerRole {
             .ok_or_else(|| usage("there is no folder to keep what is learned in; name a --pipelines FOLDER"))
     }
 
-    /// Serves.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let token = super::token(room, self.token_file.as_deref())?;
         let settings = self.predictors.settings();

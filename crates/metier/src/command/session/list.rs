@@ -53,7 +53,6 @@ struct Sessions<'a> {
 }
 
 impl List {
-    /// Prints it.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let filter = SessionFilter {
             state: self.state.map(Into::into),

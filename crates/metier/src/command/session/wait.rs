@@ -44,7 +44,6 @@ pub struct LogOf {
 }
 
 impl LogOf {
-    /// Prints it.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let store = room.store()?;
         let session = store.find_session(&self.id)?;
@@ -62,7 +61,6 @@ impl LogOf {
 }
 
 impl Wait {
-    /// Waits.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let wrong = |text: &String| usage(format!("--timeout is {text:?}; want {}", time::DURATION));
         let longest = match &self.timeout {

@@ -22,7 +22,6 @@ pub struct Work {
 }
 
 impl Work {
-    /// Works the queue.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         // Before the store is opened: threads that it starts must not be ended by signals meant for us.
         let stop = Stop::on_signals();

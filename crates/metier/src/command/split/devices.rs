@@ -85,11 +85,9 @@ pub fn links(given: &[String]) -> anyhow::Result<Links> {
 
 /// An answer, and what the devices are called in it.
 pub struct Answer {
-    /// What was found.
     pub plan: Plan,
     /// What the devices are called: as they were given, a second one of a name with its number.
     pub labels: Vec<String>,
-    /// The devices.
     pub passports: Vec<Passport>,
     /// How they run their parts.
     pub conditions: Conditions,

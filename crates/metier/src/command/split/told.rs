@@ -104,7 +104,6 @@ struct Sent {
 }
 
 impl Row {
-    /// Of a part.
     pub fn new(part: &Part, multiply_adds: Option<u64>, sent: Option<Bytes>, file: Option<PathBuf>) -> Self {
         Self {
             operators: part.operators,
@@ -130,7 +129,6 @@ impl Row {
 }
 
 impl Told {
-    /// Without any part.
     pub fn new(graph: &Path) -> Self {
         Self {
             schema: "metier.split/1".to_string(),

@@ -18,9 +18,7 @@ struct Want {
     stamp: Option<&'static str>,
     /// Used, total, blocks, size of a block.
     ram: (u64, u64, u64, u64),
-    /// Used, total, cached.
     swap: Option<(u64, u64, u64)>,
-    /// Used, total, block.
     iram: Option<(u64, u64, u64)>,
     cores: Vec<(i32, u32)>,
     emc: Option<(&'static str, i32, Vec<u32>)>,

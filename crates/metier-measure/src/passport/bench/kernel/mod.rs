@@ -40,9 +40,7 @@ impl Line {
 /// A loop of independent multiply-adds in registers.
 #[derive(Clone, Copy)]
 pub struct Multiply {
-    /// Of which numbers.
     pub precision: Precision,
-    /// With which instructions.
     pub instructions: &'static str,
     /// Multiply-adds in one pass.
     pub per_pass: u64,
@@ -53,7 +51,6 @@ pub struct Multiply {
 /// A loop that reads memory from one end to the other.
 #[derive(Clone, Copy)]
 pub struct Read {
-    /// With which instructions.
     pub instructions: &'static str,
     /// Reads all of it; what does not fill a block of [`Read::BLOCK`] bytes at the end is left out.
     pub run: fn(&[u8]),
