@@ -11,7 +11,7 @@ use kube::api::{ListParams, PostParams};
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
-use metier_measure::app::http::{BODY_BYTES, Page, Url};
+use metier_measure::http_get::{BODY_BYTES, Page, Url};
 use metier_measure::spec::PodSpec;
 
 use crate::Error;

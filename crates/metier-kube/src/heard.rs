@@ -5,11 +5,12 @@
 
 use std::time::Duration;
 
-use metier_measure::app::http::{self, Url};
 use metier_measure::app::relayed::{self, Brought, Relaying};
-use metier_measure::app::{Heard, Ways, descriptor, scrape};
+use metier_measure::app::{Heard, descriptor, scrape};
 use metier_measure::cgroup::Group;
+use metier_measure::http_get::{self, Url};
 use metier_measure::observer::{Keep, Observer, Started};
+use metier_measure::spec::ListenSources;
 use metier_measure::wake;
 use metier_types::{Missing, Run, Series};
 use tokio::runtime::Handle;
@@ -22,7 +23,7 @@ const FIX: &str = "check that the application serves its metrics there, on all a
 
 /// Listens to a pod of another machine.
 pub(crate) struct Relayed {
-    ways: Ways,
+    ways: ListenSources,
     cluster: Cluster,
     handle: Handle,
     pod: String,
@@ -37,7 +38,7 @@ pub(crate) struct Relayed {
 
 impl Relayed {
     pub fn new(
-        ways: Ways,
+        ways: ListenSources,
         cluster: Cluster,
         handle: Handle,
         pod: String,
@@ -55,7 +56,7 @@ impl Relayed {
             let (cluster, handle, pod) = (self.cluster.clone(), self.handle.clone(), self.pod.clone());
             relaying.read(address, move || handle.block_on(cluster.page(&pod, &url, scrape::ACCEPT)))
         } else {
-            relaying.read(address, move || http::get(&url, scrape::ACCEPT))
+            relaying.read(address, move || http_get::get(&url, scrape::ACCEPT))
         };
         started.map_err(|error| error.to_string())
     }

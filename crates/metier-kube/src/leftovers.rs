@@ -38,7 +38,7 @@ pub async fn sweep(cluster: &Cluster, roots: &Roots, host: &str) -> Result<Vec<S
     for one in list.items {
         let Some(owner) = owner_of(&one) else { continue };
         let Some(name) = one.metadata.name.clone() else { continue };
-        if owner.host == host && !metier_measure::leftovers::is_there(roots, &owner) {
+        if owner.host == host && !metier_measure::group_owner::is_there(roots, &owner) {
             delete(cluster, &name).await?;
             swept.push(name);
         }

@@ -11,9 +11,11 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use metier_measure::TargetFacts;
+use metier_measure::cgroup::GroupFolders;
 use metier_measure::cgroup::{Group, Place, Totals};
-use metier_measure::runner::foreign::{Folders, Foreign, Said, Voice};
-use metier_measure::runner::{About, Outcome, Rung};
+use metier_measure::runner::foreign::{Foreign, Said, Voice};
+use metier_measure::running_target::{Outcome, Rung};
 use metier_measure::{Roots, Session};
 use metier_types::{Missing, RunId};
 use tokio::runtime::Runtime;
@@ -44,7 +46,7 @@ const TOLD_WITHIN: Duration = Duration::from_secs(15);
 /// What was found of a pod on this machine.
 #[derive(Default)]
 pub(crate) struct Found {
-    folders: Option<Folders>,
+    folders: Option<GroupFolders>,
     pid: Option<u32>,
     baseline: Option<Totals>,
     started_ns: Option<u64>,
@@ -118,7 +120,7 @@ pub(crate) fn wait(
 pub(crate) fn measure(
     found: Found,
     carried: Option<Limits>,
-    mut about: About,
+    mut about: TargetFacts,
     runtime: &Runtime,
     cluster: Cluster,
     id: RunId,
@@ -280,7 +282,7 @@ impl Look {
             let text = format!("3:cpuacct:{path}\n2:memory:{path}\n1:cpu:{path}\n0::{path}\n");
             let place = Place::parse(&mounts, &text);
             let folder = place.v1.get("cpuacct").or(place.v2.as_ref())?.clone();
-            let folders = Folders { v2: place.v2.filter(|folder| folder.exists()), v1: place.v1 };
+            let folders = GroupFolders { v2: place.v2.filter(|folder| folder.exists()), v1: place.v1 };
             folder.exists().then(|| Self {
                 folder,
                 group: Group::of(folders.clone()),

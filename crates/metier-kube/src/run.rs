@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use kube::api::PostParams;
+use metier_measure::TargetFacts;
 use metier_measure::app::listening::INSIDE;
 use metier_measure::app::relayed;
 use metier_measure::observer::{Observer, Provision};
-use metier_measure::runner::About;
 use metier_measure::runner::joined::{Door, Joined};
 use metier_measure::spec::{PodSpec, Target};
 use metier_measure::{Finished, Recorder, Session, Spec, Stop};
@@ -192,7 +192,7 @@ impl Asked<'_> {
         given.environment.extend(provision.environment.iter().filter(|(n, _)| !own.contains(&n)).cloned());
         given.mounts.extend(provision.mounts.iter().cloned());
         let owner =
-            metier_measure::leftovers::owner(&self.session.options().roots, &self.session.options().device);
+            metier_measure::group_owner::owner(&self.session.options().roots, &self.session.options().device);
         let object = job::make(&given, self.pod, self.id, &owner, &gate)?;
         let created = self.runtime.block_on(self.cluster.jobs().create(&PostParams::default(), &object));
         if let Err(kube::Error::Api(status)) = &created {
@@ -400,8 +400,8 @@ impl Asked<'_> {
     }
 
     /// What is known of the pod before it starts.
-    fn about(&self, seen: &Seen) -> About {
-        let mut about = About { limits: limits(self.spec), ..About::default() };
+    fn about(&self, seen: &Seen) -> TargetFacts {
+        let mut about = TargetFacts { limits: limits(self.spec), ..TargetFacts::default() };
         let Some(pod) = &seen.pod else { return about };
         about.pod = Some(PodRef {
             namespace: self.cluster.namespace.clone(),
@@ -424,7 +424,7 @@ impl Asked<'_> {
     fn never(
         &mut self,
         why: &str,
-        about: Option<About>,
+        about: Option<TargetFacts>,
         recorder: &mut dyn Recorder,
     ) -> Result<Finished, Error> {
         let about = about.unwrap_or_else(|| self.about(&Seen::default()));

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Memory, cluster, session, shell};
-use metier_measure::app::Ways;
+use metier_measure::spec::ListenSources;
 
 #[test]
 fn a_pod_is_listened_to_by_lines_log_and_its_own_page() {
@@ -15,12 +15,12 @@ fn a_pod_is_listened_to_by_lines_log_and_its_own_page() {
         echo '{\"meta\":{},\"name\":\"timeit.x\",\"timestamp\":\"2026-01-31T12:00:00.5\",\"value\":5}' >> $PYWAGGLE_LOG_DIR/data.ndjson
         for n in 1 2; do printf \"HTTP/1.0 200 OK\\r\\n\\r\\n# TYPE done counter\\ndone $n\\n\" | nc -l -p 8000 > /dev/null; done";
     let mut spec = shell(&kubeconfig, text);
-    spec.listen = Ways {
+    spec.listen = ListenSources {
         socket: true,
         pywaggle: true,
         lines: true,
         scrape: vec!["http://localhost:8000/metrics".into()],
-        ..Ways::default()
+        ..ListenSources::default()
     };
     spec.timeout = Some(std::time::Duration::from_secs(120));
     let mut memory = Memory::default();

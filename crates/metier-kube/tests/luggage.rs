@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{cluster, elsewhere, kubectl, pod_of, run, until_up};
 use metier_measure::Spec;
-use metier_measure::app::Ways;
+use metier_measure::spec::ListenSources;
 use metier_measure::spec::Mount;
 use metier_types::{Bytes, Cause, DatasetUse, Extra, PageCache, Quality};
 
@@ -64,7 +64,7 @@ datagrams.sendto(b'{\"apart\": 3}', os.environ['METIER_DATAGRAMS'])";
     for folder in ["/usr", "/lib", "/lib64"] {
         spec.mounts.push(Mount { source: folder.into(), target: folder.into(), read_only: true });
     }
-    spec.listen = Ways { socket: true, pywaggle: true, lines: true, ..Ways::default() };
+    spec.listen = ListenSources { socket: true, pywaggle: true, lines: true, ..ListenSources::default() };
     spec.timeout = Some(Duration::from_secs(60));
     let (finished, memory) = run(&spec);
     let run = &finished.run;

@@ -10,7 +10,7 @@ use metier_types::{Run, Warning};
 
 use crate::Spec;
 use crate::observer::Keep;
-use crate::runner::Body;
+use crate::running_target::RunningTarget;
 
 // The launcher looks for files, too, in pods of other machines, and has no dependencies: so the file is its.
 #[path = "../../metier-launch/src/find.rs"]
@@ -24,7 +24,7 @@ const FILES: usize = 256;
 const BYTES: u64 = 1 << 30;
 
 /// Keeps what the patterns of the specification match, and says what was left out.
-pub(crate) fn collect(spec: &Spec, body: &mut dyn Body, run: &mut Run, keep: &mut Keep<'_>) {
+pub(crate) fn collect(spec: &Spec, body: &mut dyn RunningTarget, run: &mut Run, keep: &mut Keep<'_>) {
     if spec.artefacts.is_empty() {
         return;
     }

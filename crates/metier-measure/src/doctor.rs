@@ -10,7 +10,7 @@ use crate::host::HostMeter;
 use crate::runner::container;
 use crate::sensors::Meters;
 use crate::stacks::Stacks;
-use crate::{Roots, leftovers};
+use crate::{Roots, group_owner};
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,7 +103,7 @@ pub fn checks(roots: &Roots, store: Option<&Store>) -> Vec<Check> {
 /// Makes a group as a run would, and takes it away again.
 fn group_checks(roots: &Roots) -> Vec<Check> {
     let place = Place::of(&roots.proc, "self");
-    let name = leftovers::group_name(roots, metier_types::RunId::new());
+    let name = group_owner::group_name(roots, metier_types::RunId::new());
     // SAFETY: takes nothing, cannot fail.
     let is_root = unsafe { libc::geteuid() } == 0;
     let mut made = Group::make(&place, &name);

@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use crate::cgroup::limit::LimitRefusal;
+use crate::target_facts::TargetFacts;
+
 /// What went wrong. Losing a sensor is never an error: it is an entry in the record's `missing`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -71,13 +74,19 @@ pub enum Error {
         /// Why, in words for people.
         detail: String,
         /// What was known of it by then.
-        about: Box<crate::runner::About>,
+        about: Box<TargetFacts>,
         /// The signal that asked us to stop meanwhile.
         stop: Option<i32>,
     },
     /// The run could not be kept.
     #[error(transparent)]
     Store(#[from] metier_store::Error),
+}
+
+impl From<LimitRefusal> for Error {
+    fn from(refusal: LimitRefusal) -> Self {
+        Self::Limit { limit: refusal.limit, reason: refusal.reason }
+    }
 }
 
 impl Error {

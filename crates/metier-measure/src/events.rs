@@ -13,7 +13,6 @@ use std::io;
 use metier_types::{Bytes, Extra, Missing, Process, Seconds};
 
 use crate::netlink::{Socket, each_attribute, u32_at, u64_at};
-use crate::runner::Root;
 
 const NETLINK_CONNECTOR: libc::c_int = 11;
 const NETLINK_GENERIC: libc::c_int = 16;
@@ -45,6 +44,15 @@ pub struct Seen {
     pub called: Option<(u64, u64)>,
     /// Bytes from and to storage.
     pub stored: Option<(u64, u64)>,
+}
+
+/// Which processes are the run, for those who follow processes one by one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProcessRoot {
+    /// Everybody below this process, but not the process itself.
+    Below(u32),
+    /// These, and everybody below them.
+    These(Vec<u32>),
 }
 
 /// Listens to the host's process events and keeps those of one run.
@@ -101,10 +109,10 @@ impl Watch {
     }
 
     /// Names the run: everybody below a launcher, or processes that are there already and everybody below them.
-    pub fn follow(&mut self, root: &Root) {
+    pub fn follow(&mut self, root: &ProcessRoot) {
         match root {
-            Root::Below(launcher) => self.root = *launcher,
-            Root::These(pids) => {
+            ProcessRoot::Below(launcher) => self.root = *launcher,
+            ProcessRoot::These(pids) => {
                 self.drain();
                 pids.iter().for_each(|pid| self.adopt(*pid));
             }
@@ -450,7 +458,7 @@ mod tests {
     #[test]
     fn descendants_of_the_launcher_are_kept_and_others_are_not() {
         let mut watch = quiet();
-        watch.follow(&Root::Below(10));
+        watch.follow(&ProcessRoot::Below(10));
         for (parent, child, group) in
             [(10, 11, 11), (11, 12, 12), (7, 8, 8), (8, 9, 9), (12, 13, 12), (12, 14, 14)]
         {
@@ -468,7 +476,7 @@ mod tests {
     #[test]
     fn beyond_the_list_processes_are_counted() {
         let mut watch = quiet();
-        watch.follow(&Root::Below(1));
+        watch.follow(&ProcessRoot::Below(1));
         for pid in 2..=LISTED as u32 + 11 {
             watch.forked(1, pid, pid, 5);
         }
@@ -479,7 +487,7 @@ mod tests {
         #[test]
         fn no_bytes_from_the_kernel_make_us_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
             let mut watch = quiet();
-            watch.follow(&Root::Below(1));
+            watch.follow(&ProcessRoot::Below(1));
             let _ = watch.take(&bytes);
             let _ = acknowledged(&bytes);
             task_ends(&bytes, &mut |pid, raw| watch.book(pid, raw));

@@ -12,7 +12,7 @@ use std::process::Child;
 use std::time::Duration;
 
 use crate::observer::Provision;
-use crate::runner::{Report, Rung, Stage, Usage};
+use crate::running_target::{Report, Rung, Stage, Usage};
 use crate::{Command, Error, Spec};
 
 /// The launcher's program file, built by `build.rs`.

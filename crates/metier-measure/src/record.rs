@@ -14,22 +14,24 @@ use metier_types::{
 };
 
 use crate::cgroup::Group;
+use crate::events::ProcessRoot;
 use crate::events::Watch;
+use crate::facts::{Facts, Stopped};
+use crate::instruments::Instruments;
 use crate::recorder::{Recorder, remembered_digest};
-use crate::runner::{About, Root};
-use crate::session::{Facts, Session, Stopped};
 use crate::spec::{ContainerSpec, PodSpec, Target};
+use crate::target_facts::TargetFacts;
 use crate::{Spec, boards, digest, trust, verdict};
 use scribe::Scribe;
 
 /// The record of a run that has just begun.
 pub(crate) fn begun(
-    session: &Session,
+    instruments: &Instruments,
     spec: &Spec,
     id: RunId,
     started: Timestamp,
     group: &Result<Group, Missing>,
-    about: &About,
+    about: &TargetFacts,
 ) -> Run {
     let method = about.method.unwrap_or_else(|| group.as_ref().map_or(Method::Wait4, |group| group.method));
     let name = spec.name.as_ref().map_or_else(|| command_name(spec), ToString::to_string);
@@ -42,13 +44,13 @@ pub(crate) fn begun(
             name,
             extra: Extra::new(),
         },
-        device: session.options.device.reference(),
+        device: instruments.options.device.reference(),
         state: RunState::Running,
         started,
         ended: None,
         exit: None,
         verdict: None,
-        context: context(session, spec, method, about),
+        context: context(instruments, spec, method, about),
         tags: spec.tags.clone(),
         summary: Summary::default(),
         cpu: CpuUse::default(),
@@ -72,13 +74,13 @@ pub(crate) fn begun(
 
 /// The record of a run that is over.
 pub(crate) fn of(
-    session: &mut Session,
+    instruments: &mut Instruments,
     spec: &Spec,
     facts: &mut Facts,
     input: Option<Digest>,
     recorder: &dyn Recorder,
 ) -> Run {
-    let mut run = begun(session, spec, facts.id, facts.started, &facts.group, &facts.about);
+    let mut run = begun(instruments, spec, facts.id, facts.started, &facts.group, &facts.about);
     run.state = RunState::Finished;
     let since_start = |ns: u64| Seconds::from_nanos(ns.saturating_sub(facts.started_ns));
     run.ended = jiff::SignedDuration::try_from_secs_f64(since_start(facts.gone_ns).get())
@@ -111,11 +113,11 @@ pub(crate) fn of(
     scribe.pressure(facts);
     scribe.processes(facts);
     scribe.network(facts);
-    scribe.energy(session);
+    scribe.energy(instruments);
     let ours = run.summary.cpu_seconds.unwrap_or_default() + Seconds(facts.own_cpu.as_secs_f64());
     let whole = since_start(facts.gone_ns);
-    run.host = session.host.state(facts.host_before.clone(), facts.host_after.clone(), whole, ours);
-    host_missing(session, &mut run);
+    run.host = instruments.host.state(facts.host_before.clone(), facts.host_after.clone(), whole, ours);
+    host_missing(instruments, &mut run);
     overhead(facts, whole, &mut run);
     if facts.stuck > 0 {
         let text = format!("{} processes could not be killed and are still there", facts.stuck);
@@ -124,7 +126,7 @@ pub(crate) fn of(
     for (code, text) in &facts.outcome.warnings {
         run.warnings.push(Warning::new(code, text.clone()));
     }
-    let cores = session.options.device.cpu.threads;
+    let cores = instruments.options.device.cpu.threads;
     let warnings = trust::warnings(&run, cores);
     run.warnings.extend(warnings);
     run.verdict = Some(verdict(&run));
@@ -132,10 +134,16 @@ pub(crate) fn of(
 }
 
 /// The record of a run that never started.
-pub(crate) fn unstarted(session: &Session, spec: &Spec, id: RunId, about: &About, detail: &str) -> Run {
+pub(crate) fn unstarted(
+    instruments: &Instruments,
+    spec: &Spec,
+    id: RunId,
+    about: &TargetFacts,
+    detail: &str,
+) -> Run {
     let none = Err(Missing::because("it never started"));
     let now = Timestamp::now();
-    let mut run = begun(session, spec, id, now, &none, about);
+    let mut run = begun(instruments, spec, id, now, &none, about);
     run.context.method = None;
     run.state = RunState::Finished;
     run.ended = Some(now);
@@ -182,8 +190,8 @@ pub(crate) fn timestamp_of(monotonic_ns: u64) -> Timestamp {
 
 /// The wait status, from the kernel's own event where it was told by somebody who cannot tell an exit code above 128
 /// from a signal.
-pub(crate) fn true_status(told: i32, root: &Root, watch: Option<&Watch>) -> i32 {
-    let (Root::These(pids), Some(watch)) = (root, watch) else { return told };
+pub(crate) fn true_status(told: i32, root: &ProcessRoot, watch: Option<&Watch>) -> i32 {
+    let (ProcessRoot::These(pids), Some(watch)) = (root, watch) else { return told };
     let Some(seen) = pids.first().and_then(|pid| watch.status_of(*pid)) else { return told };
     match ended_by_signal(seen) {
         Some(signal) if told == (128 + signal) << 8 => signal,
@@ -220,7 +228,7 @@ fn workload_id(spec: &Spec, executable: Option<&Digest>) -> metier_types::Worklo
     })
 }
 
-fn context(session: &Session, spec: &Spec, method: Method, about: &About) -> Context {
+fn context(instruments: &Instruments, spec: &Spec, method: Method, about: &TargetFacts) -> Context {
     let is_ours = spec.target.command().is_some();
     let ours = std::env::vars_os()
         .filter(|(name, _)| is_ours && !spec.environment.iter().any(|(other, _)| *name == **other));
@@ -234,14 +242,14 @@ fn context(session: &Session, spec: &Spec, method: Method, about: &About) -> Con
         environment_digest: Some(digest::of_environment(ours.chain(given))),
         input: spec.input.as_ref().map(|path| path.to_string_lossy().into_owned()),
         input_digest: None,
-        kernel: session.kernel.clone(),
+        kernel: instruments.kernel.clone(),
         measured_by: concat!("metier ", env!("CARGO_PKG_VERSION")).to_string(),
         method: Some(method),
         sampling: None,
         timeout_seconds: spec.timeout.map(|limit| Seconds(limit.as_secs_f64())),
         duration_seconds: spec.duration.map(|time| Seconds(time.as_secs_f64())),
         grace_seconds: Some(Seconds(spec.grace.as_secs_f64())),
-        power_mode: boards::power_mode(&session.options.roots),
+        power_mode: boards::power_mode(&instruments.options.roots),
         repetition: spec.repetition,
         repetitions: spec.repetitions,
         warmup: spec.warmup,
@@ -318,15 +326,15 @@ fn signal_name(signal: i32) -> String {
     format!("SIG{name}")
 }
 
-fn host_missing(session: &Session, run: &mut Run) {
+fn host_missing(instruments: &Instruments, run: &mut Run) {
     let mut missing = |path: &str, reason: &str| {
         run.missing.insert(path.to_string(), Missing::because(reason));
     };
-    if !session.host.has_frequency() {
+    if !instruments.host.has_frequency() {
         missing("host.frequency", "the host shows no clock frequency (usual in virtual machines)");
         missing("host.governor", "the host shows no frequency governor (usual in virtual machines)");
     }
-    if !session.host.has_temperature() {
+    if !instruments.host.has_temperature() {
         missing("host.temperature", "the host shows no temperature sensor (usual in virtual machines)");
     }
     if run.host.steal_ratio.is_none() {

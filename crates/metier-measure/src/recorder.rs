@@ -6,7 +6,7 @@ use metier_store::{Owner, Store, Writer};
 use metier_types::schema::Schema;
 use metier_types::{ArtefactRef, Device, Extra, ProcessTree, Run, RunId, Series, Workload, WorkloadKind};
 
-use crate::{Error, Roots, digest, leftovers};
+use crate::{Error, Roots, digest, group_owner};
 
 /// Keeps runs as they are measured.
 pub trait Recorder {
@@ -60,7 +60,7 @@ pub struct StoreRecorder {
 impl StoreRecorder {
     /// For runs on this device.
     pub fn new(store: Store, device: &Device) -> Self {
-        let owner = leftovers::owner(&Roots::default(), device);
+        let owner = group_owner::owner(&Roots::default(), device);
         Self { store, owner, device: device.clone(), is_device_kept: false, writer: None }
     }
 }

@@ -1,50 +1,38 @@
 //! Runs and measures: gets the run ready, lets it go, watches until its last process is gone, reads the exact
 //! counters, writes the record.
 //!
-//! What runs is a [`Body`](crate::runner); [`life`] is the loop around it, [`facts`] what comes out. The store writes
+//! What runs is a [`RunningTarget`]; [`life`] is the loop around it, [`crate::facts`] what comes out. The store writes
 //! in a thread of its own, so a slow disk never delays a sample.
 
-mod facts;
 mod life;
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use metier_types::{Device, Digest, ProcessTree, Run, RunId, RunState, Timestamp};
+use metier_types::{Digest, ProcessTree, Run, RunId, RunState, Timestamp};
 
 use crate::app::Ears;
 use crate::cgroup::{Meter, Totals};
-use crate::events::Watch;
-use crate::gpu::Gpus;
-use crate::host::HostMeter;
+use crate::events::{ProcessRoot, Watch};
+use crate::facts::{Facts, Peaks, Stopped};
+use crate::instruments::Instruments;
 use crate::launch::Program;
 use crate::observer::{Keep, Observer, Provision, Ready, Started};
 pub use crate::recorder::{NoRecorder, Recorder, StoreRecorder};
 use crate::runner::container::Workshop;
 use crate::runner::foreign::Foreign;
 use crate::runner::joined::Joined;
-use crate::runner::{About, Body, Prepared, Root, command, container};
-use crate::sensors::Meters;
+use crate::runner::{command, container};
+use crate::running_target::{PreparedRun, RunningTarget};
 use crate::signals::Signals;
 use crate::spec::Target;
 use crate::stacks::Stacks;
 use crate::stop::Stopper;
+use crate::target_facts::TargetFacts;
 use crate::timeline::Timeline;
 use crate::tree::Walker;
 use crate::wake::own_cpu;
-use crate::{Error, Roots, Spec, artefacts, leftovers, record};
-pub(crate) use facts::{Facts, Peaks, Stopped};
+use crate::{Error, Options, Spec, artefacts, group_owner, record};
 use life::{Life, Next, throttling};
-
-/// What a session needs to know.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Where the kernel's file systems are.
-    pub roots: Roots,
-    /// A private folder for files that live as long as the session.
-    pub runtime_dir: PathBuf,
-    pub device: Device,
-}
 
 /// Somebody asked the whole batch to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,14 +54,10 @@ pub struct Finished {
 
 /// What all runs of a batch share.
 pub struct Session {
-    pub(crate) options: Options,
+    instruments: Instruments,
     program: Program,
     signals: Signals,
     stopper: Stopper,
-    pub(crate) host: HostMeter,
-    pub(crate) meters: Meters,
-    pub(crate) gpus: Gpus,
-    pub(crate) kernel: Option<String>,
 }
 
 impl Session {
@@ -81,18 +65,7 @@ impl Session {
     pub fn open(options: Options) -> Result<Self, Error> {
         let signals = Signals::take()?;
         let program = Program::make(&options.runtime_dir)?;
-        let kernel = crate::file::text(options.roots.proc.join("version"));
-        let library = std::env::var_os("METIER_NVML").map(PathBuf::from);
-        Ok(Self {
-            host: HostMeter::open(&options.roots),
-            meters: Meters::open(&options.roots),
-            gpus: Gpus::find(&options.roots, library.as_deref()),
-            program,
-            signals,
-            stopper: Stopper::new()?,
-            kernel,
-            options,
-        })
+        Ok(Self { instruments: Instruments::open(options), program, signals, stopper: Stopper::new()? })
     }
 
     /// Stops whatever this session runs, from any thread: as a signal to us would.
@@ -105,10 +78,10 @@ impl Session {
         self.run_with(spec, recorder, &mut [])
     }
 
-    /// Those who look on because the specification asks for it. [`Session::run_with`] has them already; whoever gives a
-    /// run to [`Session::measure`] adds them.
+    /// Those who look on because the specification asks for it. [`Session::run_with`] has them already; a caller of
+    /// [`Session::measure`] passes them.
     pub fn observers(&self, spec: &Spec) -> Vec<Box<dyn Observer>> {
-        let ears = (!spec.listen.is_empty()).then(|| Ears::new(&spec.listen, &self.options));
+        let ears = (!spec.listen.is_empty()).then(|| Ears::new(&spec.listen, &self.instruments.options));
         let stacks = spec.stacks.map(Stacks::new);
         let mut all: Vec<Box<dyn Observer>> = Vec::new();
         all.extend(ears.map(|ears| Box::new(ears) as Box<dyn Observer>));
@@ -145,12 +118,20 @@ impl Session {
         let prepared = match &spec.target {
             Target::Command(command) => {
                 let mask = self.signals.mask_before();
-                command::prepare(&self.options.roots, &self.program, mask, spec, command, id, &provision)
+                command::prepare(
+                    &self.instruments.options.roots,
+                    &self.program,
+                    mask,
+                    spec,
+                    command,
+                    id,
+                    &provision,
+                )
             }
             Target::Container(asked) => {
                 let shop = Workshop {
-                    roots: &self.options.roots,
-                    runtime_dir: &self.options.runtime_dir,
+                    roots: &self.instruments.options.roots,
+                    runtime_dir: &self.instruments.options.runtime_dir,
                     program: &self.program,
                     signals: &self.signals,
                     stopper: &self.stopper,
@@ -169,7 +150,8 @@ impl Session {
         self.conclude(spec, id, input, ended, recorder, observers)
     }
 
-    /// Measures what somebody else started and looks after.
+    /// Measures what another program started and looks after. `observers` are those of [`Session::observers`] and the
+    /// caller's own: none is added here.
     pub fn measure(
         &mut self,
         spec: &Spec,
@@ -177,20 +159,10 @@ impl Session {
         recorder: &mut dyn Recorder,
         observers: &mut [&mut dyn Observer],
     ) -> Result<Finished, Error> {
-        spec.check()?;
-        let (asked, id) = (Instant::now(), spec.id.unwrap_or_else(RunId::new));
-        let mut watch = Watch::open();
-        let prepared = foreign.prepared();
-        watch.iter_mut().for_each(|watch| watch.follow(&prepared.root));
-        let mut stacks = spec.stacks.map(Stacks::new);
-        let mut all: Vec<&mut dyn Observer> = Vec::new();
-        all.extend(stacks.iter_mut().map(|stacks| stacks as &mut dyn Observer));
-        all.extend(observers.iter_mut().map(|observer| &mut **observer as &mut dyn Observer));
-        let ended = self.measure_prepared(spec, id, asked, prepared, watch, recorder, &mut all);
-        self.conclude(spec, id, None, ended, recorder, &mut all)
+        self.measure_started(spec, foreign.prepared(), recorder, observers)
     }
 
-    /// Measures a container of somebody else's, with our launcher in it.
+    /// Measures another program's container, with our launcher in it. Observers as for [`Session::measure`].
     pub fn measure_joined(
         &mut self,
         spec: &Spec,
@@ -198,21 +170,26 @@ impl Session {
         recorder: &mut dyn Recorder,
         observers: &mut [&mut dyn Observer],
     ) -> Result<Finished, Error> {
+        self.measure_started(spec, joined.prepared(), recorder, observers)
+    }
+
+    fn measure_started(
+        &mut self,
+        spec: &Spec,
+        prepared: PreparedRun,
+        recorder: &mut dyn Recorder,
+        observers: &mut [&mut dyn Observer],
+    ) -> Result<Finished, Error> {
         spec.check()?;
         let (asked, id) = (Instant::now(), spec.id.unwrap_or_else(RunId::new));
         let mut watch = Watch::open();
-        let prepared = joined.prepared();
         watch.iter_mut().for_each(|watch| watch.follow(&prepared.root));
         let about = prepared.about.clone();
-        let mut stacks = spec.stacks.map(Stacks::new);
-        let mut all: Vec<&mut dyn Observer> = Vec::new();
-        all.extend(stacks.iter_mut().map(|stacks| stacks as &mut dyn Observer));
-        all.extend(observers.iter_mut().map(|observer| &mut **observer as &mut dyn Observer));
-        let mut ended = self.measure_prepared(spec, id, asked, prepared, watch, recorder, &mut all);
+        let mut ended = self.measure_prepared(spec, id, asked, prepared, watch, recorder, observers);
         if let Err(Error::Unstarted { about: empty, .. }) = &mut ended {
             **empty = about;
         }
-        self.conclude(spec, id, None, ended, recorder, &mut all)
+        self.conclude(spec, id, None, ended, recorder, observers)
     }
 
     /// Waits until a descriptor has something, or for so long. Says whether it has, and whether somebody asked us to stop.
@@ -226,7 +203,7 @@ impl Session {
 
     /// Where the kernel's file systems are, and a private folder.
     pub fn options(&self) -> &Options {
-        &self.options
+        &self.instruments.options
     }
 
     /// Keeps the record of a run that never started, with the reason.
@@ -234,11 +211,11 @@ impl Session {
         &mut self,
         spec: &Spec,
         id: RunId,
-        about: &About,
+        about: &TargetFacts,
         detail: &str,
         recorder: &mut dyn Recorder,
     ) -> Result<Finished, Error> {
-        let mut run = record::unstarted(self, spec, id, about, detail);
+        let mut run = record::unstarted(&self.instruments, spec, id, about, detail);
         recorder.begin(&Run { state: RunState::Running, ended: None, exit: None, ..run.clone() })?;
         run.verdict = Some(crate::verdict(&run));
         let tree = record::no_processes(id);
@@ -252,7 +229,7 @@ impl Session {
         spec: &Spec,
         id: RunId,
         input: Option<Digest>,
-        ended: Result<(Facts, Box<dyn Body>), Error>,
+        ended: Result<(Facts, Box<dyn RunningTarget>), Error>,
         recorder: &mut dyn Recorder,
         observers: &mut [&mut dyn Observer],
     ) -> Result<Finished, Error> {
@@ -269,12 +246,12 @@ impl Session {
                 return Err(error);
             }
         };
-        let mut run = record::of(self, spec, &mut facts, input, recorder);
+        let mut run = record::of(&mut self.instruments, spec, &mut facts, input, recorder);
         let tree = facts.walker.tree(facts.id, facts.watch.as_ref().ok(), facts.started_ns);
         let mut keep = Keep::new(recorder);
         artefacts::collect(spec, body.as_mut(), &mut run, &mut keep);
         // Before the observers: a container that was held may end now, and who looks after it hears of it.
-        body.bye();
+        body.release();
         for observer in observers.iter_mut() {
             observer.finish(&mut run, &mut keep);
         }
@@ -298,33 +275,35 @@ impl Session {
         spec: &Spec,
         id: RunId,
         asked: Instant,
-        prepared: Prepared,
+        prepared: PreparedRun,
         mut watch: Result<Watch, metier_types::Missing>,
         recorder: &mut dyn Recorder,
         observers: &mut [&mut dyn Observer],
-    ) -> Result<(Facts, Box<dyn Body>), Error> {
-        let Prepared { mut body, group, root, about, baseline, is_fleeting, has_own_limit } = prepared;
+    ) -> Result<(Facts, Box<dyn RunningTarget>), Error> {
+        let PreparedRun { mut body, group, root, about, baseline, is_fleeting, has_own_limit } = prepared;
         let around = || group.as_ref().ok().and_then(|g| throttling(&g.around));
         let around_before = around();
-        let host_before = (self.host.reading(), self.host.counters());
-        self.meters.start();
-        self.gpus.start();
+        let host_before = (self.instruments.host.reading(), self.instruments.host.counters());
+        self.instruments.meters.start();
+        self.instruments.gpus.start();
         // Before it starts: a store that cannot keep the run is told before anything has happened.
-        if let Err(error) = recorder.begin(&record::begun(self, spec, id, Timestamp::now(), &group, &about)) {
-            body.bye();
+        if let Err(error) =
+            recorder.begin(&record::begun(&self.instruments, spec, id, Timestamp::now(), &group, &about))
+        {
+            body.release();
             return Err(error);
         }
         let launcher = match root {
-            Root::Below(pid) => Some(pid),
-            Root::These(_) => None,
+            ProcessRoot::Below(pid) => Some(pid),
+            ProcessRoot::These(_) => None,
         };
         let ready = Ready { run: id, group: group.as_ref().ok(), launcher };
         observers.iter_mut().for_each(|observer| observer.ready(ready));
-        let started_ns = match body.go() {
+        let started_ns = match body.start() {
             Ok(started_ns) => started_ns,
             Err(error) => {
                 recorder.forget(id);
-                body.bye();
+                body.release();
                 return Err(error);
             }
         };
@@ -332,8 +311,8 @@ impl Session {
         let startup = asked.elapsed();
         let own_before = own_cpu();
         let pids = match &root {
-            Root::Below(_) => &[][..],
-            Root::These(pids) => pids,
+            ProcessRoot::Below(_) => &[][..],
+            ProcessRoot::These(pids) => pids,
         };
         let hello = Started { run: id, started_ns, group: group.as_ref().ok(), pids };
         observers.iter_mut().for_each(|observer| observer.started(hello));
@@ -341,16 +320,16 @@ impl Session {
         let mut life = Life {
             meter: group.as_ref().ok().map(|group| Meter::open(group, &baseline)),
             group: group.as_ref().ok(),
-            walker: Walker::new(&self.options.roots.proc, &root, watch.is_ok()),
+            walker: Walker::new(&self.instruments.options.roots.proc, &root, watch.is_ok()),
             watch: watch.as_mut().ok(),
             timeline: Timeline::new(
                 id,
-                &self.meters.microjoules().into_iter().map(|(name, _)| name).collect::<Vec<_>>(),
-                self.gpus.names().len(),
+                &self.instruments.meters.microjoules().into_iter().map(|(name, _)| name).collect::<Vec<_>>(),
+                self.instruments.gpus.names().len(),
             ),
-            host: &mut self.host,
-            meters: &mut self.meters,
-            gpus: &mut self.gpus,
+            host: &mut self.instruments.host,
+            meters: &mut self.instruments.meters,
+            gpus: &mut self.instruments.gpus,
             signals: &self.signals,
             stopper: &self.stopper,
             body: body.as_mut(),
@@ -374,7 +353,7 @@ impl Session {
             Ok(end) => end,
             Err(error) => {
                 // Without the launcher nobody else ends the command; the run stays in the store as interrupted.
-                life.group.iter().for_each(|group| leftovers::end_group(group));
+                life.group.iter().for_each(|group| group_owner::end_group(group));
                 return Err(error);
             }
         };
@@ -392,7 +371,7 @@ impl Session {
         if !rows.is_empty() {
             recorder.samples(id, rows);
         }
-        let host_after = (self.host.reading(), self.host.counters());
+        let host_after = (self.instruments.host.reading(), self.instruments.host.counters());
         let own_cpu = own_cpu().saturating_sub(own_before);
         let outcome = body.outcome();
         let status = record::true_status(status, &root, watch.as_ref().ok());

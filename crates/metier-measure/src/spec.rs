@@ -2,6 +2,7 @@
 //! before anything starts.
 
 mod awaited;
+mod listen_sources;
 mod target;
 
 use std::path::PathBuf;
@@ -10,13 +11,17 @@ use std::time::Duration;
 use metier_types::{BatchId, Bytes, Company, DatasetUse, GraphUse, RunId, WorkloadId};
 
 use crate::Error;
-use crate::app::Ways;
 pub use awaited::Awaited;
 pub(crate) use awaited::Eye;
+pub use listen_sources::ListenSources;
 pub use target::{Command, Confines, ContainerSpec, PodSpec, Pull, Target};
 
 /// Shortest and longest time between samples.
 pub const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
+/// Samples per second where nobody says how many: not a divisor of what timers usually beat at.
+pub const STACKS_DEFAULT_HERTZ: u32 = 99;
+/// Fewest and most samples per second.
+pub const STACKS_HERTZ: std::ops::RangeInclusive<u32> = 1..=1000;
 /// Longest lists that a specification may have.
 const LONGEST: usize = 1000;
 
@@ -114,7 +119,7 @@ pub struct Spec {
     /// Files that are kept with the run, as the run sees them: paths, in which `*`, `?` and `**` match.
     pub artefacts: Vec<String>,
     /// How to listen to what the application says of itself.
-    pub listen: Ways,
+    pub listen: ListenSources,
     /// How often its stacks are sampled per second, where that is wanted.
     pub stacks: Option<u32>,
     pub interval: Duration,
@@ -162,7 +167,7 @@ impl Spec {
             graph: None,
             ready: None,
             artefacts: Vec::new(),
-            listen: Ways::default(),
+            listen: ListenSources::default(),
             stacks: None,
             interval: Duration::from_millis(100),
             timeout: None,
@@ -255,7 +260,7 @@ impl Spec {
             let got = self.limits.memory.map(|bytes| bytes.to_string()).unwrap_or_default();
             return wrong("memory", got, "at least 1 MiB");
         }
-        if let Some(hertz) = self.stacks.filter(|hertz| !crate::stacks::HERTZ.contains(hertz)) {
+        if let Some(hertz) = self.stacks.filter(|hertz| !STACKS_HERTZ.contains(hertz)) {
             let want = "1 to 1000 samples per second";
             return Err(Error::Spec { field: "stacks", got: hertz.to_string(), want });
         }

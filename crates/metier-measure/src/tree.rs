@@ -12,9 +12,9 @@ use metier_types::schema::Schema;
 use metier_types::{Bytes, Extra, Process, ProcessSource, ProcessTree, RunId, Seconds};
 
 use crate::cgroup::Group;
+use crate::events::ProcessRoot;
 use crate::events::{LISTED, Watch};
 use crate::file::kib_field;
-use crate::runner::Root;
 
 /// Processes looked at in one walk.
 const WALKED: usize = 1024;
@@ -48,7 +48,7 @@ pub struct Walked {
 /// Walks the run's living processes.
 pub struct Walker {
     proc: PathBuf,
-    root: Root,
+    root: ProcessRoot,
     /// Processes above the run, which are nobody's parent in its tree.
     above: Vec<u32>,
     tick: f64,
@@ -65,11 +65,11 @@ pub struct Walker {
 
 impl Walker {
     /// A walker for the processes of a run.
-    pub fn new(proc: &Path, root: &Root, has_events: bool) -> Self {
+    pub fn new(proc: &Path, root: &ProcessRoot, has_events: bool) -> Self {
         let parent = |pid: &u32| Some(stat_of(proc, *pid)?.parent);
         let above = match root {
-            Root::Below(launcher) => vec![*launcher],
-            Root::These(pids) => pids.iter().filter_map(parent).collect(),
+            ProcessRoot::Below(launcher) => vec![*launcher],
+            ProcessRoot::These(pids) => pids.iter().filter_map(parent).collect(),
         };
         // SAFETY: sysconf takes a number and gives one.
         let (tick, page) = unsafe { (libc::sysconf(libc::_SC_CLK_TCK), libc::sysconf(libc::_SC_PAGESIZE)) };
@@ -92,8 +92,8 @@ impl Walker {
     pub fn living(&self, group: Option<&Group>) -> Vec<u32> {
         group.map_or_else(
             || match &self.root {
-                Root::Below(launcher) => descendants(&self.proc, *launcher),
-                Root::These(pids) => {
+                ProcessRoot::Below(launcher) => descendants(&self.proc, *launcher),
+                ProcessRoot::These(pids) => {
                     let living = pids.iter().filter(|pid| stat_of(&self.proc, **pid).is_some());
                     living.flat_map(|pid| [vec![*pid], descendants(&self.proc, *pid)].concat()).collect()
                 }
@@ -101,7 +101,7 @@ impl Walker {
             |group| {
                 // The launcher of a container is in its group, but not of the run.
                 let mut members = group.members();
-                members.retain(|pid| self.root != Root::Below(*pid));
+                members.retain(|pid| self.root != ProcessRoot::Below(*pid));
                 members
             },
         )

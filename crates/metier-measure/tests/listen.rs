@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use metier_measure::app::Ways;
+use metier_measure::spec::ListenSources;
 use metier_measure::spec::{Accounting, ContainerSpec, Mount, Pull};
 use metier_measure::{Command, NoRecorder, Options, Roots, Session, Spec, Target, device};
 
@@ -13,7 +13,7 @@ fn session(runtime: &Path) -> Session {
     Session::open(Options { roots, runtime_dir: runtime.into(), device }).unwrap()
 }
 
-fn spec(words: &[&str], listen: Ways) -> Spec {
+fn spec(words: &[&str], listen: ListenSources) -> Spec {
     let arguments = words[1..].iter().map(Into::into).collect();
     Spec { listen, ..Spec::new(Command { program: words[0].into(), arguments }) }
 }
@@ -34,7 +34,7 @@ fn without_a_control_group_the_line_of_parents_tells_who_belongs_to_the_run() {
                 if os.fork() == 0:\n    if os.fork() == 0:\n        s = socket.socket(socket.AF_UNIX)\n        \
                 s.connect(os.environ['METIER_SOCKET'])\n        [s.sendall(b'{\"orphan\": 1}\\n\\n') for _ in range(5000)]\n    \
                 os._exit(0)\nos.wait()\n";
-    let ways = Ways { socket: true, lines: true, ..Ways::default() };
+    let ways = ListenSources { socket: true, lines: true, ..ListenSources::default() };
     let mut spec = spec(&["python3", "-c", text], ways);
     spec.accounting = Accounting::Wait4;
     let run = session(folder.path()).run(&spec, &mut NoRecorder).unwrap().run;
@@ -47,7 +47,7 @@ fn without_a_control_group_the_line_of_parents_tells_who_belongs_to_the_run() {
 #[test]
 fn a_run_that_never_starts_leaves_nothing_to_listen_to() {
     let folder = tempfile::tempdir().unwrap();
-    let ways = Ways { socket: true, lines: true, pywaggle: true, ..Ways::default() };
+    let ways = ListenSources { socket: true, lines: true, pywaggle: true, ..ListenSources::default() };
     session(folder.path()).run(&spec(&["/no/such/program"], ways), &mut NoRecorder).unwrap_err();
     assert_eq!(left(folder.path()), 0);
 }
@@ -59,7 +59,7 @@ fn what_a_killed_predecessor_left_is_removed_by_the_next_who_listens() {
         (folder.path().join("listen/metier-4194304-7-0abcdef0"), folder.path().join("listen/other"));
     std::fs::create_dir_all(ours.join("pywaggle")).unwrap();
     std::fs::create_dir_all(&foreign).unwrap();
-    let ways = Ways { lines: true, ..Ways::default() };
+    let ways = ListenSources { lines: true, ..ListenSources::default() };
     session(folder.path()).run(&spec(&["true"], ways), &mut NoRecorder).unwrap();
     assert!(!ours.exists() && foreign.exists());
 }
@@ -96,12 +96,12 @@ fn a_container_is_listened_to_by_every_way_from_its_first_instruction() {
         mkdir -p $PYWAGGLE_LOG_DIR
         echo '{\"meta\":{},\"name\":\"timeit.x\",\"timestamp\":\"2026-01-31T12:00:00.5\",\"value\":5}' >> $PYWAGGLE_LOG_DIR/data.ndjson
         for n in 1 2; do printf \"HTTP/1.0 200 OK\\r\\n\\r\\n# TYPE done counter\\ndone $n\\n\" | nc -l -p 8000 > /dev/null; done";
-    let ways = Ways {
+    let ways = ListenSources {
         socket: true,
         pywaggle: true,
         lines: true,
         scrape: vec!["http://localhost:8000/metrics".into()],
-        ..Ways::default()
+        ..ListenSources::default()
     };
     let mut spec = Spec::of(Target::Container(ContainerSpec {
         image: "busybox:local".into(),

@@ -7,9 +7,10 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::time::Duration;
 
+use metier_measure::TargetFacts;
 use metier_measure::observer::Started;
 use metier_measure::runner::foreign::{Foreign, Said};
-use metier_measure::runner::{About, Outcome};
+use metier_measure::running_target::Outcome;
 use metier_measure::{
     Command, Error, Keep, NoRecorder, Observer, Options, Provision, Recorder, Roots, Session, Spec,
     StoreRecorder, device,
@@ -264,11 +265,24 @@ fn a_run_that_never_started_leaves_a_record_that_says_why() {
     let mut recorder = StoreRecorder::new(store.clone(), &device);
     let id = RunId::new();
     let spec = spec(&["pod"]);
-    session().unstarted(&spec, id, &About::default(), "no such image", &mut recorder).unwrap();
+    session().unstarted(&spec, id, &TargetFacts::default(), "no such image", &mut recorder).unwrap();
     let run = store.run(id).unwrap().unwrap();
     assert_eq!(run.state, RunState::Finished);
     let exit = run.exit.unwrap();
     assert_eq!((exit.cause, exit.detail.as_deref()), (Cause::Unstarted, Some("no such image")));
     assert!(run.verdict.unwrap().contains("never started"));
     let _ = &mut recorder as &mut dyn Recorder;
+}
+
+/// A pod run passes the observers of [`Session::observers`] itself. A second stack sampler would open every perf event
+/// twice and replace the first one's artefact.
+#[test]
+fn measuring_a_foreign_run_adds_no_observer_of_its_own() {
+    let (foreign, voice) = Foreign::new().unwrap();
+    voice.say(Said::Gone(Outcome::default()));
+    let asked = Spec { stacks: Some(99), ..spec(&["pod"]) };
+    let mut session = session();
+    assert_eq!(session.observers(&asked).len(), 1);
+    let run = session.measure(&asked, foreign, &mut NoRecorder, &mut []).unwrap().run;
+    assert!(!run.extra.contains_key("stacks") && !run.missing.contains_key("stacks"), "{run:?}");
 }

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
-use metier_measure::runner::About;
+use metier_measure::TargetFacts;
 use metier_measure::spec::{Awaited, Mount, Target};
 use metier_measure::{Error, Finished, Keep, Observer, Recorder, Session, Spec};
 use metier_types::{Bytes, DatasetUse, Extra, PageCache, Run, RunId, Warning};
@@ -158,7 +158,7 @@ pub fn unstarted(
     recorder: &mut dyn Recorder,
 ) -> Result<Finished, Error> {
     let id = spec.id.unwrap_or_else(RunId::new);
-    session.unstarted(spec, id, &About::default(), detail, recorder)
+    session.unstarted(spec, id, &TargetFacts::default(), detail, recorder)
 }
 
 fn obstacle(error: dataset::Error) -> Obstacle {

@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use metier_types::{Missing, Run, RunId, Series};
 
-use super::listening::{INSIDE, Listening, Ways};
+use super::listening::{INSIDE, Listening};
 use super::{Heard, Members};
 use crate::cgroup::Group;
 use crate::observer::{Keep, Observer, Provision, Started};
-use crate::spec::{Mount, Target};
-use crate::{Options, Roots, Spec, leftovers, wake};
+use crate::spec::{ListenSources, Mount, Target};
+use crate::{Options, Roots, Spec, group_owner, wake};
 
 /// The number of the descriptor that a command inherits; shells take only one digit.
 const DESCRIPTOR: i32 = 3;
@@ -31,7 +31,7 @@ const LOG_VARIABLE: &str = "PYWAGGLE_LOG_DIR";
 
 /// Listens to a run.
 pub struct Ears {
-    ways: Ways,
+    ways: ListenSources,
     above: PathBuf,
     roots: Roots,
     listening: Option<Listening>,
@@ -44,7 +44,7 @@ pub struct Ears {
 
 impl Ears {
     /// For one run; folders are made below the session's private one.
-    pub fn new(ways: &Ways, options: &Options) -> Self {
+    pub fn new(ways: &ListenSources, options: &Options) -> Self {
         Self {
             ways: ways.clone(),
             above: options.runtime_dir.join("listen"),
@@ -61,7 +61,7 @@ impl Ears {
     fn start(&mut self, run: RunId, elsewhere: Option<&Path>) -> io::Result<Listening> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.above)?;
         sweep(&self.above, &self.roots);
-        let folder = self.above.join(leftovers::group_name(&self.roots, run));
+        let folder = self.above.join(group_owner::group_name(&self.roots, run));
         Listening::start(&self.ways, &folder, run, elsewhere)
     }
 }
@@ -163,7 +163,7 @@ impl Observer for Ears {
 /// Removes folders whose owner is gone.
 fn sweep(above: &Path, roots: &Roots) {
     for entry in fs::read_dir(above).into_iter().flatten().flatten() {
-        if leftovers::is_ownerless(roots, &entry.file_name().to_string_lossy()) {
+        if group_owner::is_ownerless(roots, &entry.file_name().to_string_lossy()) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }

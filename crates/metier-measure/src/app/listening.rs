@@ -20,7 +20,6 @@ use super::descriptor;
 use super::follow::Follow;
 use super::frame::{Form, Frames};
 use super::heard::Heard;
-use super::http::Url;
 use super::intake::{Intake, Limits};
 use super::lines;
 use super::member::{Members, Standing};
@@ -30,6 +29,8 @@ use super::queue::{Queue, WAITING_BYTES};
 use super::rows::Rows;
 use super::scrape::Scraper;
 use super::socket::{self, Sockets};
+use crate::http_get::Url;
+use crate::spec::ListenSources;
 
 /// Where a container sees the folder of [`Listening`].
 pub const INSIDE: &str = "/metrics";
@@ -46,43 +47,10 @@ const YIELD: Duration = Duration::from_micros(50);
 /// Files are looked at this often.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Ways {
-    /// On the Waggle live socket.
-    pub socket: bool,
-    /// At this path instead of one of our own, on this host.
-    pub socket_path: Option<PathBuf>,
-    /// To pywaggle's log folder.
-    pub pywaggle: bool,
-    /// To lines on a descriptor and a FIFO.
-    pub lines: bool,
-    pub scrape: Vec<String>,
-}
-
-impl Ways {
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// What is wrong with it, if anything: the field, what was given and what would be right.
-    pub fn defect(&self) -> Option<(&'static str, String, &'static str)> {
-        if self.scrape.len() > 16 {
-            return Some(("scrape", format!("{} addresses", self.scrape.len()), "at most 16"));
-        }
-        if let Some(path) = self.socket_path.as_ref().filter(|path| !path.is_absolute()) {
-            return Some(("listen", format!("socket={}", path.display()), "an absolute path"));
-        }
-        self.scrape.iter().find_map(|address| {
-            Url::parse(address).err().map(|want| ("scrape", format!("{address:?}"), want))
-        })
-    }
-}
-
 /// Listening to one run.
 pub struct Listening {
     folder: PathBuf,
-    ways: Ways,
+    ways: ListenSources,
     is_private: bool,
     log: Option<PathBuf>,
     writer: Option<OwnedFd>,
@@ -100,7 +68,12 @@ pub struct Listening {
 impl Listening {
     /// Binds everything below `folder`, which is made, must not exist yet, and is removed at the end. `elsewhere` is a log folder
     /// that the application is told about already (`PYWAGGLE_LOG_DIR`); it is then followed from its end.
-    pub fn start(ways: &Ways, folder: &Path, run: RunId, elsewhere: Option<&Path>) -> io::Result<Self> {
+    pub fn start(
+        ways: &ListenSources,
+        folder: &Path,
+        run: RunId,
+        elsewhere: Option<&Path>,
+    ) -> io::Result<Self> {
         fs::create_dir(folder)?;
         let made = Removed(Some(folder.to_path_buf()));
         // A container's user may be anybody; on this host the folder above keeps others out.

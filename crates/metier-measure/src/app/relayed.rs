@@ -19,12 +19,13 @@ use super::descriptor;
 use super::follow::Follow;
 use super::frame::{Form, Framer, Frames};
 use super::heard::Heard;
-use super::http::Page;
 use super::intake::{Intake, Limits};
-use super::listening::{FIFO, INSIDE, LOG, SOCKET, Ways, heard_of, understand};
+use super::listening::{FIFO, INSIDE, LOG, SOCKET, heard_of, understand};
 use super::rows::Rows;
 use super::scrape::Scraper;
 use super::socket;
+use crate::http_get::Page;
+use crate::spec::ListenSources;
 
 /// The name of the file in the folder that the two containers share.
 pub const HEARD: &str = "heard";
@@ -41,7 +42,7 @@ const ROW_EVERY: Duration = Duration::from_millis(100);
 const ROWS: u32 = 20_000;
 
 /// The letters by which the ears are told what to listen to; none of them: there is nothing that they could do.
-pub fn letters(ways: &Ways) -> String {
+pub fn letters(ways: &ListenSources) -> String {
     [(ways.socket, 's'), (ways.lines, 'l'), (ways.pywaggle, 'p')]
         .into_iter()
         .filter_map(|(is_asked, letter)| is_asked.then_some(letter))
@@ -49,7 +50,7 @@ pub fn letters(ways: &Ways) -> String {
 }
 
 /// Variables that tell the application where the ears are.
-pub fn environment(ways: &Ways) -> Vec<(String, String)> {
+pub fn environment(ways: &ListenSources) -> Vec<(String, String)> {
     let inside = Path::new(INSIDE);
     let mut variables = Vec::new();
     let mut tell = |name: &str, path: PathBuf| {

@@ -19,10 +19,10 @@ use metier_prom::{Family, Format, Kind, Limits, Sample};
 use metier_types::{StageKind, StageSource};
 
 use super::descriptor::{enter_network, now_ns};
-use super::http::{self, Page, Url};
 use super::intake::Intake;
 use super::message::{Message, Number, kind_of, labels};
 use super::tally::Buckets;
+use crate::http_get::{self as http, Page, Url};
 
 const EVERY: Duration = Duration::from_secs(1);
 /// Time between attempts before the first page has come.

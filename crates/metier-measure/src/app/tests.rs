@@ -10,9 +10,11 @@ use tempfile::TempDir;
 
 use super::listening::{FIFO, LOG, SOCKET, of_folder};
 use super::socket::datagram_path;
-use super::{Heard, Listening, Members, Ways};
+use super::{Heard, Listening, Members};
+use crate::spec::ListenSources;
 
-const ALL: Ways = Ways { socket: true, socket_path: None, pywaggle: true, lines: true, scrape: Vec::new() };
+const ALL: ListenSources =
+    ListenSources { socket: true, socket_path: None, pywaggle: true, lines: true, scrape: Vec::new() };
 
 struct Scene {
     _above: TempDir,
@@ -20,7 +22,7 @@ struct Scene {
     listening: Listening,
 }
 
-fn scene(ways: &Ways) -> Scene {
+fn scene(ways: &ListenSources) -> Scene {
     let above = tempfile::tempdir().unwrap();
     let folder = above.path().join("listen");
     let listening = Listening::start(ways, &folder, RunId::new(), None).unwrap();
@@ -172,7 +174,7 @@ fn a_way_that_cannot_be_had_is_a_reason_and_the_others_work() {
     let above = tempfile::tempdir().unwrap();
     let taken = above.path().join("taken");
     std::fs::write(&taken, "somebody's file").unwrap();
-    let ways = Ways { socket_path: Some(taken.clone()), ..ALL };
+    let ways = ListenSources { socket_path: Some(taken.clone()), ..ALL };
     let listening = Listening::start(&ways, &above.path().join("listen"), RunId::new(), None).unwrap();
     let mut pipe = std::fs::File::from(listening.writer().unwrap().try_clone_to_owned().unwrap());
     pipe.write_all(b"a 1\n").unwrap();

@@ -22,10 +22,18 @@ use metier_types::{Method, Missing};
 
 use super::Place;
 use super::mounts::Mount;
-use crate::runner::foreign::Folders;
 
 /// Version 1 hierarchies in which the run gets a group.
 const V1_ACCOUNTS: [&str; 2] = ["cpuacct", "memory"];
+
+/// The folders of a control group: one of version 2, or one for each version 1 controller.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GroupFolders {
+    /// In version 2.
+    pub v2: Option<PathBuf>,
+    /// In version 1 by controller: `cpuacct`, `memory`, `cpu`.
+    pub v1: BTreeMap<String, PathBuf>,
+}
 
 /// The run's control group: folders that it has to itself, one for each hierarchy in use.
 #[derive(Debug)]
@@ -150,7 +158,7 @@ impl Group {
     }
 
     /// A group that somebody else made: nothing of it is ours to change or to remove.
-    pub fn of(folders: Folders) -> Self {
+    pub fn of(folders: GroupFolders) -> Self {
         let known = ["cpuacct", "memory", "cpu"];
         let v1: BTreeMap<&'static str, PathBuf> =
             known.into_iter().filter_map(|c| Some((c, folders.v1.get(c)?.clone()))).collect();

@@ -5,23 +5,37 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use metier_types::Missing;
+use metier_types::{Bytes, Missing};
 
 use super::{Group, Place};
-use crate::Error;
-use crate::spec::Limits;
 
 /// The period over which a share of the cores is enforced.
 const PERIOD_US: u64 = 100_000;
 
-/// Sets them on a group; gives them as the record shows them.
-pub(crate) fn apply(
+/// What a group may use at most.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct GroupLimits {
+    /// Cores, for example 0.5.
+    pub cpu: Option<f64>,
+    pub memory: Option<Bytes>,
+}
+
+/// A limit that this host cannot enforce.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitRefusal {
+    /// The flag that asked for it.
+    pub limit: &'static str,
+    pub reason: String,
+}
+
+/// Sets limits on a group; gives them as the record shows them.
+pub fn apply(
     group: &mut Result<Group, Missing>,
-    limits: &Limits,
+    limits: GroupLimits,
     name: &str,
-) -> Result<BTreeMap<String, String>, Error> {
+) -> Result<BTreeMap<String, String>, LimitRefusal> {
     let mut shown = BTreeMap::new();
-    let refuse = |limit: &'static str, reason: String| Error::Limit { limit, reason };
+    let refuse = |limit: &'static str, reason: String| LimitRefusal { limit, reason };
     let group = match group {
         Ok(group) => group,
         Err(missing) => return Err(refuse("--cpus or --memory", missing.to_string())),

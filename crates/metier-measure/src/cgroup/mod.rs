@@ -14,5 +14,5 @@ pub mod scope;
 pub(crate) mod slice;
 
 pub use counters::{Meter, Sample, Totals};
-pub use group::Group;
+pub use group::{Group, GroupFolders};
 pub use mounts::Place;

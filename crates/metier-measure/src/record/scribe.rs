@@ -2,7 +2,8 @@
 
 use metier_types::{Bytes, Extra, Joules, Missing, NetworkUse, Quality, Run, Seconds, Watts};
 
-use crate::session::{Facts, Session};
+use crate::facts::Facts;
+use crate::instruments::Instruments;
 
 /// Writes values with their quality, or the reason why they are missing.
 pub(super) struct Scribe<'a> {
@@ -325,11 +326,11 @@ impl Scribe<'_> {
         }
     }
 
-    pub(super) fn energy(&mut self, session: &mut Session) {
-        let (meters, counters_only) = session.meters.result();
-        self.run.gpus = session.gpus.result();
+    pub(super) fn energy(&mut self, instruments: &mut Instruments) {
+        let (meters, counters_only) = instruments.meters.result();
+        self.run.gpus = instruments.gpus.result();
         let of_gpus = self.run.gpus.iter().filter_map(|gpu| gpu.energy_joules);
-        let gpu: Joules = of_gpus.filter(|_| !session.meters.sum_holds_all()).sum();
+        let gpu: Joules = of_gpus.filter(|_| !instruments.meters.sum_holds_all()).sum();
         let counted: Vec<Joules> = meters.iter().filter(|m| m.counted).map(|m| m.energy_joules).collect();
         if !counted.is_empty() || gpu.get() > 0.0 {
             let total = counted.into_iter().sum::<Joules>() + gpu;
@@ -338,11 +339,11 @@ impl Scribe<'_> {
             let life = self.run.life_seconds().map_or(0.0, Seconds::get);
             let power = (life > 0.0).then(|| Watts(total.get() / life));
             self.set("energy.mean_power_watts", quality, |r| &mut r.energy.mean_power_watts, power);
-        } else if let Some(missing) = session.meters.missing() {
+        } else if let Some(missing) = instruments.meters.missing() {
             self.missing("summary.energy_joules", missing);
         }
         self.run.energy.meters = meters;
-        if let Some(missing) = session.gpus.missing() {
+        if let Some(missing) = instruments.gpus.missing() {
             self.missing("gpus", missing);
         }
     }

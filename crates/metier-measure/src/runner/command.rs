@@ -5,12 +5,15 @@ use std::os::fd::RawFd;
 
 use metier_types::{Missing, RunId};
 
-use super::{About, Body, Prepared, Report, Root, Rung, Stage};
+use crate::cgroup::limit::GroupLimits;
 use crate::cgroup::{Group, Place, limit, scope};
+use crate::events::ProcessRoot;
 use crate::launch::{Launcher, Program};
 use crate::observer::Provision;
+use crate::running_target::{PreparedRun, Report, Rung, RunningTarget, Stage};
 use crate::spec::{Accounting, Command};
-use crate::{Error, Roots, Spec, leftovers};
+use crate::target_facts::TargetFacts;
+use crate::{Error, Roots, Spec, group_owner};
 
 /// Starts a launcher and makes the group; the command waits for its start.
 pub(crate) fn prepare(
@@ -21,17 +24,18 @@ pub(crate) fn prepare(
     command: &Command,
     id: RunId,
     provision: &Provision,
-) -> Result<Prepared, Error> {
+) -> Result<PreparedRun, Error> {
     let launcher = Launcher::spawn(program, command, spec, mask, provision)?;
     let mut group = find_group(roots, spec, id, launcher.pid());
-    let mut about = About::default();
+    let mut about = TargetFacts::default();
     if !spec.limits.is_empty() {
-        match limit::apply(&mut group, &spec.limits, &leftovers::group_name(roots, id)) {
+        let limits = GroupLimits { cpu: spec.limits.cpu, memory: spec.limits.memory };
+        match limit::apply(&mut group, limits, &group_owner::group_name(roots, id)) {
             Ok(limits) => about.limits = limits,
             Err(error) => {
                 group.iter_mut().for_each(Group::discard);
                 launcher.bye();
-                return Err(error);
+                return Err(error.into());
             }
         }
     }
@@ -40,10 +44,10 @@ pub(crate) fn prepare(
     }
     let folder = spec.working_directory.clone().or_else(|| std::env::current_dir().ok());
     about.working_directory = folder.map(|folder| folder.to_string_lossy().into_owned());
-    let root = Root::Below(launcher.pid());
+    let root = ProcessRoot::Below(launcher.pid());
     let name = command.program.to_string_lossy().into_owned();
     let body = Box::new(Launched { launcher, name });
-    Ok(Prepared { body, group, root, about, baseline: None, is_fleeting: false, has_own_limit: false })
+    Ok(PreparedRun { body, group, root, about, baseline: None, is_fleeting: false, has_own_limit: false })
 }
 
 /// A command below its launcher.
@@ -52,8 +56,8 @@ struct Launched {
     name: String,
 }
 
-impl Body for Launched {
-    fn go(&mut self) -> Result<u64, Error> {
+impl RunningTarget for Launched {
+    fn start(&mut self) -> Result<u64, Error> {
         self.launcher.go()?;
         match self.launcher.report() {
             Report::Started { time_ns, .. } => Ok(time_ns),
@@ -74,7 +78,7 @@ impl Body for Launched {
         self.launcher.climb(from);
     }
 
-    fn bye(self: Box<Self>) {
+    fn release(self: Box<Self>) {
         self.launcher.bye();
     }
 }
@@ -84,7 +88,7 @@ fn find_group(roots: &Roots, spec: &Spec, id: RunId, launcher: u32) -> Result<Gr
     if spec.accounting == Accounting::Wait4 {
         return Err(Missing::because("it was asked for"));
     }
-    let name = leftovers::group_name(roots, id);
+    let name = group_owner::group_name(roots, id);
     let mut group = Group::make(&Place::of(&roots.proc, "self"), &name);
     if needs_scope(&group) {
         match (scope::make(&roots.proc, &name, launcher), &mut group) {

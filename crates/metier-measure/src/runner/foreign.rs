@@ -4,7 +4,7 @@
 //! the group, and writes the record as for any other run. Nothing of the group is changed or removed here.
 //!
 //! ```no_run
-//! use metier_measure::runner::foreign::{Foreign, Folders, Said};
+//! use metier_measure::runner::foreign::{Foreign, Said};
 //! use metier_measure::{NoRecorder, Session, Spec};
 //! # fn example(session: &mut Session, spec: &Spec) -> Result<(), metier_measure::Error> {
 //! let (mut pod, voice) = Foreign::new()?;
@@ -30,26 +30,17 @@
 //! and once more when `MainEnded` is said, so say it at once; what was read last is what the record has, as `sampled`.
 //! Prefer the group of the whole pod ([`Foreign::group`]), which stays a little longer.
 
-use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use metier_types::{Method, Missing};
 
-use super::{About, Body, Outcome, Prepared, Report, Root, Rung, Sink};
-use crate::cgroup::{Group, Place, Totals};
+use crate::cgroup::{Group, GroupFolders, Place, Totals};
+use crate::events::ProcessRoot;
+use crate::running_target::{Outcome, PreparedRun, Report, Rung, RunningTarget, Sink};
+use crate::target_facts::TargetFacts;
 use crate::{Error, Roots, wake};
-
-/// The folders of a control group: one of version 2, or one for each version 1 controller.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Folders {
-    /// In version 2.
-    pub v2: Option<PathBuf>,
-    /// In version 1 by controller: `cpuacct`, `memory`, `cpu`.
-    pub v1: BTreeMap<String, PathBuf>,
-}
 
 /// What the one who looks after the run has to say.
 #[derive(Debug, Clone)]
@@ -98,11 +89,11 @@ pub struct Foreign {
     climb: Option<Box<dyn FnMut(Rung) + Send>>,
     files: Option<HandOver>,
     outcome: Outcome,
-    folders: Option<Folders>,
+    folders: Option<GroupFolders>,
     pids: Vec<u32>,
     started_ns: Option<u64>,
     /// What the record is to say of it: image, pod, limits.
-    pub about: About,
+    pub about: TargetFacts,
     /// What the group had used already and is not the run's own.
     pub baseline: Option<Totals>,
 }
@@ -113,7 +104,7 @@ impl Foreign {
         let fail = |reason| Error::System { doing: "making an event descriptor", reason };
         let bell = Arc::new(wake::bell().map_err(fail)?);
         let (sender, receiver) = channel();
-        let about = About { method: Some(Method::Container), ..About::default() };
+        let about = TargetFacts { method: Some(Method::Container), ..TargetFacts::default() };
         let foreign = Self {
             receiver,
             bell: bell.clone(),
@@ -138,12 +129,12 @@ impl Foreign {
         self.started_ns = self.started_ns.or(Some(started));
         if self.folders.is_none() {
             let place = Place::of(&roots.proc, &pid.to_string());
-            self.folders = Some(Folders { v2: place.v2, v1: place.v1 });
+            self.folders = Some(GroupFolders { v2: place.v2, v1: place.v1 });
         }
         true
     }
 
-    pub fn group(&mut self, folders: Folders) {
+    pub fn group(&mut self, folders: GroupFolders) {
         self.folders = Some(folders);
     }
 
@@ -162,13 +153,13 @@ impl Foreign {
         self.files = Some(files);
     }
 
-    pub(crate) fn prepared(mut self) -> Prepared {
+    pub(crate) fn prepared(mut self) -> PreparedRun {
         let group = self.folders.take().map(Group::of).ok_or_else(|| {
             Missing::because("it ran on another machine, whose control groups cannot be read from here")
         });
-        Prepared {
+        PreparedRun {
             group,
-            root: Root::These(std::mem::take(&mut self.pids)),
+            root: ProcessRoot::These(std::mem::take(&mut self.pids)),
             about: std::mem::take(&mut self.about),
             baseline: self.baseline.take(),
             is_fleeting: true,
@@ -178,8 +169,8 @@ impl Foreign {
     }
 }
 
-impl Body for Foreign {
-    fn go(&mut self) -> Result<u64, Error> {
+impl RunningTarget for Foreign {
+    fn start(&mut self) -> Result<u64, Error> {
         Ok(self.started_ns.unwrap_or_else(wake::monotonic_ns))
     }
 
@@ -225,5 +216,5 @@ impl Body for Foreign {
         })
     }
 
-    fn bye(self: Box<Self>) {}
+    fn release(self: Box<Self>) {}
 }

@@ -24,10 +24,11 @@ use std::path::{Path, PathBuf};
 use metier_types::Method;
 
 use super::command::start_error;
-use super::foreign::Folders;
-use super::{About, Body, Outcome, Prepared, Report, Root, Rung, Sink};
-use crate::cgroup::{Group, Place, Totals};
+use crate::cgroup::{Group, GroupFolders, Place, Totals};
+use crate::events::ProcessRoot;
 use crate::launch::{self, Launcher};
+use crate::running_target::{Outcome, PreparedRun, Report, Rung, RunningTarget, Sink};
+use crate::target_facts::TargetFacts;
 use crate::{Error, Roots, artefacts, wake};
 
 /// The launcher's file in the folder of a door.
@@ -102,7 +103,7 @@ impl Door {
         Some(Joined {
             launcher: Launcher::joined(socket, pid),
             roots: roots.clone(),
-            about: About::default(),
+            about: TargetFacts::default(),
             program: None,
             lost: false,
         })
@@ -120,7 +121,7 @@ pub struct Joined {
     launcher: Launcher,
     roots: Roots,
     /// What the record is to say of it: image, pod, limits.
-    pub about: About,
+    pub about: TargetFacts,
     /// What is to run, for words about it.
     pub program: Option<String>,
     lost: bool,
@@ -132,9 +133,9 @@ impl Joined {
         self.launcher.pid()
     }
 
-    pub(crate) fn prepared(mut self) -> Prepared {
+    pub(crate) fn prepared(mut self) -> PreparedRun {
         let place = Place::of(&self.roots.proc, &self.pid().to_string());
-        let group = Group::of(Folders { v2: place.v2, v1: place.v1 });
+        let group = Group::of(GroupFolders { v2: place.v2, v1: place.v1 });
         group.forget_peak();
         let mut about = std::mem::take(&mut self.about);
         about.method.get_or_insert(Method::Container);
@@ -143,10 +144,10 @@ impl Joined {
             about.working_directory =
                 fs::read_link(link).ok().map(|path| path.to_string_lossy().into_owned());
         }
-        Prepared {
+        PreparedRun {
             baseline: Some(Totals::read(&group)),
             group: Ok(group),
-            root: Root::Below(self.pid()),
+            root: ProcessRoot::Below(self.pid()),
             about,
             is_fleeting: true,
             has_own_limit: true,
@@ -159,8 +160,8 @@ impl Joined {
     }
 }
 
-impl Body for Joined {
-    fn go(&mut self) -> Result<u64, Error> {
+impl RunningTarget for Joined {
+    fn start(&mut self) -> Result<u64, Error> {
         self.launcher.go()?;
         let detail = match self.launcher.report() {
             Report::Started { time_ns, .. } => return Ok(time_ns),
@@ -209,7 +210,7 @@ impl Body for Joined {
         Some(files_of(&self.folder("root"), &self.folder("cwd"), patterns, sink))
     }
 
-    fn bye(self: Box<Self>) {
+    fn release(self: Box<Self>) {
         self.launcher.bye();
     }
 }

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use metier_types::{Quality, RunId};
 
-use super::facts::{Peaks, Stopped};
 use crate::cgroup::{Group, Meter, Place, Totals};
 use crate::events::Watch;
+use crate::facts::{Peaks, Stopped};
 use crate::gpu::Gpus;
 use crate::host::HostMeter;
 use crate::observer::Observer;
 use crate::runner::command::lost;
-use crate::runner::{Body, Report, Rung, Usage};
+use crate::running_target::{Report, Rung, RunningTarget, Usage};
 use crate::sensors::Meters;
 use crate::signals::{Came, Signals};
 use crate::stop::Stopper;
@@ -67,7 +67,7 @@ pub(super) struct Life<'a, 'b> {
     pub gpus: &'a mut Gpus,
     pub signals: &'a Signals,
     pub stopper: &'a Stopper,
-    pub body: &'a mut dyn Body,
+    pub body: &'a mut dyn RunningTarget,
     pub observers: &'a mut [&'b mut dyn Observer],
     pub started_ns: u64,
     pub next: Next,

@@ -31,11 +31,8 @@ use self::event::{Target, open_all};
 use self::sampler::{Collected, Sampler};
 use crate::Roots;
 use crate::observer::{Keep, Observer, Ready};
+use crate::spec::{STACKS_DEFAULT_HERTZ, STACKS_HERTZ};
 
-/// Samples per second where nobody says how many: not a divisor of what timers usually beat at.
-pub const DEFAULT_HERTZ: u32 = 99;
-/// Fewest and most samples per second.
-pub const HERTZ: std::ops::RangeInclusive<u32> = 1..=1000;
 pub const ARTEFACT: &str = "stacks.folded";
 /// Share of samples that may be lost before a reader is warned.
 const LOST_LIMIT: f64 = 0.01;
@@ -53,14 +50,14 @@ pub struct Stacks {
 impl Stacks {
     /// So many samples of each busy CPU per second.
     pub fn new(hertz: u32) -> Self {
-        let hertz = hertz.clamp(*HERTZ.start(), *HERTZ.end());
+        let hertz = hertz.clamp(*STACKS_HERTZ.start(), *STACKS_HERTZ.end());
         Self { hertz, roots: Roots::default(), sampler: None, collected: None, missing: None, way: None }
     }
 
     /// Whether this host permits it, and how; for looking before a run.
     pub fn permitted(roots: &Roots) -> Result<String, Missing> {
         let own = Target::Task(std::process::id());
-        open_all(roots, &own, DEFAULT_HERTZ)
+        open_all(roots, &own, STACKS_DEFAULT_HERTZ)
             .map(|events| match events.has_kernel {
                 true => "of programs and the kernel".to_string(),
                 false => "of programs; the kernel's own are not permitted".to_string(),

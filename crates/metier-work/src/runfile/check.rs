@@ -11,8 +11,8 @@ mod target;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use metier_measure::Spec;
 use metier_measure::spec::{GpuCount, INTERVALS, Limits};
-use metier_measure::{Spec, app};
 use metier_types::Bytes;
 
 use self::target::Kind;
@@ -172,11 +172,11 @@ impl Check {
         }
         spec.stacks = file.stacks;
         for (index, address) in file.listen.scrape.iter().enumerate() {
-            if let Err(want) = app::http::Url::parse(address) {
+            if let Err(want) = metier_measure::http_get::Url::parse(address) {
                 self.wrong(at(&format!("listen.scrape[{index}]")), address, want);
             }
         }
-        spec.listen = app::Ways {
+        spec.listen = metier_measure::spec::ListenSources {
             socket: file.listen.socket || file.listen.socket_path.is_some(),
             socket_path: file.listen.socket_path.as_ref().map(PathBuf::from),
             pywaggle: file.listen.pywaggle,

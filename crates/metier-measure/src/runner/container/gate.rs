@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::{Roots, leftovers, wake};
+use crate::{Roots, group_owner, wake};
 
 /// The gate's program file, built by `build.rs`.
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/metier-gate"));
@@ -92,7 +92,7 @@ impl Gate {
 /// Removes folders that a killed measuring program and its launcher left.
 pub(crate) fn sweep(roots: &Roots, places: &[PathBuf]) {
     for entry in places.iter().flat_map(|place| fs::read_dir(place).into_iter().flatten().flatten()) {
-        let is_left = entry.file_name().to_str().is_some_and(|name| leftovers::is_group_left(roots, name));
+        let is_left = entry.file_name().to_str().is_some_and(|name| group_owner::is_ownerless(roots, name));
         if is_left && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             for name in ["gate", "socket"] {
                 let _ = fs::remove_file(entry.path().join(name));

@@ -21,8 +21,7 @@ use metier_types::Missing;
 
 use crate::cgroup::mounts::roots_of_hierarchies;
 use crate::cgroup::slice::{self, Slice};
-use crate::cgroup::{Group, Place};
-use crate::runner::foreign::Folders;
+use crate::cgroup::{Group, GroupFolders, Place};
 
 use super::engine::Grouping;
 
@@ -84,7 +83,7 @@ pub(super) fn holds(group: &mut Group, proc: &Path, pid: u32) -> bool {
 /// The container's own group.
 pub(super) fn own(proc: &Path, pid: u32) -> Group {
     let place = Place::of(proc, &pid.to_string());
-    Group::of(Folders { v2: place.v2, v1: place.v1 })
+    Group::of(GroupFolders { v2: place.v2, v1: place.v1 })
 }
 
 /// How often the kernel killed something in the container for want of memory, as its own group tells it: a version 1

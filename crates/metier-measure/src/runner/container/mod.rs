@@ -29,16 +29,18 @@ use std::time::{Duration, Instant};
 
 use metier_types::{ImageUse, Method, Missing, RunId};
 
-use super::{About, Body, Outcome, Prepared, Report, Root, Rung, Sink};
 use crate::artefacts::path_matches;
 use crate::cgroup::{Group, Place, baseline};
+use crate::events::ProcessRoot;
 use crate::file::Held;
 use crate::launch::{Launcher, Program};
 use crate::observer::Provision;
+use crate::running_target::{Outcome, PreparedRun, Report, Rung, RunningTarget, Sink};
 use crate::signals::Signals;
 use crate::spec::ContainerSpec;
 use crate::stop::Stopper;
-use crate::{Error, Roots, Spec, leftovers, wake};
+use crate::target_facts::TargetFacts;
+use crate::{Error, Roots, Spec, group_owner, wake};
 use drive::{Driver, Said};
 use engine::Grouping;
 use gate::{Gate, Waiting};
@@ -66,9 +68,9 @@ pub(crate) fn prepare(
     container: &ContainerSpec,
     id: RunId,
     provision: &Provision,
-) -> Result<Prepared, Error> {
+) -> Result<PreparedRun, Error> {
     let mut plan = Plan::new(spec, container, id, provision, &sweep::labels(shop.roots, id))?;
-    let mut about = About {
+    let mut about = TargetFacts {
         method: Some(Method::Container),
         limits: plan.shown_limits(),
         image: Some(ImageUse {
@@ -78,11 +80,11 @@ pub(crate) fn prepare(
             container: None,
             extra: Default::default(),
         }),
-        ..About::default()
+        ..TargetFacts::default()
     };
     let socket =
         engine::find(container.engine.as_deref()).map_err(|reason| unstarted(&about, reason, None))?;
-    let name = leftovers::group_name(shop.roots, id);
+    let name = group_owner::group_name(shop.roots, id);
     let mut without_gate = container.without_gate.then(|| "it was asked for".to_string());
     loop {
         let driver = Driver::start(socket.clone())
@@ -149,7 +151,7 @@ pub(crate) fn prepare(
     }
 }
 
-fn unstarted(about: &About, detail: String, stop: Option<i32>) -> Error {
+fn unstarted(about: &TargetFacts, detail: String, stop: Option<i32>) -> Error {
     Error::Unstarted { detail, about: Box::new(about.clone()), stop }
 }
 
@@ -244,7 +246,7 @@ struct Start<'a> {
     gate: Option<Gate>,
     launcher: Launcher,
     group: Option<Group>,
-    about: About,
+    about: TargetFacts,
 }
 
 impl Start<'_> {
@@ -346,7 +348,7 @@ impl Start<'_> {
         self.launcher.bye();
     }
 
-    fn prepared(mut self, pid: u32, waiting: Option<Waiting>, mut about: About) -> Prepared {
+    fn prepared(mut self, pid: u32, waiting: Option<Waiting>, mut about: TargetFacts) -> PreparedRun {
         let proc = &self.shop.roots.proc;
         let is_inside = self.group.as_mut().is_some_and(|group| groups::holds(group, proc, pid));
         let own = Place::of(proc, &pid.to_string());
@@ -382,10 +384,10 @@ impl Start<'_> {
             outcome: Outcome::default(),
             about: about.clone(),
         };
-        Prepared {
+        PreparedRun {
             body: Box::new(body),
             group: Ok(group),
-            root: Root::These(vec![pid]),
+            root: ProcessRoot::These(vec![pid]),
             about,
             baseline,
             is_fleeting: !is_inside,
@@ -441,7 +443,7 @@ struct Contained {
     own: Place,
     ended_ns: Option<u64>,
     outcome: Outcome,
-    about: About,
+    about: TargetFacts,
 }
 
 impl Contained {
@@ -460,8 +462,8 @@ impl Contained {
     }
 }
 
-impl Body for Contained {
-    fn go(&mut self) -> Result<u64, Error> {
+impl RunningTarget for Contained {
+    fn start(&mut self) -> Result<u64, Error> {
         let Some(waiting) = self.waiting.take() else {
             return Ok(self.started_ns.unwrap_or_else(wake::monotonic_ns));
         };
@@ -543,7 +545,7 @@ impl Body for Contained {
         Some(Ok(()))
     }
 
-    fn bye(self: Box<Self>) {
+    fn release(self: Box<Self>) {
         self.driver.bye();
         self.launcher.bye();
     }

@@ -6,7 +6,7 @@ use bollard::query_parameters::{ListContainersOptions, RemoveContainerOptions};
 use metier_types::RunId;
 
 use super::engine::{Engine, block_on, find};
-use crate::{Roots, leftovers};
+use crate::{Roots, group_owner};
 
 /// Whose container it is: process id and start time of the measuring program, and the boot they are of.
 pub(super) const OWNER: &str = "metier.owner";
@@ -15,7 +15,7 @@ pub(super) const RUN: &str = "metier.run";
 
 /// The labels of a container of ours.
 pub(super) fn labels(roots: &Roots, id: RunId) -> [(&'static str, String); 2] {
-    [(RUN, id.to_string()), (OWNER, leftovers::owner_mark(roots))]
+    [(RUN, id.to_string()), (OWNER, group_owner::owner_mark(roots))]
 }
 
 /// Removes containers of ours whose owner is gone.
@@ -25,7 +25,7 @@ pub(super) async fn containers(engine: &Engine) {
     let roots = Roots::default();
     for container in engine.docker.list_containers(Some(options)).await.unwrap_or_default() {
         let owner = container.labels.as_ref().and_then(|labels| labels.get(OWNER));
-        let is_left = owner.is_some_and(|owner| leftovers::is_owner_gone(&roots, owner));
+        let is_left = owner.is_some_and(|owner| group_owner::is_owner_gone(&roots, owner));
         if let Some(id) = container.id.filter(|_| is_left) {
             let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
             let _ = engine.docker.remove_container(&id, Some(options)).await;

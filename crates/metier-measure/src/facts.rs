@@ -7,7 +7,8 @@ use metier_types::{HostReading, Missing, Quality, RunId, Timestamp};
 use crate::cgroup::{Group, Totals};
 use crate::events::Watch;
 use crate::host::HostCounters;
-use crate::runner::{About, Outcome, Usage};
+use crate::running_target::{Outcome, Usage};
+use crate::target_facts::TargetFacts;
 use crate::tree::Walker;
 
 /// Everything that was found out about one run, before it is put into words.
@@ -16,7 +17,7 @@ pub(crate) struct Facts {
     pub group: Result<Group, Missing>,
     pub watch: Result<Watch, Missing>,
     pub walker: Walker,
-    pub about: About,
+    pub about: TargetFacts,
     pub outcome: Outcome,
     pub totals: Totals,
     /// How far the totals can be trusted.
