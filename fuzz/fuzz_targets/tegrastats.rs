@@ -3,7 +3,7 @@
 #![allow(dead_code)]
 
 /// What metier-measure reads out of lines of boards, without what it asks the kernel.
-#[path = "../../crates/metier-measure/src/boards"]
+#[path = "../../crates/metier-device/src/boards"]
 mod boards {
     pub mod energy;
     pub mod exporter;
@@ -19,7 +19,7 @@ mod boards {
     pub use tegrastats::Line;
     pub use throttling::Throttling;
 }
-#[path = "../../crates/metier-measure/src/file.rs"]
+#[path = "../../crates/metier-linux/src/file.rs"]
 mod file;
 
 /// Where the kernel's files are; lines of text never ask.

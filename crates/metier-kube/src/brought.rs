@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use metier_measure::Spec;
-use metier_measure::digest;
+use metier_store::digest;
 use metier_types::PageCache;
 use tokio::sync::watch;
 

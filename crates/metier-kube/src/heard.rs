@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
+use metier_linux::cgroup::Group;
+use metier_linux::wake;
 use metier_measure::app::relayed::{self, Brought, Relaying};
 use metier_measure::app::{Heard, descriptor, scrape};
-use metier_measure::cgroup::Group;
 use metier_measure::http_get::{self, Url};
 use metier_measure::observer::{Keep, Observer, Started};
 use metier_measure::spec::ListenSources;
-use metier_measure::wake;
 use metier_types::{Missing, Run, Series};
 use tokio::runtime::Handle;
 

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, PropagationPolicy};
-use metier_measure::Roots;
-use metier_measure::cgroup::Place;
+use metier_linux::Roots;
+use metier_linux::cgroup::Place;
 use metier_store::Owner;
 use metier_types::RunId;
 
@@ -38,7 +38,7 @@ pub async fn sweep(cluster: &Cluster, roots: &Roots, host: &str) -> Result<Vec<S
     for one in list.items {
         let Some(owner) = owner_of(&one) else { continue };
         let Some(name) = one.metadata.name.clone() else { continue };
-        if owner.host == host && !metier_measure::group_owner::is_there(roots, &owner) {
+        if owner.host == host && !metier_device::process_owner::is_there(roots, &owner) {
             delete(cluster, &name).await?;
             swept.push(name);
         }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Node;
-use metier_measure::{Roots, file};
+use metier_linux::{Roots, file};
 
 /// Where the pod goes, as far as can be told before the scheduler has spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,12 +11,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use metier_linux::Roots;
+use metier_linux::cgroup::GroupFolders;
+use metier_linux::cgroup::{Group, Place, Totals};
+use metier_measure::Session;
 use metier_measure::TargetFacts;
-use metier_measure::cgroup::GroupFolders;
-use metier_measure::cgroup::{Group, Place, Totals};
 use metier_measure::runner::foreign::{Foreign, Said, Voice};
 use metier_measure::running_target::{Outcome, Rung};
-use metier_measure::{Roots, Session};
 use metier_types::{Missing, RunId};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -196,7 +197,7 @@ async fn speak(
         while start.is_some() && fs::read_to_string(&folder).ok() == start && !is_over() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        ended_ns = Some(metier_measure::wake::monotonic_ns());
+        ended_ns = Some(metier_linux::wake::monotonic_ns());
     }
     let last = match over(&mut seen, &cluster, pid.is_none()).await {
         Ok(last) => last,
@@ -319,7 +320,7 @@ impl Look {
             return false;
         }
         self.found.pid = Some(pid);
-        self.found.started_ns = Some(metier_measure::wake::monotonic_ns());
+        self.found.started_ns = Some(metier_linux::wake::monotonic_ns());
         self.found.baseline.get_or_insert_with(|| Totals::read(&self.group));
         true
     }

@@ -191,8 +191,10 @@ impl Asked<'_> {
         let own: Vec<&String> = self.spec.environment.iter().map(|(name, _)| name).collect();
         given.environment.extend(provision.environment.iter().filter(|(n, _)| !own.contains(&n)).cloned());
         given.mounts.extend(provision.mounts.iter().cloned());
-        let owner =
-            metier_measure::group_owner::owner(&self.session.options().roots, &self.session.options().device);
+        let owner = metier_device::process_owner::owner(
+            &self.session.options().roots,
+            &self.session.options().device,
+        );
         let object = job::make(&given, self.pod, self.id, &owner, &gate)?;
         let created = self.runtime.block_on(self.cluster.jobs().create(&PostParams::default(), &object));
         if let Err(kube::Error::Api(status)) = &created {

@@ -24,7 +24,7 @@ fn files_that_a_pod_elsewhere_made_are_kept_with_the_run() {
     assert_eq!(memory.text("tmp/c.csv"), "three\n");
     assert!(!memory.files.contains_key("/srv/out/b.txt"));
     let log = memory.text(metier_kube::LOG);
-    let digest = metier_measure::digest::of_bytes(&memory.files["/srv/out/deep/large.csv"]).to_string();
+    let digest = metier_store::digest::of_bytes(&memory.files["/srv/out/deep/large.csv"]).to_string();
     assert!(log.contains(digest.strip_prefix("sha256:").unwrap()), "{log} {digest}");
     assert!(log.ends_with("\nend"), "the launcher's mark is not the run's: {log:?}");
     assert!(run.warnings.iter().any(|warning| warning.text.contains("/none/*")), "{:?}", run.warnings);
@@ -138,7 +138,7 @@ fn with_dataset(spec: &mut Spec, path: &std::path::Path, target: &str) {
     spec.dataset_path = Some(path.into());
     spec.dataset = Some(DatasetUse {
         source: path.display().to_string(),
-        digest: metier_measure::digest::of_input(path).unwrap(),
+        digest: metier_store::digest::of_input(path).unwrap(),
         size_bytes: Bytes(0),
         was_cached: true,
         fetch_seconds: None,
@@ -162,7 +162,7 @@ fn a_dataset_reaches_a_pod_elsewhere_whole_and_read_only() {
     with_dataset(&mut spec, folder.path(), "/data");
     let (finished, memory) = run(&spec);
     let log = memory.text(metier_kube::LOG);
-    let digest = metier_measure::digest::of_bytes(&bytes).to_string();
+    let digest = metier_store::digest::of_bytes(&bytes).to_string();
     assert!(log.starts_with(digest.strip_prefix("sha256:").unwrap()), "{log} {:?}", finished.run.exit);
     assert!(log.contains("few3\n") && log.contains("read-only"), "{log}");
 

@@ -3,14 +3,14 @@
 use metier_store::Store;
 use metier_types::Missing;
 
-use crate::cgroup::{Group, Place, scope};
-use crate::events::Watch;
-use crate::gpu::Gpus;
-use crate::host::HostMeter;
 use crate::runner::container;
-use crate::sensors::Meters;
 use crate::stacks::Stacks;
-use crate::{Roots, group_owner};
+use metier_device::gpu::Gpus;
+use metier_device::sensors::Meters;
+use metier_linux::cgroup::{Group, Place, scope};
+use metier_linux::events::Watch;
+use metier_linux::host::HostMeter;
+use metier_linux::{Roots, group_owner};
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::cgroup::limit::LimitRefusal;
 use crate::target_facts::TargetFacts;
+use metier_linux::cgroup::limit::LimitRefusal;
 
 /// What went wrong. Losing a sensor is never an error: it is an entry in the record's `missing`.
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +78,9 @@ pub enum Error {
         /// The signal that asked us to stop meanwhile.
         stop: Option<i32>,
     },
+    /// A file or folder has no digest.
+    #[error(transparent)]
+    Digest(#[from] metier_store::digest::DigestError),
     /// The run could not be kept.
     #[error(transparent)]
     Store(#[from] metier_store::Error),

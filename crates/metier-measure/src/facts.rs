@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use metier_types::{HostReading, Missing, Quality, RunId, Timestamp};
 
-use crate::cgroup::{Group, Totals};
-use crate::events::Watch;
-use crate::host::HostCounters;
 use crate::running_target::{Outcome, Usage};
 use crate::target_facts::TargetFacts;
 use crate::tree::Walker;
+use metier_linux::cgroup::{Group, Totals};
+use metier_linux::events::Watch;
+use metier_linux::host::HostCounters;
 
 /// Everything that was found out about one run, before it is put into words.
 pub(crate) struct Facts {

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use crate::Options;
-use crate::gpu::Gpus;
-use crate::host::HostMeter;
-use crate::sensors::Meters;
+use metier_device::gpu::Gpus;
+use metier_device::sensors::Meters;
+use metier_linux::host::HostMeter;
 
 /// The readers of host, energy and GPUs, with what the session was given.
 pub(crate) struct Instruments {
@@ -24,7 +24,7 @@ impl Instruments {
             host: HostMeter::open(&options.roots),
             meters: Meters::open(&options.roots),
             gpus: Gpus::find(&options.roots, library.as_deref()),
-            kernel: crate::file::text(options.roots.proc.join("version")),
+            kernel: metier_linux::file::text(options.roots.proc.join("version")),
             options,
         }
     }

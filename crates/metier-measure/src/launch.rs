@@ -63,7 +63,7 @@ impl Drop for Program {
 
 /// Whether this kernel is told not to execute memory files.
 fn memfd_refused() -> bool {
-    crate::file::number("/proc/sys/vm/memfd_noexec").is_some_and(|value| value >= 1)
+    metier_linux::file::number("/proc/sys/vm/memfd_noexec").is_some_and(|value| value >= 1)
 }
 
 /// A launcher that waits for its orders, or watches a command.

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use metier_store::{Owner, Store};
 use metier_types::{Device, RunId};
 
-use crate::cgroup::{Place, slice};
-use crate::group_owner::{boot_id, is_alive, kill, members, owner_in, remove};
-use crate::{Error, Roots};
+use crate::Error;
+use metier_linux::Roots;
+use metier_linux::cgroup::{Place, slice};
+use metier_linux::group_owner::{boot_id, is_alive, kill, members, owner_in, remove};
 
 /// Marks runs whose measuring program is gone as interrupted, and removes groups that nobody looks after.
 pub fn sweep(roots: &Roots, store: &Store, device: &Device) -> Result<Vec<RunId>, Error> {
@@ -34,7 +35,7 @@ fn sweep_groups(roots: &Roots) -> bool {
         .take_while(|folder| mount.as_ref().is_some_and(|m| folder.starts_with(m)))
         .map(Path::to_path_buf);
     // Those around containers are below the roots, in all hierarchies.
-    let tops = crate::cgroup::mounts::roots_of_hierarchies(&roots.proc).unwrap_or_default();
+    let tops = metier_linux::cgroup::mounts::roots_of_hierarchies(&roots.proc).unwrap_or_default();
     let tops = tops.into_iter().map(|hierarchy| hierarchy.point);
     let mut folders: Vec<PathBuf> = place.v1.values().cloned().chain(v2).chain(tops).collect();
     folders.sort();

@@ -11,34 +11,19 @@
 
 pub mod app;
 mod artefacts;
-pub mod boards;
-pub mod cgroup;
-pub mod consumers;
-pub mod counters;
-mod dbus;
-pub mod device;
-pub mod digest;
 pub mod doctor;
 mod error;
-pub mod events;
 mod facts;
-pub mod file;
-pub mod gpu;
-pub mod group_owner;
-pub mod host;
 pub mod http_get;
 mod instruments;
 mod launch;
 pub mod leftovers;
-mod netlink;
 pub mod observer;
 mod options;
-pub mod passport;
 mod record;
 pub mod recorder;
 pub mod runner;
 pub mod running_target;
-pub mod sensors;
 pub mod session;
 mod signals;
 pub mod spec;
@@ -49,7 +34,7 @@ mod timeline;
 mod tree;
 mod trust;
 mod verdict;
-pub mod wake;
+pub mod workload_identity;
 
 pub use error::Error;
 pub use observer::{Keep, Observer, Provision, Ready};
@@ -60,29 +45,3 @@ pub use spec::{Command, Spec, Target};
 pub use stop::Stopper;
 pub use target_facts::TargetFacts;
 pub use verdict::verdict;
-
-use std::path::PathBuf;
-
-/// Where the kernel's file systems are mounted; tests point it at trees of their own.
-#[derive(Debug, Clone)]
-pub struct Roots {
-    /// Usually `/proc`.
-    pub proc: PathBuf,
-    /// Usually `/sys`.
-    pub sys: PathBuf,
-    /// Usually `/etc`.
-    pub etc: PathBuf,
-}
-
-impl Roots {
-    /// Usually `/var`: beside `/etc`, wherever that is.
-    pub fn var(&self) -> PathBuf {
-        self.etc.with_file_name("var")
-    }
-}
-
-impl Default for Roots {
-    fn default() -> Self {
-        Self { proc: "/proc".into(), sys: "/sys".into(), etc: "/etc".into() }
-    }
-}

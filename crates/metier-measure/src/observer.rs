@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use metier_types::{ArtefactRef, Run, RunId, Series, Warning};
 
-use crate::cgroup::Group;
 use crate::spec::Mount;
 use crate::{Recorder, Spec};
+use metier_linux::cgroup::Group;
 
 /// What a run is given at its start on behalf of observers.
 #[derive(Debug, Default)]

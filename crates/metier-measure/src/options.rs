@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use metier_types::Device;
 
-use crate::Roots;
+use metier_linux::Roots;
 
 /// What a session needs to know.
 #[derive(Debug, Clone)]

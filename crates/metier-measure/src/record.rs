@@ -13,15 +13,17 @@ use metier_types::{
     Role, Run, RunId, RunState, Sampling, Seconds, Summary, Timestamp, Warning, WorkloadRef,
 };
 
-use crate::cgroup::Group;
-use crate::events::ProcessRoot;
-use crate::events::Watch;
 use crate::facts::{Facts, Stopped};
 use crate::instruments::Instruments;
 use crate::recorder::{Recorder, remembered_digest};
 use crate::spec::{ContainerSpec, PodSpec, Target};
 use crate::target_facts::TargetFacts;
-use crate::{Spec, boards, digest, trust, verdict};
+use crate::{Spec, trust, verdict, workload_identity};
+use metier_device::boards;
+use metier_linux::cgroup::Group;
+use metier_linux::events::ProcessRoot;
+use metier_linux::events::Watch;
+use metier_store::digest;
 use scribe::Scribe;
 
 /// The record of a run that has just begun.
@@ -87,7 +89,7 @@ pub(crate) fn of(
         .ok()
         .and_then(|whole| facts.started.checked_add(whole).ok());
     run.exit = Some(exit(facts, spec));
-    if let Some(file) = spec.target.command().and_then(|c| digest::find_executable(&c.program)) {
+    if let Some(file) = spec.target.command().and_then(|c| workload_identity::find_executable(&c.program)) {
         run.context.executable_digest = remembered_digest(recorder, &file);
         run.context.executable = Some(file.to_string_lossy().into_owned());
         run.workload.id = workload_id(spec, run.context.executable_digest.as_ref());
@@ -182,7 +184,7 @@ pub(crate) fn no_processes(run: RunId) -> ProcessTree {
 
 /// The moment that the monotonic clock showed so much.
 pub(crate) fn timestamp_of(monotonic_ns: u64) -> Timestamp {
-    let ago = crate::wake::monotonic_ns().saturating_sub(monotonic_ns);
+    let ago = metier_linux::wake::monotonic_ns().saturating_sub(monotonic_ns);
     let now = Timestamp::now();
     let ago = jiff::SignedDuration::from_nanos(i64::try_from(ago).unwrap_or(0));
     now.checked_sub(ago).unwrap_or(now)
@@ -222,9 +224,9 @@ fn command_name(spec: &Spec) -> String {
 
 fn workload_id(spec: &Spec, executable: Option<&Digest>) -> metier_types::WorkloadId {
     spec.name.clone().unwrap_or_else(|| match (&spec.graph, &spec.target) {
-        (Some(graph), _) => digest::of_graph(graph),
-        (None, Target::Command(command)) => digest::of_command(executable, command),
-        (None, target) => digest::of_image(executable, &target.words()),
+        (Some(graph), _) => workload_identity::of_graph(graph),
+        (None, Target::Command(command)) => workload_identity::of_command(executable, command),
+        (None, target) => workload_identity::of_image(executable, &target.words()),
     })
 }
 

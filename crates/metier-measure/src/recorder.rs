@@ -6,7 +6,10 @@ use metier_store::{Owner, Store, Writer};
 use metier_types::schema::Schema;
 use metier_types::{ArtefactRef, Device, Extra, ProcessTree, Run, RunId, Series, Workload, WorkloadKind};
 
-use crate::{Error, Roots, digest, group_owner};
+use crate::Error;
+use metier_device::process_owner;
+use metier_linux::Roots;
+use metier_store::digest;
 
 /// Keeps runs as they are measured.
 pub trait Recorder {
@@ -60,7 +63,7 @@ pub struct StoreRecorder {
 impl StoreRecorder {
     /// For runs on this device.
     pub fn new(store: Store, device: &Device) -> Self {
-        let owner = group_owner::owner(&Roots::default(), device);
+        let owner = process_owner::owner(&Roots::default(), device);
         Self { store, owner, device: device.clone(), is_device_kept: false, writer: None }
     }
 }

@@ -7,9 +7,9 @@ use std::os::fd::RawFd;
 use metier_types::Missing;
 
 use crate::Error;
-use crate::cgroup::{Group, Totals};
-use crate::events::ProcessRoot;
 use crate::target_facts::TargetFacts;
+use metier_linux::cgroup::{Group, Totals};
+use metier_linux::events::ProcessRoot;
 
 /// Resource use as `wait4` tells it; the layout is that of the launcher's `Usage`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

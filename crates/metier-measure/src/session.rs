@@ -11,8 +11,6 @@ use std::time::{Duration, Instant};
 use metier_types::{Digest, ProcessTree, Run, RunId, RunState, Timestamp};
 
 use crate::app::Ears;
-use crate::cgroup::{Meter, Totals};
-use crate::events::{ProcessRoot, Watch};
 use crate::facts::{Facts, Peaks, Stopped};
 use crate::instruments::Instruments;
 use crate::launch::Program;
@@ -30,9 +28,12 @@ use crate::stop::Stopper;
 use crate::target_facts::TargetFacts;
 use crate::timeline::Timeline;
 use crate::tree::Walker;
-use crate::wake::own_cpu;
-use crate::{Error, Options, Spec, artefacts, group_owner, record};
+use crate::{Error, Options, Spec, artefacts, record};
 use life::{Life, Next, throttling};
+use metier_linux::cgroup::{Meter, Totals};
+use metier_linux::events::{ProcessRoot, Watch};
+use metier_linux::group_owner;
+use metier_linux::wake::own_cpu;
 
 /// Somebody asked the whole batch to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,7 +111,7 @@ impl Session {
         observers: &mut [&mut dyn Observer],
     ) -> Result<Finished, Error> {
         spec.check()?;
-        let input = spec.input.as_deref().map(crate::digest::of_input).transpose()?;
+        let input = spec.input.as_deref().map(metier_store::digest::of_input).transpose()?;
         let (asked, id) = (Instant::now(), spec.id.unwrap_or_else(RunId::new));
         let mut provision = Provision::default();
         observers.iter_mut().for_each(|observer| observer.prepare(id, spec, &mut provision));
@@ -195,7 +196,7 @@ impl Session {
     /// Waits until a descriptor has something, or for so long. Says whether it has, and whether somebody asked us to stop.
     pub fn wait_for(&self, descriptor: std::os::fd::RawFd, longest: Duration) -> (bool, Option<Stop>) {
         let all = [descriptor, self.signals.descriptor(), self.stopper.descriptor()];
-        let [ready, signal, stop] = crate::wake::wait(all, longest);
+        let [ready, signal, stop] = metier_linux::wake::wait(all, longest);
         let asked = if stop { self.stopper.take() } else { None };
         let asked = asked.or_else(|| if signal { self.signals.next().map(|came| came.signal) } else { None });
         (ready, asked.map(|signal| Stop { signal }))

@@ -5,7 +5,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use crate::{Error, wake};
+use crate::Error;
+use metier_linux::wake;
 
 /// Stops what a session runs.
 #[derive(Debug, Clone)]

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use metier_types::{Column, Kind, RunId, Series, Unit, Values};
 
-use crate::cgroup::Sample;
-use crate::gpu::Look;
-use crate::host::HostCounters;
+use metier_device::gpu::Look;
+use metier_linux::cgroup::Sample;
+use metier_linux::host::HostCounters;
 use metier_types::HostReading;
 
 /// A column's name, kind and unit, and whether its values are whole numbers.

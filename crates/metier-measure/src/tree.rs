@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use metier_types::schema::Schema;
 use metier_types::{Bytes, Extra, Process, ProcessSource, ProcessTree, RunId, Seconds};
 
-use crate::cgroup::Group;
-use crate::events::ProcessRoot;
-use crate::events::{LISTED, Watch};
-use crate::file::kib_field;
+use metier_linux::cgroup::Group;
+use metier_linux::events::ProcessRoot;
+use metier_linux::events::{LISTED, Watch};
+use metier_linux::file::kib_field;
 
 /// Processes looked at in one walk.
 const WALKED: usize = 1024;
@@ -287,7 +287,7 @@ pub(crate) fn started_ns(proc: &Path, pid: u32) -> Option<u64> {
     // SAFETY: sysconf takes a number and gives one.
     let per_second = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok().filter(|n| *n > 0)?;
     let since_boot = ticks.checked_mul(1_000_000_000 / per_second)?;
-    let asleep = crate::wake::boottime_ns().saturating_sub(crate::wake::monotonic_ns());
+    let asleep = metier_linux::wake::boottime_ns().saturating_sub(metier_linux::wake::monotonic_ns());
     Some(since_boot.saturating_sub(asleep))
 }
 

@@ -2,7 +2,7 @@
 
 use metier_types::{Run, Warning};
 
-use crate::boards::Throttling;
+use metier_linux::throttling::Throttling;
 
 /// Steal above this share of the cores' time makes wall times doubtful.
 const STEAL: f64 = 0.02;

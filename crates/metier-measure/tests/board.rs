@@ -5,7 +5,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use metier_measure::{Command, Error, Options, Recorder, Roots, Session, Spec, device};
+use metier_device::identity;
+use metier_linux::Roots;
+use metier_measure::{Command, Error, Options, Recorder, Session, Spec};
 use metier_types::{ProcessTree, Run, RunId, Series};
 
 /// Keeps the names and columns of the time line.
@@ -49,7 +51,7 @@ fn a_run_on_a_jetson_has_its_gpu_and_its_energy_with_the_error_of_that() {
     ] {
         write(sys, path, text);
     }
-    let device = device::this(&Roots::default(), None).unwrap();
+    let device = identity::this(&Roots::default(), None).unwrap();
     let roots = Roots { sys: sys.into(), ..Roots::default() };
     let mut session = Session::open(Options { roots, runtime_dir: std::env::temp_dir(), device }).unwrap();
     let current = sys.join("class/hwmon/hwmon0/curr1_input");

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use metier_device::identity;
+use metier_linux::Roots;
 use metier_measure::spec::{Awaited, ContainerSpec, Mount, Pull};
-use metier_measure::{
-    NoRecorder, Options, Recorder, Roots, Session, Spec, StoreRecorder, Target, device, leftovers,
-};
+use metier_measure::{NoRecorder, Options, Recorder, Session, Spec, StoreRecorder, Target, leftovers};
 use metier_store::{Location, Store};
 use metier_types::{Bytes, Cause, Method, Quality, Run, RunId, RunState};
 
@@ -30,7 +30,7 @@ fn docker(engine: &str, words: &[&str]) -> String {
 
 fn session() -> Session {
     let roots = Roots::default();
-    let device = device::this(&roots, None).unwrap();
+    let device = identity::this(&roots, None).unwrap();
     Session::open(Options { roots, runtime_dir: std::env::temp_dir(), device }).unwrap()
 }
 
@@ -303,7 +303,7 @@ fn a_cpu_limit_of_a_container_holds_and_is_seen() {
 fn never_starts(spec: &Spec, engine: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&Location::Sqlite(folder.path().join("store.db"))).unwrap();
-    let device = device::this(&Roots::default(), None).unwrap();
+    let device = identity::this(&Roots::default(), None).unwrap();
     let mut recorder = StoreRecorder::new(store.clone(), &device);
     let finished = session().run(spec, &mut recorder).unwrap();
     let kept = store.run(finished.run.id).unwrap().unwrap();
@@ -376,7 +376,7 @@ fn files_of_a_container_are_kept_under_the_names_it_knows_them_by() {
     let Some(engine) = engine() else { return };
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&Location::Sqlite(folder.path().join("store.db"))).unwrap();
-    let device = device::this(&Roots::default(), None).unwrap();
+    let device = identity::this(&Roots::default(), None).unwrap();
     let mut recorder = StoreRecorder::new(store.clone(), &device);
     let script =
         "mkdir -p /out/deep; echo 1 > /out/a.csv; echo 22 > /out/deep/b.csv; echo no > /out/c.txt; cd /";
@@ -426,7 +426,7 @@ fn as_another_program() {
     let engine = std::env::var("METIER_LAB_DOCKER").unwrap();
     let script = std::env::var("METIER_TEST_CHILD_SCRIPT").unwrap();
     let store = Store::open(&Location::Sqlite(store.into())).unwrap();
-    let device = device::this(&Roots::default(), None).unwrap();
+    let device = identity::this(&Roots::default(), None).unwrap();
     let mut recorder: Box<dyn Recorder> = Box::new(StoreRecorder::new(store, &device));
     let mut spec = container(&engine, "busybox:local", &["sh", "-c", &script]);
     spec.id = Some(std::env::var("METIER_TEST_CHILD_RUN").unwrap().parse().unwrap());
@@ -507,7 +507,7 @@ fn when_we_are_killed_the_container_and_its_groups_go_too() {
     // The launcher alone, without any next start.
     wait_until("nothing is left", || left(&engine, id).is_empty());
     let store = Store::open(&Location::Sqlite(path)).unwrap();
-    let device = device::this(&Roots::default(), None).unwrap();
+    let device = identity::this(&Roots::default(), None).unwrap();
     leftovers::sweep(&Roots::default(), &store, &device).unwrap();
     assert_eq!(store.run(id).unwrap().unwrap().state, RunState::Interrupted);
 }
@@ -528,7 +528,7 @@ fn when_the_launcher_is_killed_with_us_the_next_start_sweeps() {
     // Any next run of a container with this engine.
     run(&container(&engine, "busybox:local", &["true"]));
     let store = Store::open(&Location::Sqlite(path)).unwrap();
-    let device = device::this(&Roots::default(), None).unwrap();
+    let device = identity::this(&Roots::default(), None).unwrap();
     leftovers::sweep(&Roots::default(), &store, &device).unwrap();
     nothing_is_left(&engine, id);
 }

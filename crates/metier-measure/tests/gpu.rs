@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use metier_measure::gpu::Gpus;
+use metier_device::gpu::Gpus;
 
 fn library(folder: &Path) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gpu/nvml.c");

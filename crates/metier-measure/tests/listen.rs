@@ -3,13 +3,15 @@
 
 use std::path::Path;
 
+use metier_device::identity;
+use metier_linux::Roots;
 use metier_measure::spec::ListenSources;
 use metier_measure::spec::{Accounting, ContainerSpec, Mount, Pull};
-use metier_measure::{Command, NoRecorder, Options, Roots, Session, Spec, Target, device};
+use metier_measure::{Command, NoRecorder, Options, Session, Spec, Target};
 
 fn session(runtime: &Path) -> Session {
     let roots = Roots::default();
-    let device = device::this(&roots, None).unwrap();
+    let device = identity::this(&roots, None).unwrap();
     Session::open(Options { roots, runtime_dir: runtime.into(), device }).unwrap()
 }
 

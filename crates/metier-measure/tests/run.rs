@@ -5,13 +5,15 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use metier_device::identity;
+use metier_linux::Roots;
 use metier_measure::spec::Accounting;
-use metier_measure::{Command, Error, Finished, NoRecorder, Options, Recorder, Roots, Session, Spec, device};
+use metier_measure::{Command, Error, Finished, NoRecorder, Options, Recorder, Session, Spec};
 use metier_types::{Cause, Method, ProcessSource, ProcessTree, Quality, Run, RunId, RunState, Series};
 
 fn session() -> Session {
     let roots = Roots::default();
-    let device = device::this(&roots, None).unwrap();
+    let device = identity::this(&roots, None).unwrap();
     Session::open(Options { roots, runtime_dir: std::env::temp_dir(), device }).unwrap()
 }
 

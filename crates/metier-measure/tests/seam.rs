@@ -7,20 +7,21 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::time::Duration;
 
+use metier_device::identity;
+use metier_linux::Roots;
 use metier_measure::TargetFacts;
 use metier_measure::observer::Started;
 use metier_measure::runner::foreign::{Foreign, Said};
 use metier_measure::running_target::Outcome;
 use metier_measure::{
-    Command, Error, Keep, NoRecorder, Observer, Options, Provision, Recorder, Roots, Session, Spec,
-    StoreRecorder, device,
+    Command, Error, Keep, NoRecorder, Observer, Options, Provision, Recorder, Session, Spec, StoreRecorder,
 };
 use metier_store::Store;
 use metier_types::{Bytes, Cause, Company, Extra, Method, Missing, Quality, Role, Run, RunId, RunState};
 
 fn session() -> Session {
     let roots = Roots::default();
-    let device = device::this(&roots, None).unwrap();
+    let device = identity::this(&roots, None).unwrap();
     Session::open(Options { roots, runtime_dir: std::env::temp_dir(), device }).unwrap()
 }
 
@@ -147,7 +148,7 @@ impl Observer for Listener {
         self.members = started.group.map_or(0, |group| group.members().len());
     }
 
-    fn tick(&mut self, _: Duration, _: Option<&metier_measure::cgroup::Group>) {
+    fn tick(&mut self, _: Duration, _: Option<&metier_linux::cgroup::Group>) {
         self.ticks += 1;
     }
 
@@ -167,7 +168,7 @@ impl Observer for Listener {
 #[test]
 fn an_observer_gives_a_descriptor_and_adds_to_the_record_before_it_is_finished() {
     let (_folder, store) = store();
-    let device = device::this(&Roots::default(), None).unwrap();
+    let device = identity::this(&Roots::default(), None).unwrap();
     let mut recorder = StoreRecorder::new(store.clone(), &device);
     let mut listener = Listener::default();
     let spec = spec(&["sh", "-c", "eval \"echo said >&$METIER_TEST_FD\""]);
@@ -188,7 +189,7 @@ fn an_observer_gives_a_descriptor_and_adds_to_the_record_before_it_is_finished()
 fn files_that_match_are_kept_and_those_beyond_the_limit_are_counted() {
     let folder = tempfile::tempdir().unwrap();
     let (_store_folder, store) = store();
-    let device = device::this(&Roots::default(), None).unwrap();
+    let device = identity::this(&Roots::default(), None).unwrap();
     let mut recorder = StoreRecorder::new(store.clone(), &device);
     let script =
         "mkdir out; i=0; while [ $i -lt 300 ]; do echo $i > out/$i.txt; i=$((i+1)); done; echo x > y.csv";
@@ -261,7 +262,7 @@ fn a_run_whose_keeper_falls_silent_is_lost_and_not_successful() {
 #[test]
 fn a_run_that_never_started_leaves_a_record_that_says_why() {
     let (_folder, store) = store();
-    let device = device::this(&Roots::default(), None).unwrap();
+    let device = identity::this(&Roots::default(), None).unwrap();
     let mut recorder = StoreRecorder::new(store.clone(), &device);
     let id = RunId::new();
     let spec = spec(&["pod"]);

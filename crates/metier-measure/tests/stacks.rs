@@ -5,9 +5,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command as Program;
 
+use metier_device::identity;
+use metier_linux::Roots;
 use metier_measure::spec::Accounting;
 use metier_measure::stacks::{ARTEFACT, Stacks};
-use metier_measure::{Command, Error, Options, Recorder, Roots, Session, Spec, device};
+use metier_measure::{Command, Error, Options, Recorder, Session, Spec};
 use metier_types::{ArtefactRef, Bytes, Digest, ProcessTree, Run, RunId, Series};
 
 /// Keeps the text of the artefact.
@@ -46,7 +48,7 @@ fn sampled(words: &[&str], hertz: u32, accounting: Accounting) -> Option<(Run, V
         return None;
     }
     let roots = Roots::default();
-    let device = device::this(&roots, None).unwrap();
+    let device = identity::this(&roots, None).unwrap();
     let mut session = Session::open(Options { roots, runtime_dir: std::env::temp_dir(), device }).unwrap();
     let arguments = words[1..].iter().map(Into::into).collect();
     let mut spec = Spec::new(Command { program: words[0].into(), arguments });
@@ -196,7 +198,7 @@ fn a_run_without_cpu_time_says_why_it_has_no_stacks() {
 #[test]
 fn a_command_that_cannot_be_started_leaves_no_thread_behind() {
     let roots = Roots::default();
-    let device = device::this(&roots, None).unwrap();
+    let device = identity::this(&roots, None).unwrap();
     let mut session = Session::open(Options { roots, runtime_dir: std::env::temp_dir(), device }).unwrap();
     let spec = Spec::new(Command { program: "/nonexistent/program".into(), arguments: vec![] });
     let mut stacks = Stacks::new(99);

@@ -46,7 +46,7 @@ fn furnished() -> (tempfile::TempDir, Server, Vec<Run>, SessionId) {
     let check = Check { name: "x".into(), ok: true, text: "y".into(), fix: None };
     let estimator = Estimator::new(Registry::default(), MachineSpec::default()).unwrap();
     let power = Power {
-        roots: metier_measure::Roots::default(),
+        roots: metier_linux::Roots::default(),
         interval: std::time::Duration::from_millis(20),
         estimator: Arc::new(estimator),
         engine: None,

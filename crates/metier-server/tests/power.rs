@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::*;
-use metier_measure::Roots;
+use metier_linux::Roots;
 use metier_power::estimate::Estimator;
 use metier_power::node::MachineSpec;
 use metier_power::pipeline::Shelf;

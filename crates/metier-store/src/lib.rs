@@ -17,6 +17,7 @@
 //! blocking thread.
 
 pub mod codec;
+pub mod digest;
 mod engine;
 mod error;
 mod health;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use metier_measure::digest;
+use metier_store::digest;
 use metier_types::{Bytes, Digest, PageCache};
 use metier_work::dataset::{self, Cache, Error, Obtained, Progress, Silent, Watch};
 use metier_work::runfile::{Source, Wanted};

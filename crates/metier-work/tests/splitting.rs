@@ -10,7 +10,7 @@ use metier_work::latency::{Conditions, Latency};
 use metier_work::splitting::{Error, Plan, Question};
 
 fn passport(name: &str) -> Passport {
-    metier_measure::passport::find(None, name).unwrap()
+    metier_device::passport::find(None, name).unwrap()
 }
 
 /// Convolutions in a row, some with what a runtime does in passing.

@@ -13,7 +13,7 @@ use serde_json::Value;
 /// A log of our own making.
 fn log(name: &str) -> String {
     let path: PathBuf =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../metier-measure/tests/fixtures/boards").join(name);
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../metier-device/tests/fixtures/boards").join(name);
     path.to_str().unwrap().to_string()
 }
 

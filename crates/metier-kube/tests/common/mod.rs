@@ -8,8 +8,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use metier_device::identity;
+use metier_linux::Roots;
 use metier_measure::spec::{Mount, PodSpec, Pull, Target};
-use metier_measure::{Error, Finished, Options, Recorder, Roots, Session, Spec, device};
+use metier_measure::{Error, Finished, Options, Recorder, Session, Spec};
 use metier_types::{ArtefactRef, Bytes, ProcessTree, Run, RunId, Series};
 
 /// The lab's cluster; without it a test says so and passes.
@@ -102,7 +104,7 @@ pub fn pod_of(spec: &mut Spec) -> &mut PodSpec {
 
 pub fn session(folder: &std::path::Path) -> Session {
     let roots = Roots::default();
-    let device = device::this(&roots, None).unwrap();
+    let device = identity::this(&roots, None).unwrap();
     Session::open(Options { roots, runtime_dir: folder.into(), device }).unwrap()
 }
 
@@ -147,12 +149,8 @@ impl Recorder for Memory {
     ) -> Result<Option<ArtefactRef>, Error> {
         let mut bytes = Vec::new();
         content.read_to_end(&mut bytes).map_err(|reason| Error::Read { path: name.into(), reason })?;
-        let artefact = ArtefactRef::new(
-            name,
-            media,
-            metier_measure::digest::of_bytes(&bytes),
-            Bytes(bytes.len() as u64),
-        );
+        let artefact =
+            ArtefactRef::new(name, media, metier_store::digest::of_bytes(&bytes), Bytes(bytes.len() as u64));
         self.files.insert(name.into(), bytes);
         Ok(Some(artefact))
     }

@@ -15,10 +15,11 @@ use metier_types::{Missing, Run, RunId, Series};
 
 use super::listening::{INSIDE, Listening};
 use super::{Heard, Members};
-use crate::cgroup::Group;
 use crate::observer::{Keep, Observer, Provision, Started};
 use crate::spec::{ListenSources, Mount, Target};
-use crate::{Options, Roots, Spec, group_owner, wake};
+use crate::{Options, Spec};
+use metier_linux::cgroup::Group;
+use metier_linux::{Roots, group_owner, wake};
 
 /// The number of the descriptor that a command inherits; shells take only one digit.
 const DESCRIPTOR: i32 = 3;

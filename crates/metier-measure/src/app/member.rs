@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::cgroup::{Group, Place};
+use metier_linux::cgroup::{Group, Place};
 
 /// How deep a family of processes may be.
 const GENERATIONS: usize = 256;

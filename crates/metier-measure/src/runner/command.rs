@@ -5,15 +5,16 @@ use std::os::fd::RawFd;
 
 use metier_types::{Missing, RunId};
 
-use crate::cgroup::limit::GroupLimits;
-use crate::cgroup::{Group, Place, limit, scope};
-use crate::events::ProcessRoot;
 use crate::launch::{Launcher, Program};
 use crate::observer::Provision;
 use crate::running_target::{PreparedRun, Report, Rung, RunningTarget, Stage};
 use crate::spec::{Accounting, Command};
 use crate::target_facts::TargetFacts;
-use crate::{Error, Roots, Spec, group_owner};
+use crate::{Error, Spec};
+use metier_linux::cgroup::limit::GroupLimits;
+use metier_linux::cgroup::{Group, Place, limit, scope};
+use metier_linux::events::ProcessRoot;
+use metier_linux::{Roots, group_owner};
 
 /// Starts a launcher and makes the group; the command waits for its start.
 pub(crate) fn prepare(

@@ -36,11 +36,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use metier_types::{Method, Missing};
 
-use crate::cgroup::{Group, GroupFolders, Place, Totals};
-use crate::events::ProcessRoot;
+use crate::Error;
 use crate::running_target::{Outcome, PreparedRun, Report, Rung, RunningTarget, Sink};
 use crate::target_facts::TargetFacts;
-use crate::{Error, Roots, wake};
+use metier_linux::cgroup::{Group, GroupFolders, Place, Totals};
+use metier_linux::events::ProcessRoot;
+use metier_linux::{Roots, wake};
 
 /// What the one who looks after the run has to say.
 #[derive(Debug, Clone)]
@@ -49,7 +50,7 @@ pub enum Said {
     MainEnded {
         /// As `wait` gives it: the exit code times 256, or the signal.
         status: i32,
-        /// When, by the monotonic clock ([`crate::wake::monotonic_ns`]); else now.
+        /// When, by the monotonic clock ([`metier_linux::wake::monotonic_ns`]); else now.
         time_ns: Option<u64>,
     },
     /// The ladder reached this signal.

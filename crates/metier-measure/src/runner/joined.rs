@@ -24,12 +24,13 @@ use std::path::{Path, PathBuf};
 use metier_types::Method;
 
 use super::command::start_error;
-use crate::cgroup::{Group, GroupFolders, Place, Totals};
-use crate::events::ProcessRoot;
 use crate::launch::{self, Launcher};
 use crate::running_target::{Outcome, PreparedRun, Report, Rung, RunningTarget, Sink};
 use crate::target_facts::TargetFacts;
-use crate::{Error, Roots, artefacts, wake};
+use crate::{Error, artefacts};
+use metier_linux::cgroup::{Group, GroupFolders, Place, Totals};
+use metier_linux::events::ProcessRoot;
+use metier_linux::{Roots, wake};
 
 /// The launcher's file in the folder of a door.
 pub const PROGRAM: &str = "launch";

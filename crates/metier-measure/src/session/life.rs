@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use metier_types::{Quality, RunId};
 
-use crate::cgroup::{Group, Meter, Place, Totals};
-use crate::events::Watch;
 use crate::facts::{Peaks, Stopped};
-use crate::gpu::Gpus;
-use crate::host::HostMeter;
 use crate::observer::Observer;
 use crate::runner::command::lost;
 use crate::running_target::{Report, Rung, RunningTarget, Usage};
-use crate::sensors::Meters;
 use crate::signals::{Came, Signals};
 use crate::stop::Stopper;
 use crate::timeline::Timeline;
 use crate::tree::Walker;
-use crate::wake::{monotonic_ns, wait};
 use crate::{Error, Recorder, Spec};
+use metier_device::gpu::Gpus;
+use metier_device::sensors::Meters;
+use metier_linux::cgroup::{Group, Meter, Place, Totals};
+use metier_linux::events::Watch;
+use metier_linux::host::HostMeter;
+use metier_linux::wake::{monotonic_ns, wait};
 
 /// The host's state is read this often.
 const HOST_EVERY: Duration = Duration::from_secs(1);
@@ -322,8 +322,8 @@ impl Life<'_, '_> {
 pub(super) fn throttling(around: &Place) -> Option<(u64, u64)> {
     let folder = around.v1.get("cpu").or(around.v2.as_ref())?;
     let text = std::fs::read_to_string(folder.join("cpu.stat")).ok()?;
-    let periods = crate::file::keyed(&text, "nr_throttled")?;
-    let micros = crate::file::keyed(&text, "throttled_usec")
-        .or_else(|| crate::file::keyed(&text, "throttled_time").map(|nanos| nanos / 1000))?;
+    let periods = metier_linux::file::keyed(&text, "nr_throttled")?;
+    let micros = metier_linux::file::keyed(&text, "throttled_usec")
+        .or_else(|| metier_linux::file::keyed(&text, "throttled_time").map(|nanos| nanos / 1000))?;
     Some((periods, micros))
 }

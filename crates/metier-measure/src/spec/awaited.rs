@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::wake::monotonic_ns;
+use metier_linux::wake::monotonic_ns;
 
 /// Of a line longer than this the rest is not looked at.
 const LONGEST_LINE: usize = 16 << 10;

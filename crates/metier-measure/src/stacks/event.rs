@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use perf_event_open_sys as sys;
 use perf_event_open_sys::bindings as b;
 
-use crate::Roots;
+use metier_linux::Roots;
 
 /// Pages of data in each ring buffer, a power of two; with the page before them below what an ordinary user may lock.
 const PAGES: usize = 64;
@@ -39,7 +39,7 @@ pub(super) struct Events {
 
 /// Opens an event on every CPU; where the kernel's frames are not permitted, without them.
 pub(super) fn open_all(roots: &Roots, target: &Target, hertz: u32) -> io::Result<Events> {
-    let mut cpus = crate::host::online(roots);
+    let mut cpus = metier_linux::host::online(roots);
     if cpus.is_empty() {
         cpus.push(0);
     }

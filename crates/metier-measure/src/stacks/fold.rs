@@ -116,7 +116,7 @@ fn clean(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Roots;
+    use metier_linux::Roots;
 
     #[test]
     fn lines_are_sorted_counted_and_outermost_first() {

@@ -8,7 +8,7 @@ use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 
-use crate::Roots;
+use metier_linux::Roots;
 
 use super::elf::readable;
 use super::modules::open_regular;

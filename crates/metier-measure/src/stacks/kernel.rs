@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 
-use crate::Roots;
+use metier_linux::Roots;
 
 /// Lines that are read of the list.
 const MOST: usize = 2_000_000;

@@ -29,9 +29,9 @@ use metier_types::{Missing, Run, Warning};
 
 use self::event::{Target, open_all};
 use self::sampler::{Collected, Sampler};
-use crate::Roots;
 use crate::observer::{Keep, Observer, Ready};
 use crate::spec::{STACKS_DEFAULT_HERTZ, STACKS_HERTZ};
+use metier_linux::Roots;
 
 pub const ARTEFACT: &str = "stacks.folded";
 /// Share of samples that may be lost before a reader is warned.
@@ -79,7 +79,7 @@ impl Observer for Stacks {
             match open_all(&self.roots, &target, self.hertz) {
                 Ok(events) => {
                     self.way = Some((target.word(), events.has_kernel));
-                    let there = ready.group.map(crate::cgroup::Group::members).unwrap_or_default();
+                    let there = ready.group.map(metier_linux::cgroup::Group::members).unwrap_or_default();
                     match Sampler::start(&self.roots, events, ready.launcher, &there) {
                         Ok(sampler) => self.sampler = Some(sampler),
                         Err(error) => refusal = Some(Missing::because(format!("no thread for it ({error})"))),
@@ -96,7 +96,7 @@ impl Observer for Stacks {
         }
     }
 
-    fn ended(&mut self, _group: Option<&crate::cgroup::Group>) {
+    fn ended(&mut self, _group: Option<&metier_linux::cgroup::Group>) {
         self.collected = self.sampler.take().and_then(Sampler::stop);
     }
 
@@ -143,7 +143,7 @@ impl Observer for Stacks {
 
 /// Why the kernel refuses, and what would help.
 fn refused(roots: &Roots, error: &std::io::Error) -> Missing {
-    let level = crate::file::text(roots.proc.join("sys/kernel/perf_event_paranoid"));
+    let level = metier_linux::file::text(roots.proc.join("sys/kernel/perf_event_paranoid"));
     match (error.raw_os_error(), level) {
         (Some(libc::EACCES | libc::EPERM), Some(level)) => Missing::fixable(
             format!("the kernel does not permit it (kernel.perf_event_paranoid is {level})"),

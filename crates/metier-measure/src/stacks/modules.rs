@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::elf::Symbols;
 use super::record::Mapping;
-use crate::Roots;
+use metier_linux::Roots;
 
 /// Files that are held open.
 const MOST: usize = 2000;

@@ -16,8 +16,8 @@ use super::kernel::KernelSymbols;
 use super::modules::Modules;
 use super::processes::Processes;
 use super::record::{Mapping, Record, records};
-use crate::Roots;
-use crate::wake::monotonic_ns;
+use metier_linux::Roots;
+use metier_linux::wake::monotonic_ns;
 
 /// How often buffers are emptied. At 1000 samples a second of the deepest stacks a buffer lasts a quarter of a second.
 const EVERY: Duration = Duration::from_millis(100);
@@ -112,7 +112,7 @@ impl State {
     /// Learns of a process that has begun before what its records would have told.
     fn look_at(&mut self, pid: u32) {
         let process = self.roots.proc.join(pid.to_string());
-        let Some(name) = crate::file::text(process.join("comm")) else { return };
+        let Some(name) = metier_linux::file::text(process.join("comm")) else { return };
         self.processes.named(pid, pid, &name, false);
         let maps = std::fs::read_to_string(process.join("maps")).unwrap_or_default();
         for mapping in maps.lines().filter_map(|line| mapping(pid, line)) {

@@ -12,12 +12,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use metier_linux::cgroup::naming::{self, Kind as Whose};
 use metier_measure::app::listening::understand;
 use metier_measure::app::pump::{Doorstep, Port, Pump};
 use metier_measure::app::queue::{Closed, Queue};
 use metier_measure::app::socket::{self, Sockets};
 use metier_measure::app::{Intake, Limits, Tally};
-use metier_measure::cgroup::naming::{self, Kind as Whose};
 use metier_prom::{Kind, Labels, Page};
 use metier_types::StageKind;
 

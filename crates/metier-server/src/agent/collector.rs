@@ -2,7 +2,8 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use metier_measure::boards::{self, sysfs::Board};
+use metier_device::boards;
+use metier_device::local_board::Board;
 use metier_prom::{Format, Kind, Page};
 use metier_types::{Seconds, Timestamp};
 
@@ -35,7 +36,7 @@ impl Collector {
     /// Opens what the host has.
     pub fn new(config: &mut AgentConfig) -> Result<Self, Error> {
         let roots = &config.roots;
-        let device = metier_measure::device::this(roots, config.data.as_deref())
+        let device = metier_device::identity::this(roots, config.data.as_deref())
             .map_err(|error| Error::Device { reason: error.to_string() })?;
         let groups = Groups::new(roots, config.bounds.clone(), usage::files_to_hold(&roots.proc));
         if !groups.is_any_mounted() {
@@ -54,7 +55,7 @@ impl Collector {
             load: Load::new(roots, config.node.as_deref().unwrap_or(&device.name)),
             sheet: Sheet::new(roots, device, config.node.clone(), config.location.clone()),
             // Only a Jetson has series of its own; what others show is in theirs.
-            board: Some(Board::open(roots)).filter(|board| board.kind == boards::sysfs::Kind::Jetson),
+            board: Some(Board::open(roots)).filter(|board| board.kind == boards::Kind::Jetson),
             own: Own { version: config.server.version.clone(), started, ..Own::default() },
             buffer: Vec::new(),
             last: None,

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use metier_measure::Roots;
+use metier_linux::Roots;
 
 use super::groups::Sort;
 use super::names::NameSource;

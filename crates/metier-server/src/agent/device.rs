@@ -8,8 +8,8 @@
 
 use std::time::Instant;
 
-use metier_measure::sensors::Meters;
-use metier_measure::{Roots, file};
+use metier_device::sensors::Meters;
+use metier_linux::{Roots, file};
 use metier_prom::{Kind, Labels, Page};
 use metier_types::{Bytes, Device, Watts};
 
@@ -275,7 +275,7 @@ mod tests {
     }
 
     fn page(roots: &Roots, location: Option<Location>) -> metier_prom::Scrape {
-        let device = metier_measure::device::this(roots, None).unwrap();
+        let device = metier_device::identity::this(roots, None).unwrap();
         let sheet = Sheet::new(roots, device, Some("edge-1".into()), location);
         let mut page = Page::new(Format::Text);
         sheet.write(&mut page);
@@ -363,7 +363,7 @@ mod tests {
         put(rapl.join("name"), "package-0\n");
         put(rapl.join("max_energy_range_uj"), "262143328850\n");
         put(rapl.join("energy_uj"), "1000000\n");
-        let device = metier_measure::device::this(&roots, None).unwrap();
+        let device = metier_device::identity::this(&roots, None).unwrap();
         let mut sheet = Sheet::new(&roots, device, None, None);
         assert!(sheet.watts.is_none());
         if sheet.meters.is_empty() {

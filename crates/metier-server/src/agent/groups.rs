@@ -11,9 +11,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use metier_measure::Roots;
-use metier_measure::cgroup::Place;
-use metier_measure::cgroup::naming::{self, Kind, Named};
+use metier_linux::Roots;
+use metier_linux::cgroup::Place;
+use metier_linux::cgroup::naming::{self, Kind, Named};
 use metier_prom::Labels;
 
 use super::config::Bounds;

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use metier_measure::Roots;
+use metier_linux::Roots;
 use metier_prom::{Kind, Labels, Page};
 use metier_types::Bytes;
 

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use metier_measure::cgroup::naming::Kind;
+use metier_linux::cgroup::naming::Kind;
 
 use super::groups::Groups;
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use metier_measure::cgroup::naming::Kind as Whose;
+use metier_linux::cgroup::naming::Kind as Whose;
 use metier_prom::{Kind, Labels, Page, Value};
 use metier_types::{Bytes, Seconds};
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
-use metier_measure::Roots;
+use metier_linux::Roots;
 use metier_prom::{Format, Limits, Sample, Scrape, read};
 
 use super::collector::Collector;

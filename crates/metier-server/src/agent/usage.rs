@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use metier_measure::file::{self, keyed, pressure_micros};
+use metier_linux::file::{self, keyed, pressure_micros};
 use metier_types::{Bytes, Seconds};
 
 /// How long limits of a group are believed; they change only when somebody changes them.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
-use metier_measure::passport;
+use metier_device::passport;
 use metier_onnx::{Analysis, Bindings};
 use metier_store::{RunFilter, Store};
 use metier_types::schema::{Schema, Versioned};

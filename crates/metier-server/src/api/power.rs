@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use metier_measure::cgroup::naming::Kind;
-use metier_measure::consumers::Who;
-use metier_measure::sensors::Covers;
+use metier_device::sensors::Covers;
+use metier_linux::cgroup::naming::Kind;
+use metier_linux::consumers::Who;
 use metier_power::ledger::{ENTRIES, Entry, How, PARTS};
 use metier_types::schema::{Schema, Versioned};
 use metier_types::{MissingFields, Ratio, Seconds, Timestamp, Watts};

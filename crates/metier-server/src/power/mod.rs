@@ -15,9 +15,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use metier_measure::Roots;
-use metier_measure::consumers::Who;
-use metier_measure::sensors::Covers;
+use metier_device::sensors::Covers;
+use metier_linux::Roots;
+use metier_linux::consumers::Who;
 use metier_power::estimate::{Estimator, InUse};
 use metier_power::ledger::Ledger;
 use metier_types::MissingFields;

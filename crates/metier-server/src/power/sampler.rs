@@ -6,10 +6,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use metier_measure::cgroup::naming::Kind;
-use metier_measure::consumers::{Consumers, Look};
-use metier_measure::counters::{Counted, Counters};
-use metier_measure::sensors::{Covers, Meters, Node};
+use metier_device::sensors::{Covers, Meters, Node};
+use metier_linux::cgroup::naming::Kind;
+use metier_linux::consumers::{Consumers, Look};
+use metier_linux::counters::{Counted, Counters};
 use metier_power::estimate::NodeEstimate;
 use metier_power::ledger::{Estimated, Looked};
 use metier_power::vocabulary::{Component, Source};

@@ -17,7 +17,7 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use metier_measure::passport;
+use metier_device::passport;
 use metier_onnx::Analysis;
 use metier_store::Store;
 use metier_types::{Bytes, Digest, Interval, Origin, Passport, Prediction, Ratio};

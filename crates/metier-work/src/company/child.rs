@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use metier_measure::wake::monotonic_ns;
+use metier_linux::wake::monotonic_ns;
 use metier_types::RunId;
 
 use super::log::{Happened, Line, Log, Part};

@@ -1,7 +1,7 @@
 //! One of the runs that keep each other company: says when it starts and ends, and finds out whom it met.
 
+use metier_linux::wake::monotonic_ns;
 use metier_measure::observer::Started;
-use metier_measure::wake::monotonic_ns;
 use metier_measure::{Keep, Observer};
 use metier_types::{Extra, Phase, Role, Run, RunId, Seconds, Warning};
 

@@ -12,10 +12,10 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use metier_measure::cgroup::Group;
+use metier_linux::cgroup::Group;
+use metier_linux::wake::monotonic_ns;
 use metier_measure::observer::Started;
 use metier_measure::spec::Awaited;
-use metier_measure::wake::monotonic_ns;
 use metier_measure::{Keep, Observer};
 use metier_types::{Missing, Run, RunId};
 

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use metier_measure::digest;
+use metier_store::digest;
 use metier_types::{Bytes, Digest};
 use serde::{Deserialize, Serialize};
 

@@ -70,9 +70,9 @@ pub enum Error {
         /// Where it comes from.
         source_name: String,
     },
-    /// Measuring's own reading of it failed.
+    /// Its files could not be read for a digest.
     #[error(transparent)]
-    Measure(#[from] metier_measure::Error),
+    Digest(#[from] metier_store::digest::DigestError),
 }
 
 /// What became of a file operation; a full disk has its own cause.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use metier_measure::digest;
+use metier_store::digest;
 use metier_types::{Bytes, Digest, Seconds};
 use reqwest::Client;
 

@@ -162,7 +162,7 @@ pub(super) fn keep(store: &Store, run: &Run, graph: &Analysis, name: &str) -> Re
     let seen =
         Seen { name: name.to_string(), runtime: of.runtime.clone(), weights, alive, bytes: used.0 as f64 };
     let shapes: Vec<String> = of.shapes.iter().map(|(name, sizes)| format!("{name}{sizes:?}")).collect();
-    let shapes = metier_measure::digest::of_bytes(shapes.join(" ").as_bytes());
+    let shapes = metier_store::digest::of_bytes(shapes.join(" ").as_bytes());
     // Many graphs are called `model`.
     let key = format!("{name}/{}/{}/t{}/{}", of.digest.short(), of.runtime, of.threads, shapes.short());
     let unkept = |error: serde_json::Error| Error::Trial { name: name.to_string(), why: error.to_string() };

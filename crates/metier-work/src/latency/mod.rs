@@ -257,7 +257,7 @@ fn elsewhere(store: &Store, all: &mut [Learned]) -> Result<(), Error> {
         if kept.is_empty() {
             continue;
         }
-        let known = metier_measure::passport::of_device(Some(store), &device);
+        let known = metier_device::passport::of_device(Some(store), &device);
         let passport = known.unwrap_or_else(|| unmeasured(device.clone()));
         for runtime in strange {
             for one in all.iter_mut() {

@@ -7,7 +7,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use metier_measure::{Roots, leftovers};
+use metier_linux::Roots;
+use metier_measure::leftovers;
 use metier_store::{RunFilter, Store};
 use metier_types::{Device, Passport, RunId, RunState, Standing};
 

@@ -230,7 +230,7 @@ fn read(graph: &GraphUse) -> Result<Analysis, String> {
         return Err(gone());
     }
     let bytes = std::fs::read(path).map_err(|_| gone())?;
-    if metier_measure::digest::of_bytes(&bytes) != graph.digest {
+    if metier_store::digest::of_bytes(&bytes) != graph.digest {
         return Err(gone());
     }
     let limits = Limits::default();

@@ -149,7 +149,7 @@ fn the_same_values_under_another_shape_are_copied_only_where_somebody_else_wants
 /// The ends and the reason of what is said of counts and of a graph on a shipped board.
 fn on_board(board: &str, runtime: &str, load: f64, graph: &Analysis) -> [Prediction; 2] {
     let latency = Latency::from_passports();
-    let passport = metier_measure::passport::find(None, board).unwrap();
+    let passport = metier_device::passport::find(None, board).unwrap();
     let threads = passport.device.cpu.threads;
     let runtime = runtime.to_string();
     let conditions = Conditions { runtime, threads, cpu_load: Some(Ratio(load)), memory_load: None };

@@ -2,7 +2,8 @@
 //!
 //! A mark in the store with the identity of the process, as runs have one: what a process that was killed leaves behind says nothing.
 
-use metier_measure::{Roots, group_owner};
+use metier_device::process_owner;
+use metier_linux::Roots;
 use metier_store::{Owner, Store, Trial};
 use metier_types::Device;
 
@@ -21,7 +22,7 @@ pub struct UnderWay<'a> {
 impl<'a> UnderWay<'a> {
     /// Says that this process times graphs on this device.
     pub fn begin(store: &'a Store, device: &'a Device) -> Result<Self, Error> {
-        let own = group_owner::owner(&Roots::default(), device);
+        let own = process_owner::owner(&Roots::default(), device);
         let record = serde_json::to_string(&own)
             .map_err(|error| Error::Trial { name: "mark".into(), why: error.to_string() })?;
         let mut marks = others(store, device)?;
@@ -45,16 +46,16 @@ impl Drop for UnderWay<'_> {
 pub fn is_timing(store: &Store, device: &Device) -> Result<bool, Error> {
     let roots = Roots::default();
     let marks = store.trials(&device.id, KIND)?;
-    Ok(marks.iter().filter_map(owner).any(|owner| group_owner::is_there(&roots, &owner)))
+    Ok(marks.iter().filter_map(owner).any(|owner| process_owner::is_there(&roots, &owner)))
 }
 
 /// Marks of others that are still there.
 fn others(store: &Store, device: &Device) -> Result<Vec<Trial>, Error> {
     let roots = Roots::default();
-    let own = key(&group_owner::owner(&roots, device));
+    let own = key(&process_owner::owner(&roots, device));
     let mut marks = store.trials(&device.id, KIND)?;
     marks.retain(|mark| {
-        mark.key != own && owner(mark).is_some_and(|owner| group_owner::is_there(&roots, &owner))
+        mark.key != own && owner(mark).is_some_and(|owner| process_owner::is_there(&roots, &owner))
     });
     Ok(marks)
 }
@@ -87,7 +88,7 @@ mod tests {
         drop(held);
         assert!(!is_timing(store, device).unwrap());
         // One of an earlier boot, and one whose process id went to somebody else.
-        let own = group_owner::owner(&Roots::default(), device);
+        let own = process_owner::owner(&Roots::default(), device);
         for gone in [Owner { boot: "before".into(), ..own.clone() }, Owner { started: 1, ..own }] {
             let record = serde_json::to_string(&gone).unwrap();
             store.put_trials(&device.id, KIND, &[Trial { key: "1".into(), record }]).unwrap();

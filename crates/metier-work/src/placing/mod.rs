@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use metier_device::passport;
 use metier_kube::cluster::Cluster;
 use metier_kube::deployment::{self, Service};
 use metier_kube::space::{self, NodeFacts, Survey};
-use metier_measure::passport;
 use metier_measure::spec::PodSpec;
 use metier_onnx::Analysis;
 use metier_store::Store;

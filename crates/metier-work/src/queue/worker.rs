@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use metier_measure::{Roots, group_owner, leftovers};
+use metier_device::process_owner;
+use metier_linux::Roots;
+use metier_measure::leftovers;
 use metier_store::{Owner, RunFilter, SessionEnd, SessionFilter, Store};
 use metier_types::{Cause, Device, RunId, Session, SessionId, SessionState};
 
@@ -46,7 +48,7 @@ pub struct Worker {
 impl Worker {
     /// For a store that can be written; files that live as long as a session are in `runtime`.
     pub fn new(store: Store, device: Device, roots: Roots, launch: Launch, runtime: PathBuf) -> Self {
-        let owner = group_owner::owner(&roots, &device);
+        let owner = process_owner::owner(&roots, &device);
         Self { store, device, roots, launch, runtime, owner }
     }
 
@@ -99,7 +101,7 @@ impl Worker {
         if held.is_empty() {
             return Ok(true);
         }
-        let is_there = |owner: &Owner| group_owner::is_there(&self.roots, owner);
+        let is_there = |owner: &Owner| process_owner::is_there(&self.roots, owner);
         for one in held {
             // One that is our own was left too: who works a session does not come here.
             let is_worked = one.owner.as_ref().is_some_and(|owner| *owner != self.owner && is_there(owner));
@@ -131,7 +133,7 @@ impl Worker {
     }
 
     fn watch(&self, session: &Session, mut child: Child, stop: &Stop) -> SessionEnd {
-        let process = group_owner::owner_of(&self.roots, &self.device, child.id());
+        let process = process_owner::owner_of(&self.roots, &self.device, child.id());
         if let Err(error) = self.store.begin_session(session.id, &self.owner, &process) {
             tracing::warn!(%error, "the process of a session could not be recorded");
         }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use metier_measure::Roots;
+use metier_linux::Roots;
 use metier_server::Config;
 use metier_server::agent::{AgentConfig, Bounds, Engine, Location, NameSource};
 

@@ -129,7 +129,7 @@ impl Bench {
         let path = self.graph.as_deref().ok_or_else(|| usage("want the file of a graph"))?;
         let path = std::path::absolute(path).with_context(|| format!("cannot read {}", path.display()))?;
         let bytes = self.binding.bytes(&path)?;
-        let digest = metier_measure::digest::of_bytes(&bytes);
+        let digest = metier_store::digest::of_bytes(&bytes);
         let job = self.job_for(&path, &bytes)?;
         drop(bytes);
         let (analysis, made, notes) = job.inputs().map_err(|error| named(&path, error))?;

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use metier_measure::boards::Line;
-use metier_measure::boards::log::{INTERVAL, Recording, Role, Summary};
+use metier_device::boards::Line;
+use metier_device::boards::log::{INTERVAL, Recording, Role, Summary};
 use metier_types::Watts;
 use serde::Serialize;
 

@@ -5,7 +5,8 @@ mod carry;
 mod sheet;
 
 use clap::{Args, Subcommand};
-use metier_measure::{Roots, passport};
+use metier_device::passport;
+use metier_linux::Roots;
 use metier_types::{Device as Record, Origin, Passport, Timestamp};
 use serde_json::json;
 
@@ -52,7 +53,7 @@ impl Device {
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         match &self.then {
             None => {
-                let device = metier_measure::device::whole(&Roots::default(), data_folder().as_deref())?;
+                let device = metier_device::identity::whole(&Roots::default(), data_folder().as_deref())?;
                 // Who this is can be told without any store.
                 let own = room.store().ok().and_then(|store| store.passport(device.id.as_str()).ok()?);
                 one(room, &device, own.as_ref())?;

@@ -1,7 +1,7 @@
 //! `metier doctor`: what this host lets us measure, and the exact fix for what it does not.
 
 use clap::Args;
-use metier_measure::Roots;
+use metier_linux::Roots;
 use metier_measure::doctor::checks;
 use metier_store::{Error, Store};
 use serde::Serialize;

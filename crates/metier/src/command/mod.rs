@@ -28,7 +28,7 @@ pub mod token;
 pub mod train;
 pub mod up;
 
-use metier_measure::Roots;
+use metier_linux::Roots;
 use metier_store::{RunFilter, Store};
 use metier_types::RunState;
 
@@ -65,7 +65,7 @@ impl Room {
         // What says it is under way may have been killed; whoever looks first finds out. A store that we may
         // only read is shown as it is.
         if store.runs(&under_way).is_ok_and(|page| page.total > 0)
-            && let Ok(device) = metier_measure::device::this(&Roots::default(), data_folder().as_deref())
+            && let Ok(device) = metier_device::identity::this(&Roots::default(), data_folder().as_deref())
             && let Ok(writable) = Store::open(&location)
         {
             let _ = metier_measure::leftovers::sweep(&Roots::default(), &writable, &device);

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use metier_measure::{Roots, device, digest};
+use metier_device::identity;
+use metier_linux::Roots;
 use metier_onnx::{Analysis, Limits};
+use metier_store::digest;
 use metier_types::{Bytes, Prediction, Seconds};
 use metier_work::latency::conditions::MOST_LOAD;
 use metier_work::latency::{Conditions, Latency};
@@ -153,7 +155,7 @@ impl Place {
             None => Latency::from_passports(),
         };
         let roots = Roots::default();
-        let own = device::this(&roots, data_folder().as_deref()).ok();
+        let own = identity::this(&roots, data_folder().as_deref()).ok();
         let own = own.as_ref().map(|device| (device, metier_kube::node::own_boot(&roots)));
         let oracle = Oracle { graph: &graph, latency: &latency, conditions, store: store.as_ref(), own };
         let hands = Hands::reach(&access)?;

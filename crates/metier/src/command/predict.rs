@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use metier_measure::Roots;
+use metier_linux::Roots;
 use metier_onnx::Analysis;
 use metier_store::Store;
 use metier_types::{Passport, Prediction, Ratio, Seconds};
@@ -81,13 +81,13 @@ pub const HERE: &str = "here";
 /// The passport that a flag names.
 pub fn passport_of(store: &Store, flag: &str, name: &str) -> anyhow::Result<Passport> {
     if name == HERE {
-        let device = metier_measure::device::this(&Roots::default(), data_folder().as_deref())?;
-        let known = metier_measure::passport::of_device(Some(store), &device);
+        let device = metier_device::identity::this(&Roots::default(), data_folder().as_deref())?;
+        let known = metier_device::passport::of_device(Some(store), &device);
         return Ok(known.unwrap_or_else(|| metier_work::latency::unmeasured(device)));
     }
-    metier_measure::passport::find(Some(store), name).ok_or_else(|| {
+    metier_device::passport::find(Some(store), name).ok_or_else(|| {
         let known: Vec<String> =
-            metier_measure::passport::all(Some(store)).into_iter().map(|one| one.id).collect();
+            metier_device::passport::all(Some(store)).into_iter().map(|one| one.id).collect();
         usage(format!(
             "{flag} is {name:?}, of which there is no passport; want {HERE} or one of {}",
             known.join(", ")
@@ -156,7 +156,7 @@ impl Latency {
 
     fn passports(&self, store: &Store) -> anyhow::Result<Vec<Passport>> {
         if self.device.iter().any(|name| name == "all") {
-            return Ok(metier_measure::passport::all(Some(store)));
+            return Ok(metier_device::passport::all(Some(store)));
         }
         if self.device.is_empty() {
             return Ok(vec![passport_of(store, "--device", HERE)?]);

@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use metier_device::identity;
+use metier_linux::Roots;
 use metier_measure::spec::Target;
-use metier_measure::{
-    Error, NoRecorder, Options, Recorder, Roots, Session, Spec, StoreRecorder, device, leftovers,
-};
+use metier_measure::{Error, NoRecorder, Options, Recorder, Session, Spec, StoreRecorder, leftovers};
 use metier_types::{BatchId, Cause, GraphUse, Run as Record, RunId};
 use metier_work::company::log::{Log, Part};
 use metier_work::company::{Means, Membership};
@@ -239,7 +239,7 @@ impl Run {
             .map(|path| Destination::open("--save-json", path))
             .transpose()?;
         let roots = Roots::default();
-        let device = device::this(&roots, data_folder().as_deref())?;
+        let device = identity::this(&roots, data_folder().as_deref())?;
         // The session takes over signals first: threads that a store starts must not be ended by them.
         let options = Options { roots: roots.clone(), runtime_dir: runtime_folder(), device: device.clone() };
         let mut session = Session::open(options)?;

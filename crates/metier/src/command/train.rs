@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use metier_infer::library;
-use metier_measure::Roots;
+use metier_linux::Roots;
 use metier_onnx::{Bindings, Dim};
 use metier_store::Store;
 use metier_types::{Device, HeldOut, Passport, Predictor, Ratio};
@@ -136,9 +136,9 @@ impl Latency {
         }
         let graphs = self.given()?;
         let store = room.writable_store()?;
-        let device = metier_measure::device::this(&Roots::default(), data_folder().as_deref())?;
+        let device = metier_device::identity::this(&Roots::default(), data_folder().as_deref())?;
         store.put_device(&device)?;
-        let passport = metier_measure::passport::of_device(Some(&store), &device);
+        let passport = metier_device::passport::of_device(Some(&store), &device);
         let threads = match self.threads.as_slice() {
             // All is what everybody asks for who says nothing; one is what teaches most in a given time.
             [] if device.cpu.threads > 1 => vec![1, device.cpu.threads],

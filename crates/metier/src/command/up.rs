@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use metier_measure::Roots;
+use metier_linux::Roots;
 use metier_prom::query::{self, Credentials, Endpoint};
 use metier_server::agent::Engine;
 use metier_server::kepler::Doors;
@@ -245,11 +245,11 @@ struct Learning(Stop);
 
 impl Learning {
     fn start(store: Store) -> anyhow::Result<Self> {
-        let device = metier_measure::device::this(&Roots::default(), data_folder().as_deref())?;
+        let device = metier_device::identity::this(&Roots::default(), data_folder().as_deref())?;
         let stop = Stop::new();
         let until = stop.clone();
         let learn = move || {
-            let passport = || metier_measure::passport::of_device(Some(&store), &device);
+            let passport = || metier_device::passport::of_device(Some(&store), &device);
             renew::keep(&store, &device, &passport, &until);
         };
         std::thread::Builder::new()
@@ -276,8 +276,9 @@ fn open(room: &Room) -> anyhow::Result<(Store, bool)> {
         other => other?,
     };
     let roots = Roots::default();
-    let swept = metier_measure::device::this(&roots, data_folder().as_deref())
-        .and_then(|device| metier_measure::leftovers::sweep(&roots, &store, &device));
+    let swept = metier_device::identity::this(&roots, data_folder().as_deref())
+        .map_err(anyhow::Error::from)
+        .and_then(|device| Ok(metier_measure::leftovers::sweep(&roots, &store, &device)?));
     match swept {
         Ok(runs) if runs.is_empty() => {}
         Ok(runs) => {

@@ -25,7 +25,7 @@ use super::image::{self, Image};
 use super::settings::Plan;
 use super::{streams, sweep};
 use crate::spec::Awaited;
-use crate::wake;
+use metier_linux::wake;
 
 /// How long the rest of the output may take to arrive after the end.
 const REST: Duration = Duration::from_secs(10);

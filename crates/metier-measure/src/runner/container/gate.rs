@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::{Roots, group_owner, wake};
+use metier_linux::{Roots, group_owner, wake};
 
 /// The gate's program file, built by `build.rs`.
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/metier-gate"));

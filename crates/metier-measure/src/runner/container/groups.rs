@@ -19,9 +19,9 @@ use std::path::{Path, PathBuf};
 
 use metier_types::Missing;
 
-use crate::cgroup::mounts::roots_of_hierarchies;
-use crate::cgroup::slice::{self, Slice};
-use crate::cgroup::{Group, GroupFolders, Place};
+use metier_linux::cgroup::mounts::roots_of_hierarchies;
+use metier_linux::cgroup::slice::{self, Slice};
+use metier_linux::cgroup::{Group, GroupFolders, Place};
 
 use super::engine::Grouping;
 
@@ -91,6 +91,6 @@ pub(super) fn own(proc: &Path, pid: u32) -> Group {
 pub(super) fn oom_kills(own: &Place) -> Option<u64> {
     let v1 = own.v1.get("memory").map(|folder| folder.join("memory.oom_control"));
     let v2 = own.v2.as_ref().map(|folder| folder.join("memory.events"));
-    let read = |file: PathBuf| crate::file::keyed(&fs::read_to_string(file).ok()?, "oom_kill");
+    let read = |file: PathBuf| metier_linux::file::keyed(&fs::read_to_string(file).ok()?, "oom_kill");
     v1.and_then(read).or_else(|| v2.and_then(read))
 }

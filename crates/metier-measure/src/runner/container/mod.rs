@@ -30,9 +30,6 @@ use std::time::{Duration, Instant};
 use metier_types::{ImageUse, Method, Missing, RunId};
 
 use crate::artefacts::path_matches;
-use crate::cgroup::{Group, Place, baseline};
-use crate::events::ProcessRoot;
-use crate::file::Held;
 use crate::launch::{Launcher, Program};
 use crate::observer::Provision;
 use crate::running_target::{Outcome, PreparedRun, Report, Rung, RunningTarget, Sink};
@@ -40,11 +37,15 @@ use crate::signals::Signals;
 use crate::spec::ContainerSpec;
 use crate::stop::Stopper;
 use crate::target_facts::TargetFacts;
-use crate::{Error, Roots, Spec, group_owner, wake};
+use crate::{Error, Spec};
 use drive::{Driver, Said};
 use engine::Grouping;
 use gate::{Gate, Waiting};
 use groups::Parent;
+use metier_linux::cgroup::{Group, Place, baseline};
+use metier_linux::events::ProcessRoot;
+use metier_linux::file::Held;
+use metier_linux::{Roots, group_owner, wake};
 use settings::Plan;
 
 /// How long the process may take from the engine's start to the gate.

@@ -11,7 +11,7 @@ use bollard::container::LogOutput;
 use tokio::sync::mpsc;
 
 use crate::spec::{Awaited, Eye};
-use crate::wake;
+use metier_linux::wake;
 
 /// Pieces of output that may wait to be written.
 const WAITING: usize = 64;

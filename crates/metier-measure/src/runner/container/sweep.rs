@@ -6,7 +6,7 @@ use bollard::query_parameters::{ListContainersOptions, RemoveContainerOptions};
 use metier_types::RunId;
 
 use super::engine::{Engine, block_on, find};
-use crate::{Roots, group_owner};
+use metier_linux::{Roots, group_owner};
 
 /// Whose container it is: process id and start time of the measuring program, and the boot they are of.
 pub(super) const OWNER: &str = "metier.owner";

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use axum::body::Bytes;
 use axum::http::{StatusCode, header};
-use metier_measure::digest;
+use metier_store::digest;
 use metier_work::choose::Question;
 use metier_work::graph::{self, Read};
 use metier_work::latency::Counts;

@@ -87,7 +87,7 @@ impl Place {
             "context": {
                 "command": ["metier", "bench"], "measured_by": "metier 0.1.0", "repetition": 1, "repetitions": 1,
                 "graph": {
-                    "file": path, "digest": metier_measure::digest::of_bytes(&bytes), "runtime": "rten",
+                    "file": path, "digest": metier_store::digest::of_bytes(&bytes), "runtime": "rten",
                     "threads": 1, "shapes": shapes
                 }
             },

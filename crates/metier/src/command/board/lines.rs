@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use metier_measure::boards::log::{Clock, Role, Summary};
-use metier_measure::boards::{Engine, Snapshot};
+use metier_device::boards::log::{Clock, Role, Summary};
+use metier_device::boards::{Engine, Snapshot};
 use metier_types::Seconds;
 
 use super::Row;

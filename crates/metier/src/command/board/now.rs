@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use metier_measure::Roots;
-use metier_measure::boards::{Board, Kind, Snapshot};
+use metier_device::boards::{Kind, Snapshot};
+use metier_device::local_board::Board;
+use metier_linux::Roots;
 use metier_types::Watts;
 use serde::Serialize;
 

@@ -2,8 +2,9 @@
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use metier_measure::passport::{self, Plan};
-use metier_measure::{Roots, device};
+use metier_device::identity;
+use metier_device::passport::{self, Plan};
+use metier_linux::Roots;
 
 use super::super::Room;
 use super::sheet;
@@ -28,7 +29,7 @@ impl Bench {
     pub fn run(&self, room: &Room) -> anyhow::Result<()> {
         let roots = Roots::default();
         let folder = data_folder();
-        let device = device::whole(&roots, folder.as_deref())?;
+        let device = identity::whole(&roots, folder.as_deref())?;
         // A store that cannot be written is said before the work, not after it.
         let store = room.writable_store()?;
         let target =

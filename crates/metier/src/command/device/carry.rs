@@ -4,8 +4,9 @@ use std::io::Read as _;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use metier_measure::passport;
-use metier_measure::{Roots, device};
+use metier_device::identity;
+use metier_device::passport;
+use metier_linux::Roots;
 use metier_types::Passport;
 use serde_json::json;
 
@@ -30,7 +31,7 @@ impl Export {
         let passport = match &self.device {
             Some(name) => find(room, name)?,
             None => {
-                let own = device::this(&Roots::default(), data_folder().as_deref())?.id;
+                let own = identity::this(&Roots::default(), data_folder().as_deref())?.id;
                 let Some(passport) = room.store()?.passport(own.as_str())? else {
                     bail!("this device has no passport yet; `metier device bench` measures it")
                 };

@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn every_shipped_passport_fits_a_terminal() {
-        for passport in metier_measure::passport::shipped() {
+        for passport in metier_device::passport::shipped() {
             let text = text(passport, Paint::PLAIN);
             assert!(
                 text.contains(&passport.name) && text.contains("specified") && text.contains("Not known")

@@ -5,7 +5,7 @@ use std::path::absolute;
 
 use anyhow::Context as _;
 use clap::Args;
-use metier_measure::Roots;
+use metier_linux::Roots;
 use metier_store::{Location, Store};
 use metier_work::queue::{Launch, Stop, Until, Worker};
 
@@ -38,7 +38,7 @@ impl Work {
 /// A worker on this device.
 pub fn worker(room: &Room, store: Store) -> anyhow::Result<Worker> {
     let roots = Roots::default();
-    let device = metier_measure::device::this(&roots, data_folder().as_deref())?;
+    let device = metier_device::identity::this(&roots, data_folder().as_deref())?;
     let launch = launch(room, store.location())?;
     Ok(Worker::new(store, device, roots, launch, runtime_folder()))
 }

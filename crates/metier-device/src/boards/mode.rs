@@ -1,0 +1,47 @@
+//! The power mode of a Jetson: how many cores and which clocks it lets itself have. What is measured in one mode says
+//! little of another.
+
+use metier_linux::{Roots, file};
+
+/// The mode that is set, by its number and, where its table names it, its name: `2 MODE_15W_6CORE`. `None` on other boards.
+pub fn power_mode(roots: &Roots) -> Option<String> {
+    // What the vendor's `nvpmodel` keeps over a restart: `pmode:0002`, and lines about the fan.
+    let status = file::text(roots.var().join("lib/nvpmodel/status"))?;
+    let mode = status.lines().find_map(|line| line.trim().strip_prefix("pmode:"))?;
+    let number: u32 = mode.trim().parse().ok()?;
+    let table = file::text(roots.etc.join("nvpmodel.conf")).unwrap_or_default();
+    Some(name(&table, number).map_or_else(|| number.to_string(), |name| format!("{number} {name}")))
+}
+
+/// The name in a line such as `< POWER_MODEL ID=2 NAME=MODE_15W_6CORE >`.
+fn name(table: &str, number: u32) -> Option<&str> {
+    let line = table.lines().map(str::trim).find(|line| {
+        let mut words = line.split_whitespace();
+        line.starts_with('<')
+            && words.any(|word| word == "POWER_MODEL")
+            && words.any(|word| word.strip_prefix("ID=").and_then(|id| id.parse().ok()) == Some(number))
+    })?;
+    line.split_whitespace().find_map(|word| word.strip_prefix("NAME=")).filter(|name| name.len() <= 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mode_is_told_by_number_and_name_and_absent_elsewhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let roots = Roots { etc: folder.path().join("etc"), ..Roots::default() };
+        assert_eq!(power_mode(&roots), None);
+        let status = folder.path().join("var/lib/nvpmodel");
+        std::fs::create_dir_all(&status).unwrap();
+        std::fs::write(status.join("status"), "pmode:0008\nfmode:fanNull\n").unwrap();
+        assert_eq!(power_mode(&roots).as_deref(), Some("8"));
+        std::fs::create_dir_all(&roots.etc).unwrap();
+        let table = "# modes\n< POWER_MODEL ID=0 NAME=MAXN >\nCPU_ONLINE CORE_0 1\n< POWER_MODEL ID=8 NAME=MODE_20W_6CORE >\n";
+        std::fs::write(roots.etc.join("nvpmodel.conf"), table).unwrap();
+        assert_eq!(power_mode(&roots).as_deref(), Some("8 MODE_20W_6CORE"));
+        std::fs::write(status.join("status"), "nonsense\n").unwrap();
+        assert_eq!(power_mode(&roots), None);
+    }
+}

@@ -1,0 +1,256 @@
+//! GPUs: NVIDIA's cards through NVML, which is loaded only where a driver is there, and the one inside of a Jetson's
+//! chip through sysfs.
+//!
+//! Some Jetsons have an NVML too; it lists their GPU as one of `nvgpu` and knows next to nothing of it, so what
+//! sysfs shows stands for it.
+
+use std::path::Path;
+
+use metier_types::{Bytes, Extra, GpuUse, Joules, Missing, Ratio};
+use nvml_wrapper::Nvml;
+use nvml_wrapper::enum_wrappers::device::Clock;
+use nvml_wrapper::enums::device::UsedGpuMemory;
+
+use crate::local_board::IntegratedGpu;
+use metier_linux::Roots;
+
+/// Device files that a driver makes; without one of them the library is not looked for.
+const DRIVERS: [&str; 3] = ["/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl-gpu"];
+
+/// What one GPU did since the start.
+#[derive(Default)]
+struct Account {
+    name: String,
+    uuid: Option<String>,
+    start_millijoules: Option<u64>,
+    millijoules: Option<u64>,
+    utilisation: f64,
+    samples: u32,
+    peak_utilisation: f64,
+    frequency: f64,
+    frequencies: u32,
+    peak_memory: Option<u64>,
+    /// What the last look saw.
+    now: Look,
+}
+
+impl Account {
+    fn add(&mut self, now: Look) {
+        if let Some(share) = now.utilisation {
+            self.utilisation += share;
+            self.peak_utilisation = self.peak_utilisation.max(share);
+            self.samples += 1;
+        }
+        if let Some(hertz) = now.frequency {
+            self.frequency += hertz;
+            self.frequencies += 1;
+        }
+        self.now = now;
+    }
+}
+
+/// A GPU at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Look {
+    /// Share of time in which it worked.
+    pub utilisation: Option<f64>,
+    /// Its clock, in hertz.
+    pub frequency: Option<f64>,
+}
+
+/// All GPUs of the device.
+pub struct Gpus {
+    nvml: Option<Nvml>,
+    /// Number of NVML and account of each.
+    cards: Vec<(u32, Account)>,
+    integrated: Vec<(IntegratedGpu, Account)>,
+    missing: Option<Missing>,
+}
+
+impl Gpus {
+    /// Every GPU of the device: what NVML lists, loaded from its usual place or the one named, and what a Jetson
+    /// shows in sysfs.
+    pub fn find(roots: &Roots, library: Option<&Path>) -> Self {
+        let mut gpus = Self::open(library);
+        let integrated = IntegratedGpu::find(roots);
+        if integrated.is_empty() {
+            return gpus;
+        }
+        gpus.cards.retain(|(_, account)| !account.name.contains("nvgpu"));
+        gpus.missing = None;
+        gpus.integrated = integrated
+            .into_iter()
+            .map(|gpu| {
+                let name = format!("Jetson {}", gpu.name);
+                (gpu, Account { name, ..Account::default() })
+            })
+            .collect();
+        gpus
+    }
+
+    /// Loads NVML from its usual place or the one named, or says why there is no GPU to measure.
+    pub fn open(library: Option<&Path>) -> Self {
+        let none =
+            |missing| Self { nvml: None, cards: Vec::new(), integrated: Vec::new(), missing: Some(missing) };
+        if library.is_none() && !DRIVERS.iter().any(|file| Path::new(file).exists()) {
+            return none(Missing::because("no NVIDIA driver on this host"));
+        }
+        let mut builder = Nvml::builder();
+        if let Some(path) = library {
+            builder.lib_path(path.as_os_str());
+        }
+        let nvml = match builder.init() {
+            Ok(nvml) => nvml,
+            Err(error) => {
+                let fix = "install the driver's management library (libnvidia-ml.so.1)";
+                return none(Missing::fixable(format!("NVML cannot be used ({error})"), fix));
+            }
+        };
+        let count = nvml.device_count().unwrap_or(0).min(64);
+        let cards: Vec<(u32, Account)> = (0..count)
+            .filter_map(|index| {
+                let device = nvml.device_by_index(index).ok()?;
+                let name = device.name().unwrap_or_else(|_| "GPU".into());
+                let account = Account {
+                    name: format!("{name} #{index}"),
+                    uuid: device.uuid().ok(),
+                    ..Account::default()
+                };
+                Some((index, account))
+            })
+            .collect();
+        let missing = cards.is_empty().then(|| Missing::because("the NVIDIA driver lists no GPU"));
+        Self { nvml: Some(nvml), cards, integrated: Vec::new(), missing }
+    }
+
+    fn accounts(&self) -> impl Iterator<Item = &Account> {
+        self.cards
+            .iter()
+            .map(|(_, account)| account)
+            .chain(self.integrated.iter().map(|(_, account)| account))
+    }
+
+    /// Whether there is none to measure.
+    pub fn is_empty(&self) -> bool {
+        self.accounts().next().is_none()
+    }
+
+    /// Why there is none.
+    pub fn missing(&self) -> Option<Missing> {
+        self.missing.clone()
+    }
+
+    /// Names, for the device's record.
+    pub fn names(&self) -> Vec<String> {
+        self.accounts().map(|account| account.name.clone()).collect()
+    }
+
+    /// Starts the accounts anew.
+    pub fn start(&mut self) {
+        let cards = self.cards.iter_mut().map(|(_, account)| account);
+        for account in cards.chain(self.integrated.iter_mut().map(|(_, account)| account)) {
+            let (name, uuid) = (std::mem::take(&mut account.name), account.uuid.take());
+            *account = Account { name, uuid, ..Account::default() };
+        }
+        self.tick(&[]);
+    }
+
+    /// Reads every GPU; memory is that of the given processes.
+    pub fn tick(&mut self, pids: &[u32]) {
+        for (gpu, account) in &mut self.integrated {
+            let engine = gpu.read();
+            account.add(Look {
+                utilisation: engine.load_ratio.map(|load| load.get()),
+                frequency: engine.frequency().map(|hertz| hertz.get()),
+            });
+        }
+        let Some(nvml) = &self.nvml else { return };
+        for (index, account) in &mut self.cards {
+            let Ok(device) = nvml.device_by_index(*index) else { continue };
+            account.millijoules = device.total_energy_consumption().ok();
+            account.start_millijoules = account.start_millijoules.or(account.millijoules);
+            account.add(Look {
+                utilisation: device.utilization_rates().ok().map(|rates| f64::from(rates.gpu) / 100.0),
+                frequency: device.clock_info(Clock::Graphics).ok().map(|mhz| f64::from(mhz) * 1e6),
+            });
+            if let Ok(processes) = device.running_compute_processes() {
+                let ours = processes.iter().filter(|process| pids.contains(&process.pid));
+                let used = ours.filter_map(|process| match process.used_gpu_memory {
+                    UsedGpuMemory::Used(bytes) => Some(bytes),
+                    UsedGpuMemory::Unavailable => None,
+                });
+                account.peak_memory = account.peak_memory.max(used.reduce(|a, b| a + b));
+            }
+        }
+    }
+
+    /// What the last tick saw of each, in the order of [`Gpus::names`]: for the time line.
+    pub fn looks(&self) -> Vec<Look> {
+        self.accounts().map(|account| account.now).collect()
+    }
+
+    /// What each did since [`Gpus::start`].
+    pub fn result(&self) -> Vec<GpuUse> {
+        let one = |account: &Account| {
+            let mut extra = Extra::new();
+            if account.samples > 0 {
+                extra.insert("peak_utilisation_ratio".into(), account.peak_utilisation.into());
+            }
+            if account.frequencies > 0 {
+                let mean = account.frequency / f64::from(account.frequencies);
+                extra.insert("mean_frequency_hertz".into(), mean.into());
+            }
+            GpuUse {
+                name: account.name.clone(),
+                uuid: account.uuid.clone(),
+                mean_utilisation_ratio: (account.samples > 0)
+                    .then(|| Ratio(account.utilisation / f64::from(account.samples))),
+                peak_memory_bytes: account.peak_memory.map(Bytes),
+                energy_joules: account
+                    .start_millijoules
+                    .zip(account.millijoules)
+                    .map(|(start, end)| Joules(end.saturating_sub(start) as f64 / 1e3)),
+                extra,
+            }
+        };
+        self.accounts().map(one).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_that_is_none_is_said_not_feared() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("libnvidia-ml.so.1");
+        std::fs::write(&path, "this is no library").unwrap();
+        let mut gpus = Gpus::open(Some(&path));
+        gpus.start();
+        gpus.tick(&[1]);
+        assert!(gpus.is_empty() && gpus.result().is_empty());
+        assert!(gpus.missing().unwrap().to_string().contains("NVML"));
+    }
+
+    #[test]
+    fn the_gpu_of_a_jetson_is_in_the_result_without_any_library() {
+        let folder = tempfile::tempdir().unwrap();
+        let roots =
+            Roots { proc: folder.path().into(), sys: folder.path().into(), etc: folder.path().into() };
+        let gpu = folder.path().join("class/devfreq/17000000.ga10b");
+        std::fs::create_dir_all(gpu.join("device")).unwrap();
+        std::fs::write(gpu.join("cur_freq"), "306000000\n").unwrap();
+        std::fs::write(gpu.join("device/load"), "0\n").unwrap();
+        let mut gpus = Gpus::find(&roots, None);
+        assert_eq!((gpus.missing(), gpus.names()), (None, vec!["Jetson 17000000.ga10b".to_string()]));
+        gpus.start();
+        std::fs::write(gpu.join("device/load"), "900\n").unwrap();
+        gpus.tick(&[]);
+        assert_eq!(gpus.looks(), [Look { utilisation: Some(0.9), frequency: Some(306e6) }]);
+        let result = gpus.result();
+        assert_eq!(result[0].mean_utilisation_ratio, Some(Ratio(0.45)));
+        assert_eq!(result[0].extra["peak_utilisation_ratio"], 0.9);
+        assert_eq!((result[0].energy_joules, result[0].peak_memory_bytes), (None, None));
+    }
+}

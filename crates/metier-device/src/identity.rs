@@ -1,0 +1,310 @@
+//! Who this device is. Read from local files only; nothing is asked over a network.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use metier_types::schema::Schema;
+use metier_types::{
+    Bytes, Cache, Cpu, Device, DeviceClass, DeviceId, Extra, Hertz, Missing, MissingFields, Timestamp,
+};
+
+use crate::Error;
+use metier_linux::Roots;
+use metier_linux::file::{self, kib_field};
+use metier_linux::host::numbered;
+use metier_store::digest;
+
+/// Name of the file that keeps the identity of a device that has none of its own.
+const KEPT: &str = "device-id";
+
+/// This device; `data` is a folder in which an identity can be kept where the system has none.
+pub fn this(roots: &Roots, data: Option<&Path>) -> Result<Device, Error> {
+    let mut missing = MissingFields::new();
+    let id = identity(roots, data, &mut missing)?;
+    let kernel = file::text(roots.proc.join("sys/kernel/osrelease"));
+    let name = file::text(roots.proc.join("sys/kernel/hostname")).unwrap_or_else(|| "unnamed".into());
+    let meminfo = std::fs::read_to_string(roots.proc.join("meminfo")).unwrap_or_default();
+    let cpuinfo = std::fs::read_to_string(roots.proc.join("cpuinfo")).unwrap_or_default();
+    let product = product(roots);
+    if product.is_none() {
+        missing
+            .insert("product".into(), Missing::because("neither firmware tables nor a device tree name it"));
+    }
+    let cpu = cpu(roots, &cpuinfo, &mut missing);
+    Ok(Device {
+        schema: Schema::new(),
+        id,
+        name,
+        class: class(roots, &cpuinfo),
+        product,
+        cpu,
+        memory_bytes: kib_field(&meminfo, "MemTotal").map(Bytes),
+        swap_bytes: kib_field(&meminfo, "SwapTotal").map(Bytes),
+        os: os_name(roots),
+        kernel,
+        accelerators: Vec::new(),
+        sensors: Vec::new(),
+        seen: Timestamp::now(),
+        missing,
+        extra: Extra::new(),
+    })
+}
+
+/// This device with its accelerators and sensors, which take a moment to look for: libraries of drivers are loaded.
+pub fn whole(roots: &Roots, data: Option<&Path>) -> Result<Device, Error> {
+    let mut device = this(roots, data)?;
+    let gpus = crate::gpu::Gpus::find(roots, None);
+    device.accelerators = gpus.names();
+    if let Some(missing) = gpus.missing().filter(|_| device.accelerators.is_empty()) {
+        device.missing.insert("accelerators".into(), missing);
+    }
+    let meters = crate::sensors::Meters::open(roots);
+    device.sensors = meters.names();
+    if let Some(missing) = meters.missing().filter(|_| device.sensors.is_empty()) {
+        device.missing.insert("sensors".into(), missing);
+    }
+    let host = metier_linux::host::HostMeter::open(roots);
+    for (is, name) in [(host.has_frequency(), "frequency"), (host.has_temperature(), "temperature")] {
+        if is {
+            device.sensors.push(name.into());
+        }
+    }
+    Ok(device)
+}
+
+/// The number that a board's maker has burnt into it; some boards show zeros or nothing.
+fn serial(roots: &Roots) -> Option<String> {
+    let number = file::text(roots.proc.join("device-tree/serial-number"))?;
+    let board = file::text(roots.proc.join("device-tree/model")).unwrap_or_default();
+    let is_own = number.len() >= 8 && number.chars().any(|digit| digit != '0');
+    is_own.then(|| format!("{board} {number}"))
+}
+
+/// An identity that stays over restarts and differs between machines. A board is its serial number: memory cards are copied, and the machine
+/// id with them. Neither that nor the machine id is ever shown: they are hashed together with our name, as the makers of the latter ask.
+fn identity(roots: &Roots, data: Option<&Path>, missing: &mut MissingFields) -> Result<DeviceId, Error> {
+    let machine =
+        file::text(roots.etc.join("machine-id")).filter(|id| id.len() >= 16 && id != "uninitialized");
+    if let Some(source) = serial(roots).or(machine) {
+        return as_id(&format!("metier device {source}"));
+    }
+    let Some(data) = data else {
+        let reason = "no machine id and no folder to keep one in; the host name stands in";
+        missing.insert("id".into(), Missing::fixable(reason, "systemd-machine-id-setup"));
+        return as_id(&format!(
+            "metier host {}",
+            file::text(roots.proc.join("sys/kernel/hostname")).unwrap_or_default()
+        ));
+    };
+    let path = data.join(KEPT);
+    if let Some(kept) = file::text(&path).and_then(|text| text.parse().ok()) {
+        return Ok(kept);
+    }
+    let fresh = as_id(&format!("metier random {}", metier_types::RunId::new()))?;
+    let kept = std::fs::create_dir_all(data).and_then(|()| keep(&path, fresh));
+    kept.map_err(|reason| Error::System { doing: "keeping the device's identity", reason })
+}
+
+/// Keeps an identity, whole or not at all. Of several programs that start at once for the first time the first one's
+/// is everyone's; that one is given back.
+fn keep(path: &Path, fresh: DeviceId) -> std::io::Result<DeviceId> {
+    let ours = path.with_file_name(format!("{KEPT}.{fresh}"));
+    std::fs::write(&ours, format!("{fresh}\n"))?;
+    // A link, unlike a renaming, does not replace what is there.
+    if std::fs::hard_link(&ours, path).is_err() {
+        if let Some(theirs) = file::text(path).and_then(|text| text.parse().ok()) {
+            std::fs::remove_file(&ours)?;
+            return Ok(theirs);
+        }
+        // No links on this file system, or what is there is no identity.
+        std::fs::rename(&ours, path)?;
+        return Ok(fresh);
+    }
+    std::fs::remove_file(&ours)?;
+    Ok(fresh)
+}
+
+fn as_id(text: &str) -> Result<DeviceId, Error> {
+    let id = format!("device-{}", digest::of_bytes(text.as_bytes()).short());
+    id.parse().map_err(|_| Error::Value { field: "device id", got: id, want: "printable characters" })
+}
+
+fn product(roots: &Roots) -> Option<String> {
+    if let Some(board) = file::text(roots.proc.join("device-tree/model")) {
+        return Some(board);
+    }
+    let dmi = roots.sys.join("class/dmi/id");
+    let words: Vec<String> =
+        ["sys_vendor", "product_name"].iter().filter_map(|f| file::text(dmi.join(f))).collect();
+    (!words.is_empty()).then(|| words.join(" "))
+}
+
+fn class(roots: &Roots, cpuinfo: &str) -> DeviceClass {
+    let hypervisor = cpuinfo
+        .lines()
+        .any(|line| line.starts_with("flags") && line.split_whitespace().any(|w| w == "hypervisor"));
+    if Path::new("/.dockerenv").exists() || Path::new("/run/.containerenv").exists() {
+        DeviceClass::Container
+    } else if roots.proc.join("device-tree/model").exists() {
+        DeviceClass::Board
+    } else if hypervisor || roots.sys.join("hypervisor/type").exists() {
+        DeviceClass::VirtualMachine
+    } else if roots.sys.join("class/dmi/id").exists() {
+        DeviceClass::Machine
+    } else {
+        DeviceClass::Unknown
+    }
+}
+
+fn cpu(roots: &Roots, cpuinfo: &str, missing: &mut MissingFields) -> Cpu {
+    let field = |key: &str| {
+        let line =
+            cpuinfo.lines().find(|line| line.split(':').next().is_some_and(|name| name.trim() == key))?;
+        line.split_once(':').map(|(_, value)| value.trim().to_string()).filter(|value| !value.is_empty())
+    };
+    let folder = roots.sys.join("devices/system/cpu");
+    let online: Vec<_> = numbered(&folder, "cpu").collect();
+    let mut packages = BTreeSet::new();
+    let mut cores = BTreeSet::new();
+    for cpu in &online {
+        let package = file::text(cpu.join("topology/physical_package_id"));
+        if let (Some(package), Some(core)) = (package, file::text(cpu.join("topology/core_id"))) {
+            cores.insert((package.clone(), core));
+            packages.insert(package);
+        }
+    }
+    let count = |set: usize| (set > 0).then_some(set as u32);
+    let max = file::number(folder.join("cpu0/cpufreq/cpuinfo_max_freq"));
+    if max.is_none() {
+        let reason = "the host shows no frequency scaling (usual in virtual machines)";
+        missing.insert("cpu.max_frequency_hertz".into(), Missing::because(reason));
+    }
+    let threads = std::thread::available_parallelism().map_or(online.len().max(1), std::num::NonZero::get);
+    let first = folder.join("cpu0/cache");
+    let caches = numbered(&first, "index")
+        .filter_map(|index| {
+            let size = file::text(index.join("size"))?;
+            let kib: u64 = size.strip_suffix('K')?.parse().ok()?;
+            let level = file::number(index.join("level"))? as u32;
+            Some(Cache {
+                level,
+                kind: file::text(index.join("type"))?,
+                size_bytes: Bytes(kib * 1024),
+                extra: Extra::new(),
+            })
+        })
+        .collect();
+    Cpu {
+        model: field("model name").or_else(|| field("Model")).or_else(|| field("Hardware")),
+        architecture: std::env::consts::ARCH.to_string(),
+        sockets: count(packages.len()),
+        cores: count(cores.len()),
+        threads: threads as u32,
+        max_frequency_hertz: max.map(|khz| Hertz(khz as f64 * 1e3)),
+        caches,
+        extra: Extra::new(),
+    }
+}
+
+fn os_name(roots: &Roots) -> Option<String> {
+    let text = std::fs::read_to_string(roots.etc.join("os-release")).ok()?;
+    let value = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
+    Some(value.trim_matches('"').to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn roots(folder: &Path) -> Roots {
+        let roots = Roots { proc: folder.join("proc"), sys: folder.join("sys"), etc: folder.join("etc") };
+        for path in [&roots.proc, &roots.sys, &roots.etc] {
+            fs::create_dir_all(path).unwrap();
+        }
+        roots
+    }
+
+    #[test]
+    fn the_identity_is_stable_unique_and_hides_the_machine_id() {
+        let folder = tempfile::tempdir().unwrap();
+        let roots = roots(folder.path());
+        fs::write(roots.etc.join("machine-id"), "3d1219c7c4c5404aaa1f6d2a48adfda4\n").unwrap();
+        let first = this(&roots, None).unwrap().id;
+        assert_eq!(this(&roots, None).unwrap().id, first);
+        assert!(!first.as_str().contains("3d1219"));
+        fs::write(roots.etc.join("machine-id"), "3d1219c7c4c5404aaa1f6d2a48adfda5\n").unwrap();
+        assert_ne!(this(&roots, None).unwrap().id, first);
+    }
+
+    #[test]
+    fn boards_with_copies_of_one_memory_card_are_two_devices() {
+        let folder = tempfile::tempdir().unwrap();
+        let roots = roots(folder.path());
+        fs::write(roots.etc.join("machine-id"), "3d1219c7c4c5404aaa1f6d2a48adfda4\n").unwrap();
+        let tree = roots.proc.join("device-tree");
+        fs::create_dir_all(&tree).unwrap();
+        fs::write(tree.join("model"), "Raspberry Pi 4 Model B Rev 1.4\0").unwrap();
+        let with = |serial: &str| {
+            fs::write(tree.join("serial-number"), format!("{serial}\0")).unwrap();
+            this(&roots, None).unwrap().id
+        };
+        let first = with("10000000a3b4c5d6");
+        assert_ne!(with("10000000a3b4c5d7"), first);
+        // Another card, or a new system on it, is the same board.
+        fs::write(roots.etc.join("machine-id"), "aaaaaaaac4c5404aaa1f6d2a48adfda4\n").unwrap();
+        assert_eq!(with("10000000a3b4c5d6"), first);
+        // A number that all boards of a kind show is none.
+        let zeros = with("0000000000000000");
+        fs::write(roots.etc.join("machine-id"), "bbbbbbbbc4c5404aaa1f6d2a48adfda4\n").unwrap();
+        assert_ne!(with("0000000000000000"), zeros);
+    }
+
+    #[test]
+    fn a_device_without_an_identity_gets_one_that_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let roots = roots(folder.path());
+        let data = folder.path().join("data");
+        let first = this(&roots, Some(&data)).unwrap().id;
+        assert_eq!(this(&roots, Some(&data)).unwrap().id, first);
+        assert_ne!(this(&roots, Some(&folder.path().join("other"))).unwrap().id, first);
+    }
+
+    #[test]
+    fn programs_that_start_at_once_agree_on_the_identity() {
+        for _ in 0..20 {
+            let folder = tempfile::tempdir().unwrap();
+            let (roots, data) = (roots(folder.path()), folder.path().join("data"));
+            let start = std::sync::Barrier::new(8);
+            let ids: Vec<DeviceId> = std::thread::scope(|scope| {
+                let one = || {
+                    start.wait();
+                    this(&roots, Some(&data)).unwrap().id
+                };
+                let threads: Vec<_> = (0..8).map(|_| scope.spawn(one)).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+            assert_eq!(fs::read_dir(&data).unwrap().count(), 1, "only the identity is kept");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(KEPT), "").unwrap();
+        let roots = roots(folder.path());
+        let id = this(&roots, Some(folder.path())).unwrap().id;
+        assert_eq!(this(&roots, Some(folder.path())).unwrap().id, id, "an empty file is replaced");
+    }
+
+    #[test]
+    fn a_board_is_known_by_its_device_tree() {
+        let folder = tempfile::tempdir().unwrap();
+        let roots = roots(folder.path());
+        fs::create_dir_all(roots.proc.join("device-tree")).unwrap();
+        fs::write(roots.proc.join("device-tree/model"), "Raspberry Pi 4 Model B Rev 1.4\0").unwrap();
+        let device = this(&roots, None).unwrap();
+        assert_eq!(device.product.as_deref(), Some("Raspberry Pi 4 Model B Rev 1.4"));
+        if !Path::new("/.dockerenv").exists() && !Path::new("/run/.containerenv").exists() {
+            assert_eq!(device.class, DeviceClass::Board);
+        }
+    }
+}

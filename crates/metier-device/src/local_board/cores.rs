@@ -1,0 +1,74 @@
+//! Cores: load from `/proc/stat`, clock and state from sysfs.
+
+use std::collections::HashMap;
+
+use metier_types::{Hertz, Ratio};
+
+use crate::boards::Core;
+use metier_linux::Roots;
+use metier_linux::file::Held;
+use metier_linux::host::numbered;
+
+/// Cores that are looked at.
+const MOST: usize = 1024;
+
+struct Files {
+    number: u32,
+    /// The first core often cannot be switched off and has no such file.
+    online: Option<Held>,
+    clock: Option<Held>,
+}
+
+pub(super) struct Cores {
+    stat: Option<Held>,
+    files: Vec<Files>,
+    /// Busy and all ticks of each core, as last seen.
+    before: HashMap<u32, (u64, u64)>,
+}
+
+impl Cores {
+    pub(super) fn open(roots: &Roots) -> Self {
+        let folder = roots.sys.join("devices/system/cpu");
+        let files = numbered(&folder, "cpu").take(MOST).filter_map(|core| {
+            Some(Files {
+                number: core.file_name()?.to_str()?.strip_prefix("cpu")?.parse().ok()?,
+                online: Held::open(core.join("online")),
+                clock: Held::open(core.join("cpufreq/scaling_cur_freq")),
+            })
+        });
+        Self { stat: Held::open(roots.proc.join("stat")), files: files.collect(), before: HashMap::new() }
+    }
+
+    pub(super) fn read(&mut self) -> Vec<Core> {
+        let now: HashMap<u32, (u64, u64)> = self
+            .stat
+            .as_mut()
+            .and_then(Held::text)
+            .map(|text| text.lines().filter_map(ticks).take(MOST).collect())
+            .unwrap_or_default();
+        let before = std::mem::replace(&mut self.before, now);
+        let now = &self.before;
+        let core = |files: &mut Files| {
+            if files.online.as_mut().and_then(Held::number) == Some(0) {
+                return Core { off: true, ..Core::default() };
+            }
+            let load_ratio = now.get(&files.number).zip(before.get(&files.number)).and_then(|(now, then)| {
+                let all = now.1.checked_sub(then.1).filter(|ticks| *ticks > 0)?;
+                Some(Ratio((now.0.saturating_sub(then.0) as f64 / all as f64).min(1.0)))
+            });
+            let kilohertz = files.clock.as_mut().and_then(Held::number);
+            Core { off: false, load_ratio, frequency_hertz: kilohertz.map(|khz| Hertz(khz as f64 * 1e3)) }
+        };
+        self.files.iter_mut().map(core).collect()
+    }
+}
+
+/// Number, busy and all ticks out of a line `cpu3 user nice system idle iowait irq softirq steal …`.
+fn ticks(line: &str) -> Option<(u32, (u64, u64))> {
+    let (number, rest) = line.strip_prefix("cpu")?.split_once(' ')?;
+    let ticks: Vec<u64> =
+        rest.split_ascii_whitespace().take(8).filter_map(|word| word.parse().ok()).collect();
+    let all: u64 = ticks.iter().sum();
+    let idle: u64 = ticks.get(3..5)?.iter().sum();
+    Some((number.parse().ok()?, (all - idle, all)))
+}

@@ -1,0 +1,70 @@
+//! The GPU inside of a Jetson's chip: load in per mille and clock.
+//!
+//! Its device has another name on each generation (`57000000.gpu`, `17000000.gp10b`, `.gv11b`, `.ga10b`, `.gpu`) and
+//! is best found through devfreq, which shows clock and device in one place. Older kernels also have `gpu.0`.
+
+use std::path::PathBuf;
+
+use metier_types::{Hertz, Ratio};
+
+use crate::boards::Engine;
+use metier_linux::Roots;
+use metier_linux::file::Held;
+
+/// How the names of GPUs end.
+const CHIPS: [&str; 6] = ["gpu", "gm20b", "gp10b", "gv11b", "ga10b", "gb10b"];
+
+/// Other places of the load file.
+const LOADS: [&str; 3] =
+    ["devices/gpu.0/load", "devices/platform/gpu.0/load", "devices/platform/host1x/gpu.0/load"];
+
+/// An integrated GPU, open for reading again and again.
+pub struct IntegratedGpu {
+    /// Its device, for example `17000000.ga10b`.
+    pub name: String,
+    load: Option<Held>,
+    clock: Option<Held>,
+}
+
+impl IntegratedGpu {
+    /// The GPUs of this board; boards have one or none.
+    pub fn find(roots: &Roots) -> Vec<Self> {
+        let entries = std::fs::read_dir(roots.sys.join("class/devfreq")).into_iter().flatten().flatten();
+        let mut folders: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        folders.sort();
+        let mut found: Vec<Self> = folders
+            .into_iter()
+            .filter_map(|folder| {
+                let name = folder.file_name()?.to_str()?.to_string();
+                let (_, chip) = name.rsplit_once('.')?;
+                CHIPS.contains(&chip).then_some(())?;
+                let load = Held::open(folder.join("device/load"));
+                let clock = Held::open(folder.join("cur_freq"));
+                (load.is_some() || clock.is_some()).then_some(Self { name, load, clock })
+            })
+            .collect();
+        let fallback = || LOADS.iter().find_map(|path| Held::open(roots.sys.join(path)));
+        match found.first_mut() {
+            Some(first) if first.load.is_none() => first.load = fallback(),
+            Some(_) => {}
+            None => found.extend(fallback().map(|load| Self {
+                name: "gpu.0".into(),
+                load: Some(load),
+                clock: None,
+            })),
+        }
+        found
+    }
+
+    /// Its load and clock now.
+    pub fn read(&mut self) -> Engine {
+        let mille = self.load.as_mut().and_then(Held::number);
+        let clock = self.clock.as_mut().and_then(Held::number);
+        Engine {
+            name: self.name.clone(),
+            off: false,
+            load_ratio: mille.map(|mille| Ratio(mille.min(1000) as f64 / 1e3)),
+            frequencies_hertz: clock.map(|hertz| Hertz(hertz as f64)).into_iter().collect(),
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! The process that owns a run in the store: by device, boot, process id and start time.
+
+use metier_linux::Roots;
+use metier_linux::group_owner::{boot_id, is_alive, start_time};
+use metier_store::Owner;
+use metier_types::Device;
+
+/// This process as the owner of a run.
+pub fn owner(roots: &Roots, device: &Device) -> Owner {
+    owner_of(roots, device, std::process::id())
+}
+
+/// A process of this device as an owner.
+pub fn owner_of(roots: &Roots, device: &Device, pid: u32) -> Owner {
+    Owner {
+        host: device.id.as_str().to_string(),
+        boot: boot_id(roots),
+        pid,
+        started: start_time(roots, pid).unwrap_or(0),
+    }
+}
+
+/// Whether the process that an owner names is still there, on this host and since this boot.
+pub fn is_there(roots: &Roots, owner: &Owner) -> bool {
+    owner.boot == boot_id(roots) && is_alive(roots, owner.pid, owner.started)
+}

@@ -1,0 +1,101 @@
+//! INA3221: the three-channel power monitor of Jetson boards, as hwmon (JetPack 5 and later) or as an industrial
+//! IO device (JetPack 4).
+//!
+//! Which rails make up the whole board is told by [`crate::boards::power`]; where that does not know them, all are
+//! added up. A rail around nothing may show a current below zero. Unused channels are called `NC`.
+
+use std::path::PathBuf;
+
+use super::{Found, Reading, Sensor};
+use crate::boards::power;
+use metier_linux::Roots;
+use metier_linux::file::{self, Held};
+
+/// The name of a channel that nothing is connected to.
+const UNUSED: &str = "NC";
+
+/// Voltage and current of one channel, in millivolts and milliamperes.
+struct Channel {
+    voltage: Held,
+    current: Held,
+}
+
+impl Sensor for Channel {
+    fn read(&mut self) -> Option<Reading> {
+        Some(Reading::Power(self.voltage.signed()? as f64 * self.current.signed()? as f64 / 1e6))
+    }
+}
+
+/// Power of one channel, in milliwatts.
+struct Power {
+    power: Held,
+}
+
+impl Sensor for Power {
+    fn read(&mut self) -> Option<Reading> {
+        Some(Reading::Power(self.power.signed()? as f64 / 1e3))
+    }
+}
+
+pub(super) fn open(roots: &Roots, found: &mut Found) {
+    let mut rails: Vec<(String, Box<dyn Sensor>)> = Vec::new();
+    for folder in metier_linux::host::numbered(&roots.sys.join("class/hwmon"), "hwmon") {
+        if file::text(folder.join("name")).as_deref() != Some("ina3221") {
+            continue;
+        }
+        for channel in 1..=3 {
+            let name = file::text(folder.join(format!("in{channel}_label")));
+            let voltage = Held::open(folder.join(format!("in{channel}_input")));
+            let current = Held::open(folder.join(format!("curr{channel}_input")));
+            if let (Some(name), Some(voltage), Some(current)) = (name, voltage, current)
+                && name != UNUSED
+            {
+                rails.push((name, Box::new(Channel { voltage, current })));
+            }
+        }
+    }
+    if rails.is_empty() {
+        for folder in iio_folders(roots) {
+            for channel in 0..3 {
+                let name = file::text(folder.join(format!("rail_name_{channel}")));
+                let power = Held::open(folder.join(format!("in_power{channel}_input")));
+                if let (Some(name), Some(power)) = (name, power)
+                    && name != UNUSED
+                {
+                    rails.push((name, Box::new(Power { power })));
+                }
+            }
+        }
+    }
+    let names: Vec<&str> = rails.iter().map(|(name, _)| name.as_str()).collect();
+    let whole: Option<Vec<String>> =
+        power::whole(&names).map(|rails| rails.into_iter().map(str::to_string).collect());
+    for (name, sensor) in rails {
+        let counted = whole.as_ref().is_none_or(|rails| rails.contains(&name));
+        found.add("ina3221", name, counted, sensor);
+    }
+}
+
+/// `…/bus/i2c/drivers/ina3221x/1-0040/iio:device0`; the oldest releases call the last part `iio_device`.
+fn iio_folders(roots: &Roots) -> Vec<PathBuf> {
+    let below = |folder: PathBuf| {
+        std::fs::read_dir(folder)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+            .collect::<Vec<_>>()
+    };
+    let mut folders: Vec<PathBuf> = below(roots.sys.join("bus/i2c/drivers/ina3221x"))
+        .into_iter()
+        .flat_map(below)
+        .filter(|path| {
+            path.file_name().is_some_and(|name| {
+                let name = name.to_string_lossy();
+                name.starts_with("iio:device") || name == "iio_device"
+            })
+        })
+        .collect();
+    folders.sort();
+    folders
+}

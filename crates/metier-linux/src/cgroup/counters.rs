@@ -1,0 +1,372 @@
+//! Reads the run's control group: cheap samples while it runs, exact totals at its end.
+
+use std::os::unix::fs::FileExt;
+
+use metier_types::{Bytes, Seconds};
+
+use super::Group;
+use crate::file::{self, Held, keyed, pressure_micros};
+
+/// One moment of the run, for its time line.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sample {
+    /// CPU time used so far, in nanoseconds.
+    pub cpu_ns: Option<u64>,
+    pub memory: Option<u64>,
+    /// Anonymous part of it.
+    pub anonymous: Option<u64>,
+    pub file: Option<u64>,
+    pub kernel: Option<u64>,
+    /// Bytes that devices read for it so far.
+    pub read: Option<u64>,
+    /// Bytes that devices wrote for it so far.
+    pub written: Option<u64>,
+}
+
+/// How often a group is looked at that should be empty, and how long one waits between two looks.
+const LOOKS: u32 = 50;
+const SETTLES: std::time::Duration = std::time::Duration::from_millis(1);
+
+/// What the run used in all.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Totals {
+    pub cpu: Option<Seconds>,
+    /// CPU time in the program; the split is by the scheduler's tick, only the sum is exact.
+    pub user: Option<Seconds>,
+    /// CPU time in the kernel.
+    pub system: Option<Seconds>,
+    /// High-water mark of memory.
+    pub peak_memory: Option<Bytes>,
+    /// Page faults of both kinds.
+    pub faults: Option<u64>,
+    /// Of those, the ones that waited for IO.
+    pub major_faults: Option<u64>,
+    /// Processes killed for want of memory.
+    pub oom_kills: Option<u64>,
+    /// Bytes that devices read.
+    pub device_read: Option<Bytes>,
+    /// Bytes that devices wrote.
+    pub device_written: Option<Bytes>,
+    /// Time in which some task waited for a core.
+    pub cpu_pressure: Option<Seconds>,
+    /// The same for memory.
+    pub memory_pressure: Option<Seconds>,
+    /// The same for IO.
+    pub io_pressure: Option<Seconds>,
+    /// Whether the high-water mark may be of a time before the run: then the run's own is at most that.
+    pub is_peak_foreign: bool,
+}
+
+/// The group's files, held open.
+#[derive(Debug)]
+pub struct Meter {
+    cpu: Option<Cpu>,
+    memory: Option<Held>,
+    stat: Option<Held>,
+    kernel: Option<Held>,
+    io: Option<Held>,
+    is_v1_memory: bool,
+    /// CPU time that the group had used before the run.
+    before_ns: u64,
+}
+
+#[derive(Debug)]
+enum Cpu {
+    /// `cpuacct.usage`: nanoseconds.
+    V1(Held),
+    /// `cpu.stat`: microseconds.
+    V2(Held),
+}
+
+impl Meter {
+    /// Opens what the group has. What it had used before the run is not shown.
+    pub fn open(group: &Group, baseline: &Totals) -> Self {
+        let v1 =
+            |controller: &str, name: &str| group.v1.get(controller).and_then(|f| Held::open(f.join(name)));
+        let v2 = |name: &str| group.v2.as_ref().and_then(|f| Held::open(f.join(name)));
+        let is_v1_memory = group.v1.contains_key("memory");
+        Self {
+            cpu: v1("cpuacct", "cpuacct.usage").map(Cpu::V1).or_else(|| v2("cpu.stat").map(Cpu::V2)),
+            memory: v1("memory", "memory.usage_in_bytes").or_else(|| v2("memory.current")),
+            stat: v1("memory", "memory.stat").or_else(|| v2("memory.stat")),
+            kernel: v1("memory", "memory.kmem.usage_in_bytes"),
+            io: v2("io.stat"),
+            is_v1_memory,
+            before_ns: baseline.cpu.map_or(0, |cpu| (cpu.get() * 1e9).round() as u64),
+        }
+    }
+
+    /// Whether device traffic is charged to the group as it happens.
+    pub fn has_io(&self) -> bool {
+        self.io.is_some()
+    }
+
+    /// The moment now; the parts of memory and IO only if `whole`, since they cost more.
+    pub fn sample(&mut self, whole: bool) -> Sample {
+        let cpu_ns = self.cpu.as_mut().and_then(|cpu| match cpu {
+            Cpu::V1(held) => held.number(),
+            Cpu::V2(held) => keyed(held.text()?, "usage_usec").map(|micros| micros * 1000),
+        });
+        let cpu_ns = cpu_ns.map(|ns| ns.saturating_sub(self.before_ns));
+        let mut sample =
+            Sample { cpu_ns, memory: self.memory.as_mut().and_then(Held::number), ..Sample::default() };
+        if !whole {
+            return sample;
+        }
+        if let Some(text) = self.stat.as_mut().and_then(Held::text) {
+            if self.is_v1_memory {
+                sample.anonymous = keyed(text, "total_rss").or_else(|| keyed(text, "rss"));
+                sample.file = keyed(text, "total_cache").or_else(|| keyed(text, "cache"));
+            } else {
+                sample.anonymous = keyed(text, "anon");
+                sample.file = keyed(text, "file");
+                sample.kernel = kernel_part(text);
+            }
+        }
+        if let Some(held) = &mut self.kernel {
+            sample.kernel = held.number();
+        }
+        if let Some((read, written)) = self.io.as_mut().and_then(Held::text).map(device_bytes) {
+            sample.read = Some(read);
+            sample.written = Some(written);
+        }
+        sample
+    }
+}
+
+impl Totals {
+    /// What came on top of an earlier reading. The peak stays what it is.
+    pub fn since(self, baseline: &Self) -> Self {
+        let seconds = |now: Option<Seconds>, then: Option<Seconds>| {
+            now.map(|now| Seconds((now.get() - then.unwrap_or_default().get()).max(0.0)))
+        };
+        let count = |now: Option<u64>, then: Option<u64>| now.map(|n| n.saturating_sub(then.unwrap_or(0)));
+        let bytes =
+            |now: Option<Bytes>, then: Option<Bytes>| count(now.map(|b| b.0), then.map(|b| b.0)).map(Bytes);
+        Self {
+            cpu: seconds(self.cpu, baseline.cpu),
+            user: seconds(self.user, baseline.user),
+            system: seconds(self.system, baseline.system),
+            peak_memory: self.peak_memory,
+            faults: count(self.faults, baseline.faults),
+            major_faults: count(self.major_faults, baseline.major_faults),
+            oom_kills: count(self.oom_kills, baseline.oom_kills),
+            device_read: bytes(self.device_read, baseline.device_read),
+            device_written: bytes(self.device_written, baseline.device_written),
+            cpu_pressure: seconds(self.cpu_pressure, baseline.cpu_pressure),
+            memory_pressure: seconds(self.memory_pressure, baseline.memory_pressure),
+            io_pressure: seconds(self.io_pressure, baseline.io_pressure),
+            is_peak_foreign: baseline.is_peak_foreign && self.peak_memory <= baseline.peak_memory,
+        }
+    }
+
+    /// Reads a group whose main process has just ended, until it is empty and counts no more; whether that was seen. It takes moments, while an
+    /// engine takes many to clear the group away: then these counters are the last ones.
+    pub fn settle(&mut self, group: &Group) -> bool {
+        for _ in 0..LOOKS {
+            std::thread::sleep(SETTLES);
+            let is_empty = group.members().is_empty();
+            let now = Self::read(group);
+            // Its hierarchies vanish one after the other.
+            if now.cpu.is_none() || now.peak_memory.is_some() != self.peak_memory.is_some() {
+                return false;
+            }
+            let before = std::mem::replace(self, now);
+            if is_empty && before.cpu == self.cpu {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Reads the exact counters. To be called when every process is gone and the folders are still there.
+    pub fn read(group: &Group) -> Self {
+        let v1 =
+            |controller: &str, name: &str| group.v1.get(controller).and_then(|f| file::text(f.join(name)));
+        let v2 = |name: &str| group.v2.as_ref().and_then(|f| std::fs::read_to_string(f.join(name)).ok());
+        let v1_number = |controller: &str, name: &str| v1(controller, name)?.parse::<u64>().ok();
+        let mut totals = Self::default();
+
+        let stat = v2("cpu.stat").unwrap_or_default();
+        totals.cpu = v1_number("cpuacct", "cpuacct.usage")
+            .map(Seconds::from_nanos)
+            .or_else(|| keyed(&stat, "usage_usec").map(Seconds::from_micros));
+        (totals.user, totals.system) = split(&stat, v1("cpuacct", "cpuacct.stat").as_deref(), totals.cpu);
+
+        totals.peak_memory = v1_number("memory", "memory.max_usage_in_bytes")
+            .or_else(|| {
+                let since = group.peak.as_ref().and_then(|file| {
+                    let mut text = [0u8; 32];
+                    let length = file.read_at(&mut text, 0).ok()?;
+                    Some(String::from_utf8_lossy(&text[..length]).into_owned())
+                });
+                since.or_else(|| v2("memory.peak"))?.trim().parse().ok()
+            })
+            .map(Bytes);
+        if let Some(text) = v1("memory", "memory.stat") {
+            totals.faults = keyed(&text, "total_pgfault");
+            totals.major_faults = keyed(&text, "total_pgmajfault");
+        } else if let Some(text) = v2("memory.stat") {
+            totals.faults = keyed(&text, "pgfault");
+            totals.major_faults = keyed(&text, "pgmajfault");
+        }
+        totals.oom_kills = v1("memory", "memory.oom_control")
+            .and_then(|text| keyed(&text, "oom_kill"))
+            .or_else(|| keyed(&v2("memory.events")?, "oom_kill"));
+        // Version 1 charges buffered writes to the root group, so its figures would mislead; only version 2's count.
+        if let Some((read, written)) = v2("io.stat").as_deref().map(device_bytes) {
+            totals.device_read = Some(Bytes(read));
+            totals.device_written = Some(Bytes(written));
+        }
+        let pressure = |name| pressure_micros(&v2(name)?).map(Seconds::from_micros);
+        totals.cpu_pressure = pressure("cpu.pressure");
+        totals.memory_pressure = pressure("memory.pressure");
+        totals.io_pressure = pressure("io.pressure");
+        totals
+    }
+}
+
+/// The split into user and system time, scaled so that the two add up to the exact sum.
+fn split(v2_stat: &str, v1_stat: Option<&str>, cpu: Option<Seconds>) -> (Option<Seconds>, Option<Seconds>) {
+    let from_v2 = keyed(v2_stat, "user_usec").zip(keyed(v2_stat, "system_usec"));
+    let from_v1 = || v1_stat.and_then(|text| keyed(text, "user").zip(keyed(text, "system")));
+    let Some(((user, system), cpu)) = from_v2.or_else(from_v1).zip(cpu) else { return (None, None) };
+    // In whole nanoseconds, so that nothing is left over where one part is zero.
+    let nanos = (cpu.get() * 1e9).round() as u64;
+    let parts = u128::from(user + system);
+    let user = (u128::from(nanos) * u128::from(user)).checked_div(parts).map_or(nanos, |user| user as u64);
+    (Some(Seconds::from_nanos(user)), Some(Seconds::from_nanos(nanos - user)))
+}
+
+/// Kernel memory in a version 2 `memory.stat`; before Linux 5.18 only its parts are there.
+fn kernel_part(text: &str) -> Option<u64> {
+    keyed(text, "kernel").or_else(|| {
+        let parts = ["kernel_stack", "pagetables", "percpu", "sock", "vmalloc", "slab"];
+        let mut known = parts.iter().filter_map(|part| keyed(text, part)).peekable();
+        known.peek()?;
+        Some(known.sum())
+    })
+}
+
+/// Bytes read and written over all devices in an `io.stat`: `8:0 rbytes=1 wbytes=2 rios=…`.
+fn device_bytes(text: &str) -> (u64, u64) {
+    let sum = |key: &str| {
+        text.split_whitespace().filter_map(|word| word.strip_prefix(key)?.parse::<u64>().ok()).sum::<u64>()
+    };
+    (sum("rbytes="), sum("wbytes="))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::fs;
+
+    use metier_types::Method;
+
+    use super::*;
+    use crate::cgroup::Place;
+
+    fn group(folder: &std::path::Path, v1: &[&'static str]) -> Group {
+        let v1: BTreeMap<&'static str, _> = v1.iter().map(|c| (*c, folder.join(c))).collect();
+        v1.values().for_each(|f| fs::create_dir_all(f).unwrap());
+        fs::create_dir_all(folder.join("v2")).unwrap();
+        Group {
+            method: Method::CgroupHybrid,
+            v2: Some(folder.join("v2")),
+            v1,
+            remove: vec![],
+            around: Place::default(),
+            peak: None,
+        }
+    }
+
+    #[test]
+    fn a_group_is_read_to_its_last_counters_if_it_is_seen_empty() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = group(folder.path(), &[]);
+        let write = |name: &str, text: &str| fs::write(folder.path().join("v2").join(name), text).unwrap();
+        write("cpu.stat", "usage_usec 3000000\nuser_usec 1000000\nsystem_usec 2000000\n");
+        write("memory.peak", "1048576\n");
+        write("cgroup.procs", "");
+        // Its main process was read a moment too early.
+        let early = Totals { cpu: Some(Seconds(2.5)), ..Totals::read(&group) };
+        let mut last = early.clone();
+        assert!(last.settle(&group));
+        assert_eq!(last.cpu, Some(Seconds(3.0)));
+        // Somebody is still in it.
+        write("cgroup.procs", "7\n");
+        assert!(!early.clone().settle(&group));
+        write("cgroup.procs", "");
+        // Half of it is gone, then all: what was known stays.
+        fs::remove_file(folder.path().join("v2/memory.peak")).unwrap();
+        let mut last = early.clone();
+        assert!(!last.settle(&group));
+        assert_eq!(last, early);
+        fs::remove_dir_all(folder.path().join("v2")).unwrap();
+        assert!(!last.settle(&group));
+        assert_eq!(last, early);
+    }
+
+    #[test]
+    fn version_2_files_are_read_to_the_last_digit() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = group(folder.path(), &[]);
+        let write = |name: &str, text: &str| fs::write(folder.path().join("v2").join(name), text).unwrap();
+        write("cpu.stat", "usage_usec 3000000\nuser_usec 1000000\nsystem_usec 2000000\nnr_periods 0\n");
+        write("memory.peak", "1048576\n");
+        write("memory.stat", "anon 5\nfile 6\nkernel 7\npgfault 40\npgmajfault 2\n");
+        write("memory.events", "low 0\noom 1\noom_kill 1\n");
+        write("io.stat", "8:0 rbytes=10 wbytes=20 rios=1\n8:16 rbytes=1 wbytes=2\n");
+        write("io.pressure", "some avg10=0 avg60=0 avg300=0 total=2500000\n");
+        let totals = Totals::read(&group);
+        assert_eq!(totals.cpu, Some(Seconds(3.0)));
+        assert_eq!((totals.user, totals.system), (Some(Seconds(1.0)), Some(Seconds(2.0))));
+        assert_eq!(totals.peak_memory, Some(Bytes(1_048_576)));
+        assert_eq!((totals.faults, totals.major_faults, totals.oom_kills), (Some(40), Some(2), Some(1)));
+        assert_eq!((totals.device_read, totals.device_written), (Some(Bytes(11)), Some(Bytes(22))));
+        assert_eq!(totals.io_pressure, Some(Seconds(2.5)));
+        assert_eq!(totals.cpu_pressure, None);
+        let sample = Meter::open(&group, &Totals::default()).sample(true);
+        assert_eq!((sample.anonymous, sample.file, sample.kernel), (Some(5), Some(6), Some(7)));
+    }
+
+    #[test]
+    fn version_1_counts_the_sub_groups_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = group(folder.path(), &["cpuacct", "memory"]);
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write("cpuacct/cpuacct.usage", "1500000001\n");
+        write("cpuacct/cpuacct.stat", "user 100\nsystem 50\n");
+        write("memory/memory.max_usage_in_bytes", "4096\n");
+        write(
+            "memory/memory.stat",
+            "rss 1\ntotal_rss 11\ntotal_cache 12\ntotal_pgfault 9\ntotal_pgmajfault 0\n",
+        );
+        write("memory/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n");
+        let totals = Totals::read(&group);
+        assert_eq!(totals.cpu, Some(Seconds(1.500000001)));
+        assert!((totals.user.unwrap().get() - 1.0).abs() < 1e-6);
+        assert_eq!(totals.oom_kills, Some(3));
+        assert_eq!(totals.device_written, None, "version 1 block figures mislead");
+        assert_eq!(Meter::open(&group, &Totals::default()).sample(true).anonymous, Some(11));
+    }
+
+    #[test]
+    fn the_split_adds_up_and_leaves_no_crumbs() {
+        // For the first, `cpu * user / user` in floating point is less than `cpu`.
+        for (user, system, cpu) in [(774076, 0, 0.402334308), (0, 7, 1.1), (0, 0, 0.7), (1, 2, 1e-9)] {
+            let stat = format!("user_usec {user}\nsystem_usec {system}\n");
+            let (u, s) = split(&stat, None, Some(Seconds(cpu)));
+            let (u, s) = (u.unwrap().get(), s.unwrap().get());
+            assert!((u + s - cpu).abs() < 1e-12, "{u} + {s} is not {cpu}");
+            assert!(system > 0 || s == 0.0, "{s}");
+            assert!(user > 0 || system == 0 || u == 0.0, "{u}");
+        }
+    }
+
+    #[test]
+    fn a_group_without_files_gives_nothing_and_no_zeros() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(Totals::read(&group(folder.path(), &["cpuacct"])), Totals::default());
+    }
+}

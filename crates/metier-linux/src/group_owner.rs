@@ -1,0 +1,166 @@
+//! The name of a run's control group: process id and start time of the measuring process and the run, so that a later
+//! start can tell whether the owner is still there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use metier_types::RunId;
+
+use crate::cgroup::{Group, slice};
+use crate::{Roots, file};
+
+/// How deep groups inside groups are looked for.
+const DEEPEST: u32 = 32;
+
+/// Who made something, for a label: process id and start time, and the boot they are of.
+pub fn owner_mark(roots: &Roots) -> String {
+    let pid = std::process::id();
+    format!("{pid}-{}-{}", start_time(roots, pid).unwrap_or(0), boot_id(roots))
+}
+
+/// Whether the one of such a mark is gone. A mark that is none of ours says nothing.
+pub fn is_owner_gone(roots: &Roots, mark: &str) -> bool {
+    let mut parts = mark.splitn(3, '-');
+    let mut number = || parts.next()?.parse::<u64>().ok();
+    let (Some(pid), Some(started)) = (number(), number()) else { return false };
+    let Ok(pid) = u32::try_from(pid) else { return false };
+    parts.next() != Some(&boot_id(roots)) || !is_alive(roots, pid, started)
+}
+
+/// The name of a run's group: who owns it, and which run it is.
+pub fn group_name(roots: &Roots, run: RunId) -> String {
+    let pid = std::process::id();
+    format!("metier-{pid}-{}-{}", start_time(roots, pid).unwrap_or(0), run.short())
+}
+
+pub fn boot_id(roots: &Roots) -> String {
+    file::text(roots.proc.join("sys/kernel/random/boot_id")).unwrap_or_default()
+}
+
+/// Start time in clock ticks since boot: field 22 of `/proc/PID/stat`. A process that has ended and only waits for its
+/// parent to notice has none: some parents never do.
+pub fn start_time(roots: &Roots, pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(roots.proc.join(pid.to_string()).join("stat")).ok()?;
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    if matches!(fields.next()?, "Z" | "X") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+pub fn is_alive(roots: &Roots, pid: u32, started: u64) -> bool {
+    start_time(roots, pid) == Some(started)
+}
+
+/// Whether a name is one of ours ([`group_name`]) and its owner is gone.
+pub fn is_ownerless(roots: &Roots, name: &str) -> bool {
+    owner_in(name).is_some_and(|(pid, started)| !is_alive(roots, pid, started))
+}
+
+/// Ends everything in a run's group and removes it.
+pub fn end_group(group: &Group) {
+    group.remove.iter().for_each(|folder| remove(folder));
+}
+
+/// Process id and start time in `metier-PID-START-RUN`, or in the name of a slice for that.
+pub fn owner_in(name: &str) -> Option<(u32, u64)> {
+    let group = slice::group_name(name);
+    let name = group.as_deref().unwrap_or(name);
+    let mut parts = name.strip_prefix("metier-")?.splitn(3, '-');
+    let owner = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    parts.next().filter(|run| run.len() == 8)?;
+    Some(owner)
+}
+
+/// Processes in a group and in those that the command made inside it.
+pub fn members(group: &Path, depth: u32) -> Vec<i32> {
+    let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    let mut pids: Vec<i32> =
+        text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid > 1).collect();
+    if depth < DEEPEST {
+        pids.extend(below(group).iter().flat_map(|inner| members(inner, depth + 1)));
+    }
+    pids
+}
+
+fn below(group: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(group).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|e| e.path()).collect()
+}
+
+/// Kills what is inside and removes the folder.
+pub fn remove(group: &Path) {
+    for _ in 0..100 {
+        if remove_folders(group, 0) || !group.exists() {
+            return;
+        }
+        kill(group);
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+pub fn kill(group: &Path) {
+    if fs::write(group.join("cgroup.kill"), "1").is_err() {
+        for pid in members(group, 0) {
+            // SAFETY: no memory is passed; the process is in a group that only our runs enter.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
+    }
+}
+
+/// Removes a group after those inside it. Only `rmdir`: files cannot be lost.
+fn remove_folders(group: &Path, depth: u32) -> bool {
+    if depth < DEEPEST {
+        for inner in below(group) {
+            remove_folders(&inner, depth + 1);
+        }
+    }
+    fs::remove_dir(group).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_ours_are_taken_for_ours() {
+        assert_eq!(owner_in("metier-12-345-3a5c7e9d"), Some((12, 345)));
+        assert_eq!(owner_in("metier_12_345_3a5c7e9d.slice"), Some((12, 345)));
+        for other in [
+            "metier",
+            "metier_12_345_3a5c7e9d",
+            "metier_12.slice",
+            "metier-12",
+            "metier-12-345",
+            "metier-12-345-",
+            "metier-x-1-3a5c7e9d",
+            "docker",
+        ] {
+            assert_eq!(owner_in(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn we_are_alive_and_a_recycled_number_is_not_us() {
+        let roots = Roots::default();
+        let pid = std::process::id();
+        let started = start_time(&roots, pid).unwrap();
+        assert!(is_alive(&roots, pid, started));
+        assert!(!is_alive(&roots, pid, started + 1));
+    }
+
+    #[test]
+    fn an_owner_that_only_waits_to_be_collected_is_not_alive() {
+        let roots = Roots::default();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let started = start_time(&roots, child.id()).unwrap();
+        assert!(is_alive(&roots, child.id(), started));
+        child.kill().unwrap();
+        let stat = format!("/proc/{}/stat", child.id());
+        while !fs::read_to_string(&stat).unwrap().contains(") Z ") {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert!(!is_alive(&roots, child.id(), started));
+        child.wait().unwrap();
+    }
+}

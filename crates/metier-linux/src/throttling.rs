@@ -1,0 +1,56 @@
+//! Why a Raspberry Pi's firmware holds it back.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Roots;
+use crate::file::Held;
+
+/// Where the firmware's flags are shown, by kernel.
+const FILES: [&str; 2] = [
+    "devices/platform/soc/soc:firmware/get_throttled",
+    "devices/platform/soc@107c000000/soc@107c000000:firmware/get_throttled",
+];
+
+/// What the firmware says it does now, and did since the board started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Throttling {
+    /// The supply is too weak.
+    pub under_voltage: bool,
+    /// The clock is capped.
+    pub frequency_capped: bool,
+    /// The cores are slowed down.
+    pub throttled: bool,
+    /// The soft temperature limit holds.
+    pub soft_temperature_limit: bool,
+    /// Any of these was so since the board started.
+    pub since_boot: bool,
+}
+
+impl Throttling {
+    /// Whether the board is held back now.
+    pub fn is_active(&self) -> bool {
+        self.under_voltage || self.frequency_capped || self.throttled || self.soft_temperature_limit
+    }
+
+    /// Reads the firmware's flags, hexadecimal with or without `0x`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let flags = u32::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()?;
+        let bit = |number: u32| flags & (1 << number) != 0;
+        Some(Self {
+            under_voltage: bit(0),
+            frequency_capped: bit(1),
+            throttled: bit(2),
+            soft_temperature_limit: bit(3),
+            since_boot: (16..20).any(bit),
+        })
+    }
+}
+
+pub fn open(roots: &Roots) -> Option<Held> {
+    FILES.iter().find_map(|path| Held::open(roots.sys.join(path)))
+}
+
+pub fn read(held: &mut Held) -> Option<Throttling> {
+    Throttling::parse(held.text()?)
+}

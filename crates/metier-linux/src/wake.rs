@@ -1,0 +1,80 @@
+//! Clocks, and descriptors that wake the loop of a run: a bell that counts, and waiting for several at once.
+//!
+//! A bell is an eventfd in semaphore mode: it is readable as long as it was rung more often than answered, so a
+//! message sent before each ring is never missed.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+/// A bell that nobody has rung.
+pub fn bell() -> io::Result<OwnedFd> {
+    // SAFETY: flags are plain numbers; the descriptor is checked before it is owned.
+    unsafe {
+        let fd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK | libc::EFD_SEMAPHORE);
+        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
+    }
+}
+
+pub fn ring(bell: &OwnedFd) {
+    let one = 1u64.to_ne_bytes();
+    // SAFETY: eight bytes are written, as an event descriptor wants; it cannot be full before 2^64 rings.
+    unsafe { libc::write(bell.as_raw_fd(), one.as_ptr().cast(), 8) };
+}
+
+/// Takes one ring back.
+pub fn answer(bell: &OwnedFd) {
+    let mut count = [0u8; 8];
+    // SAFETY: the buffer has the eight bytes that an event descriptor gives.
+    unsafe { libc::read(bell.as_raw_fd(), count.as_mut_ptr().cast(), 8) };
+}
+
+/// Waits until one of the descriptors has something, or for this long; says which have.
+pub fn wait<const N: usize>(descriptors: [RawFd; N], longest: Duration) -> [bool; N] {
+    let mut fds = descriptors.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+    let time =
+        libc::timespec { tv_sec: longest.as_secs() as libc::time_t, tv_nsec: longest.subsec_nanos().into() };
+    // SAFETY: valid entries and their number, and a valid time; the signal mask is left alone.
+    unsafe { libc::ppoll(fds.as_mut_ptr(), N as libc::nfds_t, &time, std::ptr::null()) };
+    fds.map(|fd| fd.revents != 0)
+}
+
+/// The monotonic clock, by which all moments of a run are taken.
+pub fn monotonic_ns() -> u64 {
+    clock(libc::CLOCK_MONOTONIC).as_nanos() as u64
+}
+
+/// The clock that goes on while the machine sleeps, by which the kernel dates processes.
+pub fn boottime_ns() -> u64 {
+    clock(libc::CLOCK_BOOTTIME).as_nanos() as u64
+}
+
+/// CPU time of this process so far, all threads.
+pub fn own_cpu() -> Duration {
+    clock(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+fn clock(which: libc::clockid_t) -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid timespec for the call to fill.
+    unsafe { libc::clock_gettime(which, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bell_is_heard_as_often_as_it_was_rung() {
+        let bell = bell().unwrap();
+        let heard = || wait([bell.as_raw_fd()], Duration::ZERO)[0];
+        assert!(!heard());
+        ring(&bell);
+        ring(&bell);
+        answer(&bell);
+        assert!(heard());
+        answer(&bell);
+        assert!(!heard());
+    }
+}

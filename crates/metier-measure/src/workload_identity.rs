@@ -1,0 +1,110 @@
+//! The identity of a workload that has no given name: a digest of its kind and of what it is.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use metier_types::{Digest, GraphUse, WorkloadId};
+use sha2::{Digest as _, Sha256};
+
+use crate::Command;
+
+/// The identity of a command without a given name: a digest of its kind, its program's content and its arguments.
+pub fn of_command(executable: Option<&Digest>, command: &Command) -> WorkloadId {
+    let mut hash = Sha256::new();
+    hash.update(b"command\0");
+    match executable {
+        Some(digest) => hash.update(digest.as_bytes()),
+        None => hash.update(command.program.as_bytes()),
+    }
+    for argument in &command.arguments {
+        hash.update((argument.len() as u64).to_le_bytes());
+        hash.update(argument.as_bytes());
+    }
+    Digest::from_bytes(hash.finalize().into()).into()
+}
+
+/// The identity of an image without a given name: a digest of its kind, its content and what it is given. `words` begin
+/// with the image's name, which counts only where its content is not known.
+pub fn of_image(image: Option<&Digest>, words: &[String]) -> WorkloadId {
+    let mut hash = Sha256::new();
+    hash.update(b"image\0");
+    match (image, words.first()) {
+        (Some(digest), _) => hash.update(digest.as_bytes()),
+        (None, name) => hash.update(name.map_or("", String::as_str)),
+    }
+    for argument in words.iter().skip(1) {
+        hash.update((argument.len() as u64).to_le_bytes());
+        hash.update(argument);
+    }
+    Digest::from_bytes(hash.finalize().into()).into()
+}
+
+/// The identity of a graph without a given name: a digest of its kind, its content and how it is computed. Where its
+/// file is does not count.
+pub fn of_graph(graph: &GraphUse) -> WorkloadId {
+    let mut hash = Sha256::new();
+    hash.update(b"graph\0");
+    hash.update(graph.digest.as_bytes());
+    hash.update((graph.runtime.len() as u64).to_le_bytes());
+    hash.update(&graph.runtime);
+    hash.update(graph.threads.to_le_bytes());
+    for (name, shape) in &graph.shapes {
+        hash.update((name.len() as u64).to_le_bytes());
+        hash.update(name);
+        hash.update((shape.len() as u64).to_le_bytes());
+        shape.iter().for_each(|size| hash.update(size.to_le_bytes()));
+    }
+    Digest::from_bytes(hash.finalize().into()).into()
+}
+
+/// The file that a name stands for, as `execvp` would find it.
+pub fn find_executable(program: &OsStr) -> Option<PathBuf> {
+    if program.as_bytes().contains(&b'/') {
+        return fs::canonicalize(program).ok();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find_map(|file| {
+        let meta = fs::metadata(&file).ok()?;
+        (meta.is_file() && meta.permissions().mode() & 0o111 != 0).then(|| fs::canonicalize(&file).ok())?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use metier_store::digest::of_bytes;
+
+    use super::*;
+
+    #[test]
+    fn arguments_are_kept_apart() {
+        let command = |words: &[&str]| Command {
+            program: "x".into(),
+            arguments: words.iter().map(Into::into).collect(),
+        };
+        assert_ne!(of_command(None, &command(&["ab", "c"])), of_command(None, &command(&["a", "bc"])));
+    }
+
+    #[test]
+    fn a_graph_is_the_same_wherever_its_file_is_and_another_in_another_shape() {
+        let graph = |file: &str, size: u64| GraphUse {
+            file: file.to_string(),
+            digest: of_bytes(b"graph"),
+            runtime: "rten".to_string(),
+            threads: 1,
+            shapes: [("x".to_string(), vec![size])].into(),
+            extra: Default::default(),
+        };
+        assert_eq!(of_graph(&graph("a", 1)), of_graph(&graph("b", 1)));
+        assert_ne!(of_graph(&graph("a", 1)), of_graph(&graph("a", 2)));
+        assert_ne!(of_graph(&graph("a", 1)), of_graph(&GraphUse { threads: 2, ..graph("a", 1) }));
+    }
+
+    #[test]
+    fn sh_is_found_and_nonsense_is_not() {
+        assert!(find_executable(OsStr::new("sh")).is_some());
+        assert!(find_executable(OsStr::new("no-such-program-here")).is_none());
+    }
+}
