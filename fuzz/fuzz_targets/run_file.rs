@@ -2,8 +2,8 @@
 #![no_main]
 #![allow(dead_code, unused_imports)]
 
-// The run files of metier-work, without Kubernetes and all else that may start them.
-#[path = "../../crates/metier-work/src/runfile/mod.rs"]
+// The run files of metier-session, without Kubernetes and all else that may start them.
+#[path = "../../crates/metier-session/src/runfile/mod.rs"]
 mod runfile;
 
 use libfuzzer_sys::fuzz_target;

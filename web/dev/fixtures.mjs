@@ -240,7 +240,7 @@ export function makeProcesses(run) {
 
 const METRICS = [["wall_seconds", "seconds"], ["cpu_seconds", "seconds"], ["cpu_user_seconds", "seconds"], ["cpu_system_seconds", "seconds"], ["peak_memory_bytes", "bytes"], ["read_bytes", "bytes"], ["written_bytes", "bytes"], ["energy_joules", "joules"], ["processes", "count"]];
 
-/** A rough comparison in the shape of metier.comparison/1; the real one lives in metier-signal. */
+/** A rough comparison in the shape of metier.comparison/1; the real one lives in metier-stats. */
 export function makeComparison(a, b) {
   const isFit = (run) => run.state === "finished" && run.exit?.cause === "exited" && run.exit.code === 0 && !run.context.warmup;
   const side = (runs) => ({ label: [...new Set(runs.map((r) => r.workload.name))].join(", "), runs: runs.filter(isFit).map((r) => r.id), n: runs.filter(isFit).length, left_out: runs.filter((r) => !isFit(r)).map((r) => ({ run: r.id, because: r.context.warmup ? "warm-up" : "failed" })) });

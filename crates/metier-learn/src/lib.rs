@@ -4,7 +4,6 @@
 //! reads XGBoost's files and gives its numbers to the last bit; [`conformal`] puts intervals around any predictor that
 //! hold on new workloads and devices, not only on new rows; [`validate`] parts data so that a score is honest, and
 //! [`score`] computes it; [`factor`] learns how long workloads take on platforms from runs of some on some; [`regress`] holds other systems' regressors.
-//! [`latency`] puts it together for the time that graphs take.
 //!
 //! Everything is deterministic: the same table, settings and seed give the same predictor on every machine. A predictor file
 //! is data, never code. This crate does no input or output.
@@ -14,7 +13,6 @@ pub mod boost;
 pub mod conformal;
 mod error;
 pub mod factor;
-pub mod latency;
 mod pack;
 pub mod random;
 pub mod regress;

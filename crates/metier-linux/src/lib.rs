@@ -3,7 +3,8 @@
 //! Readers take the folders where `/proc`, `/sys` and `/etc` are as a parameter ([`Roots`]). Absent is `None`, never 0.
 //! Nothing here knows runs or stores: [`cgroup`] makes and reads control groups, [`group_owner`] names them after the
 //! process that made them, [`events`] listens to process events, [`host`] reads load, pressure, clocks and
-//! temperatures, [`counters`] counts processor events, [`consumers`] says which processes use the processors now.
+//! temperatures, [`counters`] counts processor events, [`consumers`] says which processes use the processors now,
+//! [`stop_request`] takes the signals that ask a long-running process to end.
 
 pub mod cgroup;
 pub mod consumers;
@@ -15,6 +16,7 @@ pub mod group_owner;
 pub mod host;
 pub mod netlink;
 mod roots;
+pub mod stop_request;
 pub mod throttling;
 pub mod wake;
 

@@ -171,7 +171,7 @@ fn cpu(runs: &[&Measured], windows: &[f64], quotas: &mut Vec<Quota>, notes: &mut
 }
 
 fn memory(runs: &[&Measured], peaks: &[f64], quotas: &mut Vec<Quota>, notes: &mut Vec<String>) {
-    let Some(spread) = metier_signal::spread_of(peaks) else {
+    let Some(spread) = metier_stats::spread_of(peaks) else {
         notes.push("The peak of memory is not known, so there is no advice on memory.".to_string());
         return;
     };

@@ -12,7 +12,7 @@ pub enum Error {
     TooMany { given: usize, most: usize },
     /// The runs hold something that cannot be.
     #[error(transparent)]
-    Signal(#[from] metier_signal::Error),
+    Signal(#[from] metier_stats::Error),
     /// The page could not be put together.
     #[error("report: the page cannot be written: {0}")]
     Page(#[from] askama::Error),

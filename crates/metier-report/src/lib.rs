@@ -23,7 +23,7 @@ pub mod record;
 mod sections;
 mod words;
 
-use metier_signal::{CompareOptions, batch_spread, compare};
+use metier_stats::{CompareOptions, batch_spread, compare};
 use metier_types::{Exit, Extra, ProcessTree, Run, Schema, Series, Timestamp};
 
 pub use advice::{Advice, Firmness};

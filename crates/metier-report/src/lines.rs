@@ -1,6 +1,6 @@
 //! Columns of series as lines to draw, and as means over windows.
 
-use metier_signal::downsample;
+use metier_stats::downsample;
 use metier_types::{Column, Kind, Seconds, Series, Unit};
 
 /// Points of a line at most.

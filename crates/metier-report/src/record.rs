@@ -1,6 +1,6 @@
 //! The record of a report, `metier.report/1`.
 
-use metier_signal::{BatchSpread, Comparison};
+use metier_stats::{BatchSpread, Comparison};
 use metier_types::schema::{Schema, Versioned};
 use metier_types::{Extra, RunId, Timestamp};
 use schemars::JsonSchema;

@@ -98,7 +98,7 @@ pub const ROUTES: &[Route] = &[
         parameters: compare::PARAMETERS,
         sent: Sent::Nothing,
         good: 200,
-        answer: json_of!(metier_signal::Comparison),
+        answer: json_of!(metier_stats::Comparison),
         also: &[404, 422, 503],
         work: Work::Blocking(Lane::Store, compare::compare),
     },
@@ -110,7 +110,7 @@ pub const ROUTES: &[Route] = &[
         parameters: trend::PARAMETERS,
         sent: Sent::Nothing,
         good: 200,
-        answer: json_of!(metier_signal::Trends),
+        answer: json_of!(metier_stats::Trends),
         also: &[503],
         work: Work::Blocking(Lane::Store, trend::trend),
     },
@@ -229,7 +229,7 @@ pub const ROUTES: &[Route] = &[
         summary: "Puts a run file in the queue; `Location` leads to its session.",
         parameters: sessions::ASKED,
         sent: Sent::Document(&["application/json", "application/yaml"], |generator| {
-            generator.subschema_for::<metier_work::runfile::RunFile>()
+            generator.subschema_for::<metier_session::runfile::RunFile>()
         }),
         good: 202,
         answer: json_of!(metier_types::Session),

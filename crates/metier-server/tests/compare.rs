@@ -4,7 +4,7 @@
 mod common;
 
 use common::*;
-use metier_signal::{Comparison, Verdict};
+use metier_stats::{Comparison, Verdict};
 use metier_types::*;
 
 fn batch(store: &metier_store::Store, name: &str, count: u32, cpu: f64) -> Vec<Run> {

@@ -243,7 +243,7 @@ fn too_many_that_wait_and_too_many_at_once_are_told_when_to_come_again() {
 
     let (_folder, store) = common::store();
     let server = Server::with(&store, config());
-    for _ in 0..metier_work::queue::MOST_WAITING {
+    for _ in 0..metier_session::queue::MOST_WAITING {
         store.add_session(&new_session("x"), u64::MAX).unwrap();
     }
     let full = server.post("/api/v1/sessions", JSON, "{\"command\":[\"true\"]}");

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use lab_node::LabNode;
 use metier_onnx::{Bindings, Limits};
+use metier_predict::latency::{Conditions, Latency};
 use metier_types::Digest;
-use metier_work::latency::{Conditions, Latency};
 use metier_work::placing::{Demand, Oracle, Placement, Serving, choose, service};
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -140,7 +140,7 @@ fn a_node_is_known_by_its_label_before_its_name_else_by_its_cores_and_is_left_ou
     let width = usual.latency.interval().high() / usual.latency.interval().low();
     assert!(usual.passport.is_none() && width > 80.0, "{usual:?}");
     assert!(usual.latency.because().contains("(generic)"), "{}", usual.latency.because());
-    let strange = metier_kube::space::NodeFacts { architecture: "vax".into(), ..node.clone() };
+    let strange = metier_cluster::space::NodeFacts { architecture: "vax".into(), ..node.clone() };
     let error = oracle.ask(&strange).unwrap_err();
     assert!(error.contains("no passport is known") && error.contains("metier device bench"), "{error}");
     node.name = "Raspberry Pi 4 Model B Rev 1.4".into();

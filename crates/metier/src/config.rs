@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
+use metier_session::runfile::quantity;
 use metier_store::Location;
 use metier_types::Bytes;
-use metier_work::runfile::quantity;
 
 use crate::exit::usage;
 use crate::output::{Format, When, words};

@@ -127,7 +127,7 @@ pub enum Target {
     Command(Command),
     /// A container of an engine on this host.
     Container(ContainerSpec),
-    /// A pod of a cluster; measured through `metier-kube`.
+    /// A pod of a cluster; measured through `metier-cluster`.
     Pod(PodSpec),
 }
 

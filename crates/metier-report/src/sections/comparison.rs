@@ -1,6 +1,6 @@
 //! The first subject beside each of the others.
 
-use metier_signal::{Comparison, Metric, Verdict};
+use metier_stats::{Comparison, Metric, Verdict};
 
 use crate::ReportRecord;
 use crate::blocks::{Block, Cell, Section, Table, Tone};

@@ -1,7 +1,7 @@
 //! Two groups of runs, compared.
 
 use axum::http::StatusCode;
-use metier_signal::{CompareOptions, Error};
+use metier_stats::{CompareOptions, Error};
 use metier_store::Store;
 use metier_types::{BatchId, Run, RunId};
 
@@ -26,7 +26,7 @@ pub fn compare(app: &App, call: &Call) -> Result<Reply, Problem> {
     let store = app.storage.store()?;
     let (a, b) = (group(&store, call, "a")?, group(&store, call, "b")?);
     let options = CompareOptions { label_a: label(&a), label_b: label(&b), ..CompareOptions::default() };
-    Reply::json(&metier_signal::compare(&a, &b, &options).map_err(problem)?)
+    Reply::json(&metier_stats::compare(&a, &b, &options).map_err(problem)?)
 }
 
 /// What a client is told: which side is at fault and what would be right.

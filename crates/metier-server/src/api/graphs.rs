@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use axum::http::StatusCode;
 use metier_device::passport;
 use metier_onnx::{Analysis, Bindings};
+use metier_predict::graph;
+use metier_predict::latency::{self, Conditions, Latency, runs};
 use metier_store::{RunFilter, Store};
 use metier_types::schema::{Schema, Versioned};
 use metier_types::{
     Bytes, Device, DeviceRef, Digest, Origin, Passport, Prediction, Predictor, Ratio, Run, RunId, Seconds,
     Timestamp,
 };
-use metier_work::graph;
-use metier_work::latency::{self, Conditions, Latency, runs};
 use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};

@@ -4,7 +4,7 @@
 //! value becomes a row without one.
 
 use axum::http::StatusCode;
-use metier_signal::Error;
+use metier_stats::Error;
 use metier_types::schema::{Schema, Versioned};
 use metier_types::{RunId, Series, Values};
 use schemars::JsonSchema;
@@ -66,7 +66,7 @@ pub fn list(app: &App, call: &Call) -> Result<Reply, Problem> {
     let mut series = Vec::with_capacity(whole.len());
     // One at a time, so that a whole series is gone before the next is thinned.
     for whole in whole {
-        let mut thin = metier_signal::downsample(&whole, from, to, points).map_err(problem)?;
+        let mut thin = metier_stats::downsample(&whole, from, to, points).map_err(problem)?;
         finite(&mut thin);
         series.push(thin);
     }

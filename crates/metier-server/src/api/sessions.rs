@@ -1,11 +1,11 @@
 //! The queue of sessions: asking, looking, cancelling.
 
 use axum::http::{StatusCode, header};
+use metier_session::queue::{Ask, Error, ask, read_file};
+use metier_session::runfile::{Fault, Faults};
 use metier_store::{Cancelled, SessionFilter};
 use metier_types::schema::{Schema, Versioned};
 use metier_types::{Asker, Door, Extra, Session, SessionId, SessionState};
-use metier_work::queue::{Ask, Error, ask, read_file};
-use metier_work::runfile::{Fault, Faults};
 use schemars::JsonSchema;
 use serde::Serialize;
 

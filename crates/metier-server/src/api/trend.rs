@@ -1,7 +1,7 @@
 //! Histories of workloads on devices, and where their level changed.
 
 use axum::http::StatusCode;
-use metier_signal::{ChangeOptions, Error, Figure};
+use metier_stats::{ChangeOptions, Error, Figure};
 use metier_store::RunFilter;
 
 use crate::parameter::{Form, Parameter};
@@ -45,7 +45,7 @@ pub fn trend(app: &App, call: &Call) -> Result<Reply, Problem> {
     let most = arguments.whole("limit").and_then(|limit| usize::try_from(limit).ok()).unwrap_or(1000);
     let store = app.storage.store()?;
     let runs = store.latest(&filter, most).map_err(storage::problem)?;
-    let trends = metier_signal::trends(&runs, &figure, &ChangeOptions::default())
+    let trends = metier_stats::trends(&runs, &figure, &ChangeOptions::default())
         .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     Reply::json(&trends)
 }

@@ -25,7 +25,7 @@ const SHORT: [(char, &str); 5] =
 
 /// Reads the flags into a run file; `field` is what errors call them.
 pub fn read(field: &str, text: &str, file: &mut Map<String, Value>) -> Result<(), Vec<FieldError>> {
-    let words = metier_work::runfile::words(text).ok_or_else(|| vec![open(field, text)])?;
+    let words = metier_session::runfile::words(text).ok_or_else(|| vec![open(field, text)])?;
     let mut words = words.into_iter();
     let (mut fields, mut errors) = (Fields::default(), Vec::new());
     while let Some(word) = words.next() {

@@ -8,9 +8,9 @@
 //! Limits: no multipart forms, no `delay`, no `tree`: the whole of these short records is always sent.
 
 use axum::http::{StatusCode, header};
+use metier_session::queue::{Ask, ask, read_file};
+use metier_session::runfile::words;
 use metier_types::{Asker, Door, Extra, Session, SessionState, Timestamp};
-use metier_work::queue::{Ask, ask, read_file};
-use metier_work::runfile::words;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use metier_learn::xgboost::XGBoost;
 use serde::Deserialize;
 
-use crate::latency::Counts;
+use metier_predict::latency::Counts;
 
 const FILE_BYTES: u64 = 256 << 20;
 /// Largest file of columns.

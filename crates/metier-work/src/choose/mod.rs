@@ -1,7 +1,7 @@
 //! Which node would run a graph fastest: every node with its predicted time, or with the reason why there is none.
 //!
 //! [`Chooser`] holds what answers need (predictors, passports), so that an answer costs no store call; [`Chooser::rank`] answers for the
-//! nodes of a snapshot, [`Chooser::device`] for one device that somebody describes. The times come from [`crate::latency`], or from a predictor file
+//! nodes of a snapshot, [`Chooser::device`] for one device that somebody describes. The times come from [`metier_predict::latency`], or from a predictor file
 //! of XGBoost ([`Columns`]).
 //!
 //! - A node is left out of the choice when its load is not known or too old, when nothing is known of its device's speed, or when the least that
@@ -26,9 +26,9 @@ use serde::Serialize;
 
 pub use columns::{Columns, Error as ColumnsError, Inputs};
 
-use crate::latency::conditions::ONNX_RUNTIME;
-use crate::latency::{self, Conditions, Counts, Latency, generic};
 use crate::nodes::{Node, Snapshot};
+use metier_predict::latency::conditions::ONNX_RUNTIME;
+use metier_predict::latency::{self, Conditions, Counts, Latency, generic};
 
 /// Most names of devices that are remembered with their passport.
 const MOST_REMEMBERED: usize = 2000;

@@ -1,5 +1,8 @@
 //! Nodes ranked, and why some are not.
 
+#[path = "../../../metier-predict/tests/common/lab_graph.rs"]
+mod lab_graph;
+
 use std::path::{Path, PathBuf};
 
 use metier_types::{Ratio, Seconds, Timestamp};
@@ -261,8 +264,7 @@ fn predictor_files_give_the_numbers_of_xgboost_itself() {
 
 #[test]
 fn a_predictor_file_is_asked_by_the_counts_of_the_original() {
-    let Some(graph) = crate::latency::tests::graph("light-resnet50", "gpu_0/data_0", &[1, 3, 224, 224])
-    else {
+    let Some(graph) = lab_graph::graph("light-resnet50", "gpu_0/data_0", &[1, 3, 224, 224]) else {
         return;
     };
     let chooser = Chooser::without_store(Some(Arc::new(Columns::open(&fixture("original.json")).unwrap())));

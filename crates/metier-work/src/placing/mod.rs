@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use metier_cluster::cluster::Cluster;
+use metier_cluster::deployment::{self, Service};
+use metier_cluster::space::{self, NodeFacts, Survey};
 use metier_device::passport;
-use metier_kube::cluster::Cluster;
-use metier_kube::deployment::{self, Service};
-use metier_kube::space::{self, NodeFacts, Survey};
 use metier_measure::spec::PodSpec;
 use metier_onnx::Analysis;
 use metier_store::Store;
@@ -21,8 +21,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::latency::{Conditions, Latency, generic};
 use crate::nodes::Snapshot;
+use metier_predict::latency::{Conditions, Latency, generic};
 
 /// The label by which a node says which device it is; a node name or one of [`ALSO`] is looked up otherwise.
 pub const DEVICE_LABEL: &str = "metier.device";
@@ -521,11 +521,11 @@ pub struct Hands {
 }
 
 impl Hands {
-    pub fn reach(access: &Access) -> Result<Self, metier_kube::Error> {
+    pub fn reach(access: &Access) -> Result<Self, metier_cluster::Error> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|error| metier_kube::Error::Cluster { reason: error.to_string() })?;
+            .map_err(|error| metier_cluster::Error::Cluster { reason: error.to_string() })?;
         let usual = PodSpec {
             kubeconfig: access.kubeconfig.clone(),
             context: access.context.clone(),
@@ -542,7 +542,7 @@ impl Hands {
     }
 
     /// The nodes. What a Deployment of this name has asked for counts as free, since it would be replaced.
-    pub fn survey(&self, name: Option<&str>) -> Result<Survey, metier_kube::Error> {
+    pub fn survey(&self, name: Option<&str>) -> Result<Survey, metier_cluster::Error> {
         self.runtime.block_on(within(LOOK_WITHIN, async {
             let replaced = match name {
                 Some(name) => deployment::pods_of(&self.cluster, name).await?,
@@ -553,7 +553,7 @@ impl Hands {
     }
 
     /// Writes it, after a dry run, and waits until it is available, for so long.
-    pub fn apply(&self, service: &Service, patience: Duration) -> Result<Applied, metier_kube::Error> {
+    pub fn apply(&self, service: &Service, patience: Duration) -> Result<Applied, metier_cluster::Error> {
         self.runtime.block_on(async {
             let done = within(LOOK_WITHIN, deployment::apply(&self.cluster, service)).await?;
             let standing = deployment::until_available(&self.cluster, &service.name, patience).await;
@@ -562,7 +562,7 @@ impl Hands {
     }
 
     /// Brings back what was there before, and waits until that is available, for so long.
-    pub fn rollback(&self, name: &str, patience: Duration) -> Result<Applied, metier_kube::Error> {
+    pub fn rollback(&self, name: &str, patience: Duration) -> Result<Applied, metier_cluster::Error> {
         self.runtime.block_on(async {
             let done = deployment::rollback(&self.cluster, name).await?;
             let standing = match done {
@@ -586,10 +586,10 @@ impl Hands {
 
 async fn within<T>(
     time: Duration,
-    asked: impl Future<Output = Result<T, metier_kube::Error>>,
-) -> Result<T, metier_kube::Error> {
+    asked: impl Future<Output = Result<T, metier_cluster::Error>>,
+) -> Result<T, metier_cluster::Error> {
     tokio::time::timeout(time, asked).await.unwrap_or_else(|_| {
-        Err(metier_kube::Error::Cluster { reason: format!("no answer within {} s", time.as_secs()) })
+        Err(metier_cluster::Error::Cluster { reason: format!("no answer within {} s", time.as_secs()) })
     })
 }
 

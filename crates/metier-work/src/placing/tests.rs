@@ -1,8 +1,11 @@
+#[path = "../../../metier-predict/tests/common/lab_graph.rs"]
+mod lab_graph;
+
 use metier_types::{Interval, Ratio, Seconds, Timestamp};
 
 use super::*;
-use crate::latency::conditions::ALL;
 use crate::nodes::{Aged, Missing, Node};
+use metier_predict::latency::conditions::ALL;
 
 fn node(name: &str) -> NodeFacts {
     NodeFacts {
@@ -180,7 +183,7 @@ fn the_load_of_a_node_is_known_by_its_name_or_it_is_said_why_not() {
 
 #[test]
 fn a_prediction_says_the_threads_that_it_is_for() {
-    let Some(graph) = crate::latency::tests::graph("light-squeezenet", "data_0", &[1, 3, 224, 224]) else {
+    let Some(graph) = lab_graph::graph("light-squeezenet", "data_0", &[1, 3, 224, 224]) else {
         return;
     };
     let latency = Latency::from_passports();
@@ -196,7 +199,7 @@ fn a_prediction_says_the_threads_that_it_is_for() {
 
 #[test]
 fn a_busy_node_is_predicted_to_be_slower() {
-    let Some(graph) = crate::latency::tests::graph("light-squeezenet", "data_0", &[1, 3, 224, 224]) else {
+    let Some(graph) = lab_graph::graph("light-squeezenet", "data_0", &[1, 3, 224, 224]) else {
         return;
     };
     let latency = Latency::from_passports();

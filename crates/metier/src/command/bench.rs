@@ -14,8 +14,8 @@ use clap::{Args, ValueEnum};
 use metier_infer::job::{Job, Outcome, RESULT};
 use metier_infer::{Error, differences, inputs, library};
 use metier_onnx::{Analysis, Limits};
+use metier_predict::latency::runs;
 use metier_types::{Digest, GraphUse, Run as Record, Seconds};
-use metier_work::latency::runs;
 
 use super::Room;
 use super::inspect::{Binding, pairs};

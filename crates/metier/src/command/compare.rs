@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use clap::Args;
-use metier_signal::{CompareOptions, Comparison, Field, Metric, Verdict, compare};
+use metier_stats::{CompareOptions, Comparison, Field, Metric, Verdict, compare};
 use metier_store::{RunFilter, Store};
 use metier_types::{BatchId, Ratio, Run, RunId};
 

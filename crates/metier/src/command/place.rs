@@ -8,10 +8,10 @@ use clap::Args;
 use metier_device::identity;
 use metier_linux::Roots;
 use metier_onnx::{Analysis, Limits};
+use metier_predict::latency::conditions::MOST_LOAD;
+use metier_predict::latency::{Conditions, Latency};
 use metier_store::digest;
 use metier_types::{Bytes, Prediction, Seconds};
-use metier_work::latency::conditions::MOST_LOAD;
-use metier_work::latency::{Conditions, Latency};
 use metier_work::nodes::{self, Snapshot};
 use metier_work::placing::{
     self, Access, Applied, Candidate, Demand, Hands, Oracle, Placement, Serving, Standing,
@@ -156,7 +156,7 @@ impl Place {
         };
         let roots = Roots::default();
         let own = identity::this(&roots, data_folder().as_deref()).ok();
-        let own = own.as_ref().map(|device| (device, metier_kube::node::own_boot(&roots)));
+        let own = own.as_ref().map(|device| (device, metier_cluster::node::own_boot(&roots)));
         let oracle = Oracle { graph: &graph, latency: &latency, conditions, store: store.as_ref(), own };
         let hands = Hands::reach(&access)?;
         let survey = hands.survey(self.image.as_ref().map(|_| serving.name.as_str()))?;

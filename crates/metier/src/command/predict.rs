@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use metier_linux::Roots;
 use metier_onnx::Analysis;
+use metier_predict::latency::conditions::{ALL, MOST_LOAD};
+use metier_predict::latency::{Conditions, Latency as Asked, OperatorTime};
 use metier_store::Store;
 use metier_types::{Passport, Prediction, Ratio, Seconds};
-use metier_work::latency::conditions::{ALL, MOST_LOAD};
-use metier_work::latency::{Conditions, Latency as Asked, OperatorTime};
 use serde_json::{Value, json};
 
 use super::Room;
@@ -83,7 +83,7 @@ pub fn passport_of(store: &Store, flag: &str, name: &str) -> anyhow::Result<Pass
     if name == HERE {
         let device = metier_device::identity::this(&Roots::default(), data_folder().as_deref())?;
         let known = metier_device::passport::of_device(Some(store), &device);
-        return Ok(known.unwrap_or_else(|| metier_work::latency::unmeasured(device)));
+        return Ok(known.unwrap_or_else(|| metier_predict::latency::unmeasured(device)));
     }
     metier_device::passport::find(Some(store), name).ok_or_else(|| {
         let known: Vec<String> =

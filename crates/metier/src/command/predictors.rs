@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use metier_predict::latency::{better, portable};
 use metier_store::Store;
 use metier_types::{Digest, Predictor, Standing};
-use metier_work::latency::{better, portable};
 use serde_json::json;
 
 use super::Room;

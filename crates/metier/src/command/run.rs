@@ -22,12 +22,12 @@ use metier_device::identity;
 use metier_linux::Roots;
 use metier_measure::spec::Target;
 use metier_measure::{Error, NoRecorder, Options, Recorder, Session, Spec, StoreRecorder, leftovers};
+use metier_session::company::log::{Log, Part};
+use metier_session::company::{Means, Membership};
+use metier_session::queue::Launch;
+use metier_session::runfile::{Checked, Origins, RunFile, quantity};
+use metier_session::{Surroundings, Ways};
 use metier_types::{BatchId, Cause, GraphUse, Run as Record, RunId};
-use metier_work::company::log::{Log, Part};
-use metier_work::company::{Means, Membership};
-use metier_work::queue::Launch;
-use metier_work::runfile::{Checked, Origins, RunFile, quantity};
-use metier_work::{Surroundings, Ways};
 
 use super::Room;
 use crate::config::{Origin, Typed, data_folder, dataset_folder, runtime_folder};
@@ -299,7 +299,7 @@ impl Run {
                 (spec.id, spec.repetitions) = (self.run_id, checked.repeats);
                 spec.is_company = self.company.is_some();
                 spec.batch = self.batch.unwrap_or_else(BatchId::new);
-                let finished = metier_work::unstarted(session, &spec, &obstacle.detail, recorder)?;
+                let finished = metier_session::unstarted(session, &spec, &obstacle.detail, recorder)?;
                 tell_unstarted(room, &finished.run);
                 let code = if take_waiting_signals() || obstacle.is_stop {
                     Code::of(130)

@@ -10,13 +10,13 @@ use clap::{Args, Subcommand};
 use metier_infer::library;
 use metier_linux::Roots;
 use metier_onnx::{Bindings, Dim};
+use metier_predict::latency::conditions::{ONNX_RUNTIME, RTEN};
+use metier_predict::latency::fit::{self, Fitted, Row};
+use metier_predict::latency::trial::{Engine, Given, Load, Wanted, collect};
+use metier_predict::latency::under_way::UnderWay;
+use metier_predict::latency::{memory, runs};
 use metier_store::Store;
 use metier_types::{Device, HeldOut, Passport, Predictor, Ratio};
-use metier_work::latency::conditions::{ONNX_RUNTIME, RTEN};
-use metier_work::latency::fit::{self, Fitted, Row};
-use metier_work::latency::trial::{Engine, Given, Load, Wanted, collect};
-use metier_work::latency::under_way::UnderWay;
-use metier_work::latency::{memory, runs};
 
 use super::Room;
 use super::inspect::Binding;

@@ -10,16 +10,17 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use metier_linux::Roots;
+use metier_linux::stop_request::StopRequest;
+use metier_predict::latency::renew;
 use metier_prom::query::{self, Credentials, Endpoint};
 use metier_server::agent::Engine;
 use metier_server::kepler::Doors;
 use metier_server::{Check, Config, Limits, Power, Secret, Soprano};
+use metier_session::queue::Until;
+use metier_session::runfile;
 use metier_store::Store;
 use metier_work::choose::Columns;
-use metier_work::latency::renew;
 use metier_work::placing::Access;
-use metier_work::queue::{Stop, Until};
-use metier_work::runfile;
 
 use super::Room;
 use crate::config::{Typed, data_folder};
@@ -215,14 +216,14 @@ fn power_interval(room: &Room) -> anyhow::Result<Duration> {
 
 /// The thread that works the queue beside the server.
 struct Working {
-    stop: Stop,
+    stop: StopRequest,
     thread: JoinHandle<()>,
 }
 
 impl Working {
     fn start(room: &Room, store: Store) -> anyhow::Result<Self> {
         let worker = super::session::worker(room, store)?;
-        let stop = Stop::new();
+        let stop = StopRequest::new();
         let until = stop.clone();
         let work = move || {
             if let Err(error) = worker.run(&until, Until::Asked) {
@@ -241,16 +242,20 @@ impl Working {
 }
 
 /// The thread that learns from new runs beside the server.
-struct Learning(Stop);
+struct Learning(StopRequest);
 
 impl Learning {
     fn start(store: Store) -> anyhow::Result<Self> {
         let device = metier_device::identity::this(&Roots::default(), data_folder().as_deref())?;
-        let stop = Stop::new();
+        let stop = StopRequest::new();
         let until = stop.clone();
         let learn = move || {
             let passport = || metier_device::passport::of_device(Some(&store), &device);
-            renew::keep(&store, &device, &passport, &until);
+            let sweep = |store: &Store, device: &metier_types::Device| {
+                metier_measure::leftovers::sweep(&Roots::default(), store, device)
+                    .map_err(|error| error.to_string())
+            };
+            renew::keep(&store, &device, &passport, &sweep, &until);
         };
         std::thread::Builder::new()
             .name("metier-learn".to_string())

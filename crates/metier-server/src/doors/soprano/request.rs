@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
-use metier_work::latency::Counts;
+use metier_predict::latency::Counts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use axum::body::Bytes;
 use axum::http::{StatusCode, header};
+use metier_predict::graph::{self, Read};
+use metier_predict::latency::Counts;
 use metier_store::digest;
 use metier_work::choose::Question;
-use metier_work::graph::{self, Read};
-use metier_work::latency::Counts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};

@@ -1,6 +1,6 @@
 //! Names of pods from the cluster's API, for the agent.
 
-use metier_kube::names::Pods;
+use metier_cluster::names::Pods;
 use metier_server::agent::{ContainerName, Found, NameSource, PodName, Wanted};
 
 /// The cluster that this node belongs to.

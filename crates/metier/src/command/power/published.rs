@@ -6,9 +6,9 @@ use clap::Args;
 use metier_power::training::published::{self, EC2, EC2_IMAGE};
 use metier_power::training::{self, Known, Machine, Plan, Tables};
 use metier_power::vocabulary::{Source as Energy, Trainer};
+use metier_session::dataset::{self, Cache, Watch};
+use metier_session::runfile::{DATASET_TARGET, Source, Wanted};
 use metier_types::{PageCache, Timestamp};
-use metier_work::dataset::{self, Cache, Watch};
-use metier_work::runfile::{DATASET_TARGET, Source, Wanted};
 
 use super::files::Data;
 use super::flags::{self, Paths};

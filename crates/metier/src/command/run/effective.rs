@@ -1,8 +1,8 @@
 //! `--check`: what would run, without running it.
 
 use metier_measure::spec::Target;
+use metier_session::runfile::{Checked, without_secrets};
 use metier_types::Seconds;
-use metier_work::runfile::{Checked, without_secrets};
 
 use crate::command::Room;
 use crate::output::{self, Cell, Format, Paint, Table};

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use metier_session::dataset::Progress;
 use metier_types::Bytes;
-use metier_work::dataset::Progress;
 
 use crate::console::Console;
 

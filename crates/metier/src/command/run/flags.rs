@@ -4,10 +4,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use metier_types::WorkloadId;
-use metier_work::runfile::{
+use metier_session::runfile::{
     Dataset, Listen, MOUNT, Mount, Origins, Other, Pod, Ready, RunFile, STACKS, mount, words,
 };
+use metier_types::WorkloadId;
 
 use crate::exit::usage;
 

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use metier_work::runfile::{self, Faults, Origins, Probe, RunFile};
+use metier_session::runfile::{self, Faults, Origins, Probe, RunFile};
 
 use crate::console::complain;
 use crate::exit::{Code, usage};

@@ -1,6 +1,6 @@
 //! What `metier run` says after the command: a dozen calm lines.
 
-use metier_signal::{Field, batch_spread};
+use metier_stats::{Field, batch_spread};
 use metier_types::Run;
 
 use crate::output::{Cell, Paint, Table, figures, stages};

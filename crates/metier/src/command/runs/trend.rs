@@ -1,10 +1,10 @@
 //! `metier runs --trend`: the history of each workload on each device, and where its level changed.
 
 use clap::Args;
-use metier_signal::change::MOST;
-use metier_signal::comparison::Level;
-use metier_signal::trend::{LevelChange, Trend, TrendState};
-use metier_signal::{ChangeOptions, Figure, Trends, trends};
+use metier_stats::change::MOST;
+use metier_stats::comparison::Level;
+use metier_stats::trend::{LevelChange, Trend, TrendState};
+use metier_stats::{ChangeOptions, Figure, Trends, trends};
 use metier_store::RunFilter;
 use metier_types::{Ratio, Timestamp};
 
@@ -58,10 +58,10 @@ impl TrendFlags {
             ..ChangeOptions::default()
         };
         let found = trends(&runs, &self.metric, &options).map_err(|error| match error {
-            metier_signal::Error::WrongOption { option: "significance", .. } => {
+            metier_stats::Error::WrongOption { option: "significance", .. } => {
                 usage(format!("--false-alarms is {}; want 0.1% to 50%", self.false_alarms))
             }
-            metier_signal::Error::WrongOption { option: "at_least", .. } => {
+            metier_stats::Error::WrongOption { option: "at_least", .. } => {
                 usage(format!("--at-least is {}; want 0% to 1000%", self.at_least))
             }
             other => other.into(),
@@ -254,7 +254,7 @@ const COLUMNS: [&str; 9] =
 
 /// Each run of a history as a row; that of the first after a change says by how much.
 fn rows(trend: &Trend) -> Vec<Vec<String>> {
-    let row = |(at, point): (usize, &metier_signal::trend::Point)| {
+    let row = |(at, point): (usize, &metier_stats::trend::Point)| {
         let change = trend.changes.iter().find(|change| change.at == at);
         vec![
             trend.workload.name.clone(),

@@ -2,8 +2,8 @@
 
 use anyhow::Context as _;
 use clap::Args;
+use metier_session::queue::{Ask, ask};
 use metier_types::{Asker, Door, Extra};
-use metier_work::queue::{Ask, ask};
 
 use super::super::Room;
 use super::super::run::{Run, source};

@@ -6,8 +6,9 @@ use std::path::absolute;
 use anyhow::Context as _;
 use clap::Args;
 use metier_linux::Roots;
+use metier_linux::stop_request::StopRequest;
+use metier_session::queue::{Launch, Until, Worker};
 use metier_store::{Location, Store};
-use metier_work::queue::{Launch, Stop, Until, Worker};
 
 use super::super::Room;
 use crate::config::{Origin, data_folder, runtime_folder};
@@ -24,7 +25,7 @@ pub struct Work {
 impl Work {
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         // Before the store is opened: threads that it starts must not be ended by signals meant for us.
-        let stop = Stop::on_signals();
+        let stop = StopRequest::on_signals();
         let store = room.writable_store()?;
         let worker = worker(room, store)?;
         room.console.note("metier: working the queue; Ctrl-C ends it");

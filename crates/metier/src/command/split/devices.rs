@@ -6,10 +6,10 @@ use clap::{Args, ValueEnum};
 use metier_onnx::Analysis;
 use metier_onnx::split::best::{DEVICES, Goal};
 use metier_onnx::split::{Chain, Part};
+use metier_predict::latency::{Conditions, Latency};
+use metier_predict::splitting::{Error, Plan, Question};
+use metier_session::runfile::quantity;
 use metier_types::{Passport, Seconds};
-use metier_work::latency::{Conditions, Latency};
-use metier_work::runfile::quantity;
-use metier_work::splitting::{Error, Plan, Question};
 
 use crate::command::Room;
 use crate::command::predict::{passport_of, threads};

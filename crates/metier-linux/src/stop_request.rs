@@ -1,0 +1,44 @@
+//! A request that a long-running thread ends, from another thread or by SIGINT and SIGTERM.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Set by the handler: all that it may do.
+static SIGNALLED: AtomicBool = AtomicBool::new(false);
+
+/// Whether a worker should end; clones share one request.
+#[derive(Debug, Clone, Default)]
+pub struct StopRequest {
+    asked: Arc<AtomicBool>,
+    signals: bool,
+}
+
+impl StopRequest {
+    /// A request that only [`StopRequest::ask`] makes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A request that SIGINT and SIGTERM make too, for a process that does nothing but work the queue.
+    pub fn on_signals() -> Self {
+        for signal in [libc::SIGINT, libc::SIGTERM] {
+            let handler: extern "C" fn(libc::c_int) = note;
+            // SAFETY: the handler only stores to an atomic.
+            unsafe { libc::signal(signal, handler as libc::sighandler_t) };
+        }
+        Self { signals: true, ..Self::default() }
+    }
+
+    pub fn ask(&self) {
+        self.asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the request was made.
+    pub fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed) || (self.signals && SIGNALLED.load(Ordering::Relaxed))
+    }
+}
+
+extern "C" fn note(_: libc::c_int) {
+    SIGNALLED.store(true, Ordering::Relaxed);
+}

@@ -1,0 +1,394 @@
+//! How much memory running a graph takes: so much for the runtime, so much for each byte of weights and of activations.
+//!
+//! Before anything was measured the three numbers are estimates with a wide interval. Runs of `metier bench` know what was really
+//! used at most, and give numbers and an interval that graphs which were left out have tested. A request for a cluster is made from the upper end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::operator_model::linear::proportional;
+use metier_learn::conformal::{Calibration, Unseen};
+use metier_learn::score::Score;
+use metier_learn::validate::group_of;
+use metier_onnx::Analysis;
+use metier_store::{Store, Trial};
+use metier_types::schema::Schema;
+use metier_types::{
+    Bytes, Device, DeviceId, DeviceRef, Digest, Extra, HeldOut, Interval, Prediction, Predictor, Ratio, Run,
+    Standing, Timestamp,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+
+use super::conditions::Conditions;
+use super::{COVERAGE, Error, Latency, RUNTIME_BYTES};
+
+/// What `kind` says in the record of such a predictor, and under which trials are kept.
+pub const KIND: &str = "memory";
+/// The schema of its file.
+pub const SCHEMA: &str = "metier.memory/1";
+/// Fewest graphs that a law comes from.
+const FEWEST: usize = 4;
+/// Predictors of a runtime on a device that are kept beside the one in use.
+const MOST_PASSED: usize = 4;
+/// Bytes for each byte of weights and of activations, where nothing was measured; and the most.
+const GUESSED: [f64; 3] = [RUNTIME_BYTES, 1.2, 1.3];
+const MOST: [f64; 3] = [RUNTIME_BYTES, 2.5, 3.0];
+/// Bytes up to which a size counts as seen.
+const SMALL: f64 = 1e6;
+
+/// A graph that was measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Seen {
+    name: String,
+    runtime: String,
+    /// Bytes of weights and of activations.
+    weights: f64,
+    alive: f64,
+    /// What was used at most.
+    bytes: f64,
+}
+
+impl Seen {
+    fn basis(&self) -> [f64; 3] {
+        [1.0, self.weights, self.alive]
+    }
+}
+
+/// The file of a predictor.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Law {
+    /// `metier.memory/1`.
+    pub schema: String,
+    /// Where it was learned.
+    pub device: DeviceRef,
+    /// The runtime that it knows.
+    pub runtime: String,
+    /// Bytes for the runtime, for each byte of weights, for each byte of activations; none below 0.
+    pub coefficients: [f64; 3],
+    /// Errors on graphs that were left out, on the logarithm.
+    pub calibration: Calibration,
+    /// Largest weights and activations that were seen, in bytes.
+    pub largest: [f64; 2],
+}
+
+impl Law {
+    /// Reads a file, checked.
+    pub fn read(id: &Digest, bytes: &[u8]) -> Result<Self, Error> {
+        let wrong = |why: String| Error::Predictor { id: id.to_string(), why };
+        let law: Self = serde_json::from_slice(bytes).map_err(|error| wrong(error.to_string()))?;
+        let is_fit = |value: &f64| value.is_finite() && *value >= 0.0;
+        if law.schema != SCHEMA || !law.coefficients.iter().all(is_fit) {
+            return Err(wrong(format!("want {SCHEMA:?} with coefficients of at least 0")));
+        }
+        Ok(law)
+    }
+}
+
+fn sum(coefficients: &[f64; 3], basis: &[f64; 3]) -> f64 {
+    coefficients.iter().zip(basis).map(|(a, b)| a * b).sum()
+}
+
+/// Weights, and what is alive at one moment; whether the latter is known.
+fn needs(graph: &Analysis) -> (f64, f64, bool) {
+    let weights = graph.weight_bytes.0 as f64;
+    let largest =
+        graph.operators.iter().filter_map(|one| Some(one.read_bytes?.0 + one.written_bytes?.0)).max();
+    let alive = graph.peak_activation_bytes.map_or(largest.unwrap_or(0), |bytes| bytes.0) as f64;
+    (weights, alive, graph.peak_activation_bytes.is_some())
+}
+
+/// The laws that are in use.
+pub(super) fn in_use(store: &Store) -> Result<Vec<(Digest, Law)>, Error> {
+    let mut all = Vec::new();
+    for record in store.predictors(Some(KIND))?.into_iter().filter(|one| one.standing == Standing::InUse) {
+        let Some(bytes) = store.predictor_file(&record.id)? else { continue };
+        match Law::read(&record.id, &bytes) {
+            Ok(law) => all.push((record.id, law)),
+            Err(error) => tracing::warn!(%error, "a predictor is left out"),
+        }
+    }
+    Ok(all)
+}
+
+impl Latency {
+    /// How much memory running it needs. A law of its runtime, from whatever device, goes before estimates.
+    pub fn memory(&self, graph: &Analysis, conditions: &Conditions) -> Result<Prediction, Error> {
+        conditions.check()?;
+        let (weights, alive, is_known) = needs(graph);
+        let basis = [1.0, weights, alive];
+        let of = format!(
+            "{} of weights, at most {} of activations at one moment, and the runtime itself",
+            graph.weight_bytes,
+            Bytes(alive as u64)
+        );
+        let law = self.memory.iter().find(|(_, law)| law.runtime == conditions.runtime);
+        if let Some((id, law)) = law
+            && let Some(reach) = law.calibration.reach(COVERAGE)
+        {
+            // Graphs of a few kilobytes say nothing of what hundreds of megabytes take: beyond what was seen the estimates go on.
+            let reached = |at: usize| basis[at + 1].min(2.0 * law.largest[at].max(SMALL));
+            let seen = [1.0, reached(0), reached(1)];
+            let beyond = [0.0, weights - seen[1], alive - seen[2]];
+            let is_larger = beyond != [0.0; 3];
+            let is_inside = is_known && !is_larger;
+            let learned = sum(&law.coefficients, &seen).max(1.0);
+            let factor = (reach * if is_inside { 1.0 } else { 2.0 }).min(3.0).exp();
+            let value = learned + sum(&GUESSED, &beyond);
+            let interval =
+                Interval::new(learned / factor, learned * factor + sum(&MOST, &beyond), Ratio(COVERAGE))?;
+            let further = if is_larger { "; it is larger than these, and estimated beyond them" } else { "" };
+            let because = format!(
+                "{of}; as {} graphs used it with {} on {}{further}",
+                law.calibration.groups(),
+                law.runtime,
+                law.device.name
+            );
+            return Ok(Prediction::new(value, "bytes", interval, *id, is_inside, because)?);
+        }
+        let value = sum(&GUESSED, &basis);
+        let interval = Interval::new(weights.min(value), sum(&MOST, &basis), Ratio(COVERAGE))?;
+        let because = format!("{of}; an estimate, nothing was measured");
+        Ok(Prediction::new(value, "bytes", interval, self.passport, is_known, because)?)
+    }
+}
+
+/// Keeps what a run used at most, for learning.
+pub(super) fn keep(store: &Store, run: &Run, graph: &Analysis, name: &str) -> Result<(), Error> {
+    let (weights, alive, is_known) = needs(graph);
+    // Of one process exactly, without the page cache that the whole group is charged for.
+    let used = run.memory.peak_process_bytes.or(run.summary.peak_memory_bytes);
+    let (Some(used), true, Some(of)) = (used, is_known, &run.context.graph) else { return Ok(()) };
+    let seen =
+        Seen { name: name.to_string(), runtime: of.runtime.clone(), weights, alive, bytes: used.0 as f64 };
+    let shapes: Vec<String> = of.shapes.iter().map(|(name, sizes)| format!("{name}{sizes:?}")).collect();
+    let shapes = metier_store::digest::of_bytes(shapes.join(" ").as_bytes());
+    // Many graphs are called `model`.
+    let key = format!("{name}/{}/{}/t{}/{}", of.digest.short(), of.runtime, of.threads, shapes.short());
+    let unkept = |error: serde_json::Error| Error::Trial { name: name.to_string(), why: error.to_string() };
+    let trial = Trial { key, record: serde_json::to_string(&seen).map_err(unkept)? };
+    Ok(store.put_trials(&run.device.id, KIND, &[trial])?)
+}
+
+fn learn(rows: &[&Seen]) -> [f64; 3] {
+    // Each graph counts alike, however many of its shapes were measured.
+    let mut sizes: BTreeMap<&str, f64> = BTreeMap::new();
+    rows.iter().for_each(|row| *sizes.entry(&row.name).or_default() += 1.0);
+    let bases: Vec<[f64; 3]> = rows.iter().map(|row| row.basis()).collect();
+    let weighted: Vec<(&[f64], f64, f64)> = rows
+        .iter()
+        .zip(&bases)
+        .map(|(row, basis)| (basis.as_slice(), row.bytes, 1.0 / sizes.get(row.name.as_str()).unwrap_or(&1.0)))
+        .collect();
+    let found = proportional(&weighted, 3);
+    [found[0], found[1], found[2]]
+}
+
+fn known(store: &Store, device: &DeviceId, runtime: &str) -> Result<Vec<Seen>, Error> {
+    let all = store.trials(device, KIND)?;
+    let read = all.iter().filter_map(|trial| serde_json::from_str::<Seen>(&trial.record).ok());
+    Ok(read.filter(|seen| seen.runtime == runtime && seen.bytes > 0.0).collect())
+}
+
+/// Learns from the runs of a device, and keeps what is better than the estimates on graphs that were left out. `None` where there are too few graphs.
+pub fn fit(store: &Store, device: &Device, runtime: &str) -> Result<Option<Predictor>, Error> {
+    let all = known(store, &device.id, runtime)?;
+    let names: BTreeSet<&str> = all.iter().map(|seen| seen.name.as_str()).collect();
+    if names.len() < FEWEST {
+        return Ok(None);
+    }
+    let laws: BTreeMap<&str, [f64; 3]> = names
+        .iter()
+        .map(|name| (*name, learn(&all.iter().filter(|seen| seen.name != *name).collect::<Vec<_>>())))
+        .collect();
+    let unseen: Vec<Unseen> = all
+        .iter()
+        .map(|seen| {
+            let law = laws.get(seen.name.as_str()).unwrap_or(&GUESSED);
+            let predicted = sum(law, &seen.basis()).max(1.0).ln();
+            Unseen { measured: seen.bytes.ln(), predicted, scale: 1.0, group: group_of(&seen.name) }
+        })
+        .collect();
+    let largest = |of: fn(&Seen) -> f64| all.iter().map(of).fold(0.0, f64::max);
+    let law = Law {
+        schema: SCHEMA.to_string(),
+        device: device.reference(),
+        runtime: runtime.to_string(),
+        coefficients: learn(&all.iter().collect::<Vec<_>>()),
+        calibration: Calibration::new(&unseen)?,
+        largest: [largest(|seen| seen.weights), largest(|seen| seen.alive)],
+    };
+    let bytes = serde_json::to_vec(&law)
+        .map_err(|error| Error::Trial { name: KIND.to_string(), why: error.to_string() })?;
+    let id = Digest::from_bytes(Sha256::digest(&bytes).into());
+    let held_out = score(&judged(&all, &unseen), names.len());
+    let own =
+        held_out.as_ref().and_then(|held| held.mean_absolute_error_ratio).map_or(f64::INFINITY, Ratio::get);
+    let estimate = held_out.as_ref().and_then(|held| held.baselines.get(ESTIMATE)).copied().unwrap_or(0.0);
+    let is_better = own < estimate;
+    let because = format!(
+        "its mean error on graphs that were left out is {}, that of the estimates {}",
+        Ratio(own),
+        Ratio(estimate)
+    );
+    let mut extra = Extra::new();
+    extra.insert("runtime".into(), json!(runtime));
+    extra.insert("because".into(), json!(because));
+    let record = Predictor {
+        schema: Schema::new(),
+        id,
+        kind: KIND.to_string(),
+        name: format!("memory of {runtime} on {}", device.name),
+        device: Some(device.reference()),
+        standing: if is_better { Standing::InUse } else { Standing::Passed },
+        made: Timestamp::now(),
+        provenance: format!("{} runs of {} graphs", all.len(), names.len()),
+        rows: all.len() as u64,
+        runs: Vec::new(),
+        held_out: held_out.into_iter().collect(),
+        extra,
+    };
+    replace(store, record.clone(), &bytes)?;
+    Ok(Some(record))
+}
+
+/// The name of what is answered before anything was measured, among the baselines.
+pub(super) const ESTIMATE: &str = "estimate from weights and activations";
+
+/// One graph as a law that has not seen it says, and as the estimates do.
+struct Judged {
+    unseen: Unseen,
+    measured: f64,
+    predicted: f64,
+    guessed: f64,
+    /// Upper ends: of the estimate, and of an interval that has not seen the graph.
+    most: f64,
+    upper: f64,
+}
+
+fn judged(all: &[Seen], unseen: &[Unseen]) -> Vec<Judged> {
+    let one = |(seen, unseen_one): (&Seen, &Unseen)| {
+        let others: Vec<Unseen> =
+            unseen.iter().filter(|other| other.group != unseen_one.group).copied().collect();
+        let reach = Calibration::new(&others).ok().and_then(|all| all.reach(COVERAGE));
+        let predicted = unseen_one.predicted.exp();
+        Judged {
+            unseen: *unseen_one,
+            measured: seen.bytes,
+            predicted,
+            guessed: sum(&GUESSED, &seen.basis()),
+            most: sum(&MOST, &seen.basis()),
+            upper: predicted * reach.unwrap_or(f64::INFINITY).exp(),
+        }
+    };
+    all.iter().zip(unseen).map(one).collect()
+}
+
+fn score(all: &[Judged], graphs: usize) -> Option<HeldOut> {
+    let list = |of: fn(&Judged) -> f64| -> Vec<f64> { all.iter().map(of).collect() };
+    let measured = list(|one| one.measured);
+    let score = Score::of(&measured, &list(|one| one.predicted), 0.0)?;
+    let share =
+        |is: &dyn Fn(&Judged) -> bool| all.iter().filter(|one| is(one)).count() as f64 / all.len() as f64;
+    let coverage =
+        share(&|one| (one.unseen.measured - one.unseen.predicted).abs() <= (one.upper / one.predicted).ln());
+    let middle = |of: fn(&Judged) -> f64| {
+        let mut ratios: Vec<f64> = all.iter().map(|one| of(one) / one.measured).collect();
+        ratios.sort_by(f64::total_cmp);
+        ratios.get(ratios.len() / 2).copied().filter(|ratio| ratio.is_finite())
+    };
+    let mut extra = Extra::new();
+    extra.insert("above_upper_end_ratio".into(), json!(share(&|one| one.measured > one.upper)));
+    extra.insert("above_estimated_upper_end_ratio".into(), json!(share(&|one| one.measured > one.most)));
+    extra.insert("upper_end_over_measured_median".into(), json!(middle(|one| one.upper)));
+    extra.insert("estimated_upper_end_over_measured_median".into(), json!(middle(|one| one.most)));
+    let estimate = Score::of(&measured, &list(|one| one.guessed), 0.0).and_then(|score| score.mape);
+    Some(HeldOut {
+        target: "memory".to_string(),
+        unit: "bytes".to_string(),
+        held_out: "graphs".to_string(),
+        rows: measured.len() as u64,
+        groups: graphs as u64,
+        mean_absolute_error: score.mae,
+        mean_absolute_error_ratio: score.mape.map(Ratio),
+        within_10_percent: score.within_10.map(Ratio),
+        within_20_percent: score.within_20.map(Ratio),
+        planned_coverage: Some(Ratio(COVERAGE)),
+        coverage: Some(Ratio(coverage)),
+        baselines: estimate.map(|error| (ESTIMATE.to_string(), error)).into_iter().collect(),
+        extra,
+    })
+}
+
+/// Keeps a predictor in place of the one of the same device and runtime: it has learned from the same runs and more.
+fn replace(store: &Store, record: Predictor, file: &[u8]) -> Result<(), Error> {
+    let is_alike = |one: &Predictor| {
+        one.id != record.id
+            && one.device.as_ref().map(|of| &of.id) == record.device.as_ref().map(|of| &of.id)
+            && one.extra.get("runtime") == record.extra.get("runtime")
+    };
+    let older: Vec<Predictor> = store.predictors(Some(KIND))?.into_iter().filter(is_alike).collect();
+    store.put_predictor(&record, file)?;
+    for (place, mut old) in older.into_iter().enumerate() {
+        if place >= MOST_PASSED {
+            store.remove_predictor(&old.id)?;
+        } else if old.standing == Standing::InUse {
+            old.standing = Standing::Passed;
+            store.update_predictor(&old)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::latency::runs::tests::Place;
+    use crate::latency::runs::{self};
+    use crate::latency::trial::collect::analyse;
+    use metier_onnx::Bindings;
+
+    fn graph(place: &Place, number: u64) -> Analysis {
+        analyse(&std::fs::read(place.graph(number)).unwrap(), &Bindings::default()).unwrap()
+    }
+
+    #[test]
+    fn what_runs_used_corrects_the_estimate_and_its_upper_end_holds() {
+        let place = Place::new();
+        let truth = |graph: &Analysis| {
+            let (weights, alive, _) = needs(graph);
+            40e6 + 2.1 * weights + 1.7 * alive
+        };
+        assert_eq!(fit(&place.store, &place.device, "rten").unwrap(), None);
+        for number in 0..16 {
+            let used = truth(&graph(&place, number)) as u64;
+            place.run(number, 0.01, |run| run.memory.peak_process_bytes = Some(Bytes(used)));
+        }
+        runs::take(&place.store, &place.device.id, false).unwrap();
+        let record = fit(&place.store, &place.device, "rten").unwrap().unwrap();
+        assert_eq!(record.standing, Standing::InUse, "{record:?}");
+        let latency = Latency::open(&place.store).unwrap();
+        let (mut inside, mut near, count) = (0, 0, 20);
+        for number in 100..100 + count {
+            let graph = graph(&place, number);
+            let told = latency.memory(&graph, &Conditions::default()).unwrap();
+            assert_eq!(told.predictor(), record.id);
+            // What is larger than all that was seen is estimated in part.
+            let is_near = (told.value() / truth(&graph) - 1.0).abs() < 0.05;
+            assert!(is_near || !told.in_range(), "{told:?} {}", truth(&graph));
+            near += u64::from(is_near);
+            inside += u64::from(told.interval().high() >= truth(&graph));
+        }
+        assert!(inside >= count - 3 && near >= count - 3, "{inside} {near}");
+        // One that is far larger than all of them needs at least its weights, whatever the small ones used.
+        let mut large = graph(&place, 1);
+        large.weight_bytes = Bytes(600_000_000);
+        let told = latency.memory(&large, &Conditions::default()).unwrap();
+        assert!(!told.in_range() && told.because().contains("larger than these"), "{told:?}");
+        assert!(told.value() >= 600e6 && told.interval().high() >= 1.2e9, "{told:?}");
+        // Of another runtime nothing is known.
+        let other = Conditions { runtime: "onnxruntime".to_string(), ..Conditions::default() };
+        let told = latency.memory(&graph(&place, 1), &other).unwrap();
+        assert!(told.because().contains("nothing was measured"), "{told:?}");
+    }
+}

@@ -1,0 +1,243 @@
+//! Times a graph for learning: whole, and operator by operator.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use crate::operator_model::Part;
+use metier_infer::{Loaded, OperatorTime};
+use metier_onnx::Analysis;
+
+use super::calm::{Host, Pulse};
+use crate::latency::step::{self, Step};
+
+/// How much time a point is worth.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Effort {
+    /// Seconds of repeating, where the fewest repeats do not take longer.
+    pub seconds: f64,
+    pub fewest: usize,
+    pub most: usize,
+    /// Looks at each operator.
+    pub looks: usize,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Timed {
+    /// One inference: what a quarter of the repeats stay below, so that a short disturbance does not count.
+    pub seconds: f64,
+    /// The middle of the repeats.
+    pub median: f64,
+    /// Processor time of the middle one.
+    pub cpu_seconds: f64,
+    pub runs: usize,
+    /// Share of the pieces during which others had the processors.
+    pub crowded: f64,
+}
+
+/// Repeats are timed in pieces of this length.
+const PIECE: f64 = 0.004;
+/// How many times the effort is spent where the host is not calm.
+const PATIENCE: f64 = 3.0;
+/// Share of the effort that calm repeats are enough of.
+const ENOUGH: f64 = 0.3;
+/// Fewest calm repeats that stand for all.
+const FEWEST_CALM: usize = 3;
+/// Most times that operators are looked at until the host is calm.
+const LOOKS: usize = 3;
+
+/// Runs a graph again and again; the first ones do not count, and with a pulse only those do while the host was calm, where there are some.
+pub fn whole(
+    loaded: &mut Loaded,
+    effort: &Effort,
+    mut pulse: Option<(&mut Pulse, u32)>,
+) -> Result<Timed, metier_infer::Error> {
+    let first = loaded.run_once()?.wall.0;
+    for _ in 0..if first > 0.2 { 0 } else { 2 } {
+        loaded.run_once()?;
+    }
+    let (mut walls, mut cpus, mut calm) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut pieces, mut crowded) = (0.0, 0.0);
+    let begin = Instant::now();
+    let mut piece = |walls: &mut Vec<f64>, cpus: &mut Vec<f64>| -> Result<(), metier_infer::Error> {
+        let (begin, most) = (Instant::now(), walls.len() + effort.most.div_ceil(4));
+        while walls.len() < most && begin.elapsed().as_secs_f64() < PIECE {
+            let spent = loaded.run_once()?;
+            walls.push(spent.wall.0);
+            cpus.push(spent.cpu.0);
+        }
+        Ok(())
+    };
+    loop {
+        let before = walls.len();
+        let host = match &mut pulse {
+            Some((pulse, threads)) => {
+                let (done, host) = pulse.around(*threads, || piece(&mut walls, &mut cpus));
+                done?;
+                host
+            }
+            None => {
+                piece(&mut walls, &mut cpus)?;
+                Host::Calm
+            }
+        };
+        pieces += 1.0;
+        crowded += f64::from(u8::from(host == Host::Crowded));
+        if host == Host::Calm {
+            calm.extend_from_slice(&walls[before..]);
+        }
+        let spent = begin.elapsed().as_secs_f64();
+        let wanted = if pulse.is_some() { ENOUGH } else { 1.0 } * effort.seconds;
+        let is_enough =
+            calm.len() >= effort.fewest && (calm.iter().sum::<f64>() >= wanted || calm.len() >= effort.most);
+        let is_late = walls.len() >= effort.fewest && spent >= PATIENCE * effort.seconds;
+        if is_enough || is_late {
+            return Ok(Timed { crowded: crowded / pieces, ..Timed::of_calm(calm, walls, cpus) });
+        }
+    }
+}
+
+/// Looks at each operator; with a pulse up to three times until the host is calm, and the shortest counts.
+pub fn looks(
+    loaded: &mut Loaded,
+    count: usize,
+    pulse: Option<(&mut Pulse, u32)>,
+) -> Result<Vec<OperatorTime>, metier_infer::Error> {
+    let Some((pulse, threads)) = pulse else { return loaded.operators(count) };
+    let mut best: Option<(f64, Vec<OperatorTime>)> = None;
+    for _ in 0..LOOKS {
+        let (told, host) = pulse.around(threads, || loaded.operators(count));
+        let told = told?;
+        let sum = told.iter().map(|one| one.seconds).sum();
+        if best.as_ref().is_none_or(|(least, _)| sum < *least) {
+            best = Some((sum, told));
+        }
+        if host == Host::Calm {
+            break;
+        }
+    }
+    Ok(best.map(|(_, told)| told).unwrap_or_default())
+}
+
+impl Timed {
+    /// From repeats while the host was calm; where these are too few, from all, of which the shortest was disturbed least.
+    pub(super) fn of_calm(calm: Vec<f64>, walls: Vec<f64>, cpus: Vec<f64>) -> Self {
+        if calm.len() >= FEWEST_CALM {
+            return Self { runs: walls.len(), ..Self::of(calm, cpus) };
+        }
+        let least = walls.iter().copied().fold(f64::INFINITY, f64::min);
+        Self { seconds: least, ..Self::of(walls, cpus) }
+    }
+
+    /// From what each repeat took, by the clock and of the processor.
+    pub fn of(mut walls: Vec<f64>, mut cpus: Vec<f64>) -> Self {
+        walls.sort_by(f64::total_cmp);
+        cpus.sort_by(f64::total_cmp);
+        let at = |list: &[f64], share: usize| {
+            list.get(list.len() * share / 4).or(list.last()).copied().unwrap_or(0.0)
+        };
+        Self {
+            seconds: at(&walls, 1),
+            median: at(&walls, 2),
+            cpu_seconds: at(&cpus, 2),
+            runs: walls.len(),
+            crowded: 0.0,
+        }
+    }
+}
+
+/// Steps with what each took, as the runtime tells; what it did beside any step is given too.
+pub fn parts(graph: &Analysis, steps: &[Step], told: &[OperatorTime]) -> (Vec<Part>, Vec<OperatorTime>) {
+    let places = Places::of(graph, steps);
+    let mut seconds: Vec<Option<f64>> = vec![None; steps.len()];
+    let mut beside = Vec::new();
+    for one in told {
+        match places.find(one) {
+            // Sub-graphs may use the same names, which the runtime tells as one: each has its share of the turns.
+            Some(found) => {
+                let all: f64 = found.iter().map(|at| steps[*at].turns as f64).sum();
+                for at in found {
+                    let share = steps[*at].turns as f64 / all.max(1.0);
+                    *seconds[*at].get_or_insert(0.0) += share * one.seconds;
+                }
+            }
+            None => beside.push(one.clone()),
+        }
+    }
+    let parts = steps.iter().zip(seconds).map(|(step, seconds)| part(step, seconds)).collect();
+    (parts, beside)
+}
+
+/// Which step makes a value, takes it first, or does an operator of that name.
+struct Places<'a> {
+    makers: BTreeMap<&'a str, Vec<usize>>,
+    takers: BTreeMap<&'a str, Vec<usize>>,
+    names: BTreeMap<&'a str, Vec<usize>>,
+}
+
+impl<'a> Places<'a> {
+    fn of(graph: &'a Analysis, steps: &[Step]) -> Self {
+        let mut this = Self { makers: BTreeMap::new(), takers: BTreeMap::new(), names: BTreeMap::new() };
+        for (at, step) in steps.iter().enumerate() {
+            for operator in step.absorbed.iter().chain([&step.operator]) {
+                let operator = &graph.operators[*operator];
+                for value in &operator.outputs {
+                    let makers = this.makers.entry(value.name.as_str()).or_default();
+                    if !makers.contains(&at) {
+                        makers.push(at);
+                    }
+                }
+                for value in &operator.inputs {
+                    this.takers.entry(&value.name).or_insert_with(|| vec![at]);
+                }
+                if !operator.name.is_empty() {
+                    this.names.entry(&operator.name).or_insert_with(|| vec![at]);
+                }
+            }
+        }
+        this
+    }
+
+    /// The steps that an engine's operator belongs to: one, but for names that several sub-graphs use.
+    fn find(&self, one: &OperatorTime) -> Option<&[usize]> {
+        let made = one
+            .outputs
+            .iter()
+            .find_map(|name| self.makers.get(name.as_str()).or_else(|| self.makers.get(written_for(name))));
+        // ONNX Runtime names a convolution in its own layout after the operator, or after what that makes.
+        let name = one.name.strip_suffix("_nchwc").unwrap_or(&one.name);
+        let named = || self.names.get(name).or_else(|| self.makers.get(name)).filter(|_| !name.is_empty());
+        // Changing into that layout belongs to whoever wants it.
+        let wanted = || {
+            let takes = one.inputs.iter().find_map(|name| self.takers.get(name.as_str()));
+            takes.filter(|_| one.kind == "ReorderInput")
+        };
+        made.or_else(named).or_else(wanted).map(Vec::as_slice)
+    }
+}
+
+/// What the built-in engine lacks is written with others, whose values are called after what they make together.
+fn written_for(name: &str) -> &str {
+    name.rsplit_once('~').map_or(name, |(whole, _)| whole)
+}
+
+/// A step as the learning side takes it.
+pub fn part(step: &Step, seconds: Option<f64>) -> Part {
+    Part {
+        family: step.family.name().to_string(),
+        kind: step.kind.clone(),
+        turns: step.turns as f64,
+        basis: step.basis.to_vec(),
+        features: step.features.to_vec(),
+        seconds,
+    }
+}
+
+/// Steps of a graph for a number of threads.
+pub fn steps(graph: &Analysis, runtime: &str, threads: u32) -> Result<Vec<Step>, crate::latency::Error> {
+    let mut steps = step::steps(graph, runtime)?;
+    for step in &mut steps {
+        step.features[step::WIDTH - 1] = f64::from(threads);
+    }
+    Ok(steps)
+}

@@ -1,0 +1,161 @@
+//! Points as the store keeps them: one or several trials each, since a large graph does not fit into one.
+
+use crate::operator_model::{Part, Point, Pressure};
+use metier_store::Trial;
+use metier_types::RunId;
+use serde::{Deserialize, Serialize};
+
+use crate::latency::step::{BASIS, COUNTED, WIDTH};
+
+/// The kind under which the store keeps them.
+pub const KIND: &str = "latency";
+/// Operators of one record.
+const PARTS: usize = 80;
+
+/// A point, or a piece of one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Kept {
+    /// Which version of the counts it has ([`COUNTED`]).
+    #[serde(default)]
+    pub counted: u32,
+    /// The graph: a digest or the number of a made-up one.
+    pub graph: String,
+    /// Its name, for people.
+    pub name: String,
+    /// Whether it was made up.
+    pub is_trial: bool,
+    pub runtime: String,
+    pub threads: u32,
+    pub pressure: Pressure,
+    /// What one inference took.
+    pub seconds: f64,
+    /// The middle of the repeats.
+    pub median: f64,
+    /// What it took when it was measured again, which tells how far two measurements are apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again: Option<f64>,
+    pub cpu_seconds: f64,
+    pub multiply_adds: u64,
+    /// The counts of the SOPRANO profiler.
+    pub counts: [f64; 7],
+    /// The run that it is from, where it was not made in order to learn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    /// Which piece, of how many.
+    pub piece: (usize, usize),
+    /// Family, kind, turns, basis, features, seconds of each operator.
+    pub parts: Vec<KeptPart>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KeptPart(pub String, pub String, pub f64, pub Vec<f64>, pub Vec<f64>, pub Option<f64>);
+
+/// Six digits are more than any clock has.
+fn short(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let digits = 6 - value.abs().log10().floor() as i32;
+    let scale = 10f64.powi(digits.clamp(-300, 300));
+    (value * scale).round() / scale
+}
+
+/// Whether a key is that of a point of this runtime.
+pub fn is_of_runtime(key: &str, runtime: &str) -> bool {
+    key.rsplit('/').nth(3) == Some(runtime)
+}
+
+impl Kept {
+    /// Whether its operators were counted as this version counts them.
+    pub fn is_of_this_version(&self) -> bool {
+        self.counted == COUNTED
+            && self.parts.iter().all(|KeptPart(_, _, _, basis, features, _)| {
+                basis.len() == BASIS.len() && features.len() == WIDTH
+            })
+    }
+
+    /// What tells points apart.
+    pub fn key(&self) -> String {
+        let Pressure { sharing, cpu, memory } = self.pressure;
+        format!(
+            "{}/{}/t{}/{:.3},{:.3},{:.3}/{}",
+            self.graph, self.runtime, self.threads, sharing, cpu, memory, self.piece.0
+        )
+    }
+
+    /// The records that hold it.
+    pub fn pieces(&self) -> Result<Vec<Trial>, serde_json::Error> {
+        let count = self.parts.len().div_ceil(PARTS).max(1);
+        (0..count)
+            .map(|piece| {
+                let parts = self.parts.iter().skip(piece * PARTS).take(PARTS).cloned().collect();
+                let one = Self { piece: (piece, count), parts, ..self.clone() };
+                Ok(Trial { key: one.key(), record: serde_json::to_string(&one)? })
+            })
+            .collect()
+    }
+
+    /// Joins pieces again; points of which one is missing are left out.
+    pub fn join(trials: &[Trial]) -> Vec<Kept> {
+        let mut whole: std::collections::BTreeMap<String, Vec<Kept>> = std::collections::BTreeMap::new();
+        for trial in trials {
+            let Ok(one) = serde_json::from_str::<Kept>(&trial.record) else { continue };
+            let key = Kept { piece: (0, 0), parts: Vec::new(), ..one.clone() }.key();
+            whole.entry(key).or_default().push(one);
+        }
+        whole
+            .into_values()
+            .filter_map(|mut pieces| {
+                pieces.sort_by_key(|one| one.piece.0);
+                let count = pieces.first()?.piece.1;
+                let mut first = pieces.first()?.clone();
+                if pieces.len() != count || pieces.iter().enumerate().any(|(at, one)| one.piece.0 != at) {
+                    return None;
+                }
+                first.parts = pieces.into_iter().flat_map(|one| one.parts).collect();
+                Some(first)
+            })
+            .collect()
+    }
+
+    /// The operators of a point, to be kept.
+    pub fn kept_parts(parts: &[Part]) -> Vec<KeptPart> {
+        parts
+            .iter()
+            .map(|part| {
+                let list = |values: &[f64]| values.iter().map(|value| short(*value)).collect();
+                KeptPart(
+                    part.family.clone(),
+                    part.kind.clone(),
+                    part.turns,
+                    list(&part.basis),
+                    list(&part.features),
+                    part.seconds.map(short),
+                )
+            })
+            .collect()
+    }
+
+    /// As it is learned from.
+    pub fn point(&self) -> Point {
+        Point {
+            group: metier_learn::validate::group_of(&self.name),
+            is_trial: self.is_trial,
+            threads: self.threads,
+            pressure: self.pressure,
+            seconds: self.seconds,
+            parts: self
+                .parts
+                .iter()
+                .map(|KeptPart(family, kind, turns, basis, features, seconds)| Part {
+                    family: family.clone(),
+                    kind: kind.clone(),
+                    turns: *turns,
+                    basis: basis.clone(),
+                    features: features.clone(),
+                    seconds: *seconds,
+                })
+                .collect(),
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Predictors of what a graph costs on a device, each with an interval.
+//!
+//! [`latency`] predicts time and memory, from what was measured or from a passport alone. [`operator_model`] is the
+//! mathematics of it: times of operators and graphs learned from tables. [`splitting`] cuts a graph for several devices.
+
+pub mod graph;
+pub mod latency;
+pub mod operator_model;
+pub mod splitting;

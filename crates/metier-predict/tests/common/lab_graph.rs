@@ -1,0 +1,18 @@
+//! Real graphs of the lab, read and counted, for tests of this crate and of those above it.
+
+use std::collections::BTreeMap;
+
+use metier_onnx::{Analysis, Bindings, Limits};
+
+/// A real graph of the lab with the batch that is asked for; inputs of the same shape by commas.
+pub fn graph(name: &str, input: &str, shape: &[u64]) -> Option<Analysis> {
+    let Some(folder) = std::env::var_os("METIER_LAB_GRAPHS") else {
+        eprintln!("SKIP: {name}, because METIER_LAB_GRAPHS is not set; `lab/lab up graphs` gets the graphs");
+        return None;
+    };
+    let bytes = std::fs::read(std::path::Path::new(&folder).join(format!("{name}.onnx"))).unwrap();
+    let model = metier_onnx::read(&bytes, &Limits::default()).unwrap();
+    let shapes: BTreeMap<_, _> = input.split(',').map(|name| (name.to_string(), shape.to_vec())).collect();
+    let bindings = Bindings { shapes, ..Bindings::default() };
+    Some(metier_onnx::analyse(&model, &bindings, &Limits::default()).unwrap())
+}

@@ -1,0 +1,275 @@
+//! A worker: takes sessions from the queue of a store and has each measured by a process of its own.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use metier_device::process_owner;
+use metier_linux::Roots;
+use metier_measure::leftovers;
+use metier_store::{Owner, RunFilter, SessionEnd, SessionFilter, Store};
+use metier_types::{Cause, Device, RunId, Session, SessionId, SessionState};
+
+use super::child::{Child, Wish};
+use super::lock::DeviceLock;
+use super::{Error, Launch};
+use metier_linux::stop_request::StopRequest;
+
+/// How often the queue is looked at while nothing is to do.
+const LOOK: Duration = Duration::from_millis(300);
+/// How often a session under way is looked at.
+const TICK: Duration = Duration::from_millis(50);
+/// How often its log is kept and a wish to cancel looked for: each is a store call beside the measurement.
+const NOTE: Duration = Duration::from_millis(500);
+/// How long to wait after the store did not answer.
+const AGAIN: Duration = Duration::from_secs(2);
+/// How often the end of a session is tried to be recorded.
+const TRIES: u32 = 30;
+
+/// When a worker ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// When it is asked to.
+    Asked,
+    /// When no session waits for it, too.
+    Empty,
+}
+
+/// Works the queue of a store on a device.
+pub struct Worker {
+    store: Store,
+    device: Device,
+    roots: Roots,
+    launch: Launch,
+    runtime: PathBuf,
+    owner: Owner,
+}
+
+impl Worker {
+    /// For a store that can be written; files that live as long as a session are in `runtime`.
+    pub fn new(store: Store, device: Device, roots: Roots, launch: Launch, runtime: PathBuf) -> Self {
+        let owner = process_owner::owner(&roots, &device);
+        Self { store, device, roots, launch, runtime, owner }
+    }
+
+    /// Works until it is over; gives how many sessions it had. Call it from a thread that lives as long as the process
+    /// works: measuring processes die with it.
+    pub fn run(&self, stop: &StopRequest, until: Until) -> Result<u64, Error> {
+        let mut worked = 0;
+        while !stop.is_asked() {
+            match self.turn(stop) {
+                Ok(true) => worked += 1,
+                Ok(false) if until == Until::Empty && self.is_empty()? => break,
+                Ok(false) => pause(LOOK, stop),
+                Err(error) if until == Until::Empty => return Err(error),
+                Err(error) => {
+                    tracing::warn!(%error, "the queue cannot be worked now; trying again");
+                    pause(AGAIN, stop);
+                }
+            }
+        }
+        Ok(worked)
+    }
+
+    /// Whether nothing waits for this device, or runs on it.
+    fn is_empty(&self) -> Result<bool, Error> {
+        let (id, name) = (self.device.id.as_str(), self.device.name.as_str());
+        let is_ours =
+            |session: &Session| session.device.as_deref().is_none_or(|want| want == id || want == name);
+        let filter = |state| SessionFilter { state: Some(state), limit: 1000, ..SessionFilter::default() };
+        let waits = self.store.sessions(&filter(SessionState::Queued))?.iter().any(is_ours);
+        Ok(!waits && self.store.held_sessions(id)?.is_empty())
+    }
+
+    /// One session, if it is one's turn and the device is free.
+    fn turn(&self, stop: &StopRequest) -> Result<bool, Error> {
+        let Some(lock) = DeviceLock::try_take(&self.runtime)? else { return Ok(false) };
+        if !self.settle_left()? {
+            return Ok(false);
+        }
+        let Some(session) = self.store.claim_session(&self.device.reference(), &self.owner)? else {
+            return Ok(false);
+        };
+        self.work(&session, stop)?;
+        drop(lock);
+        Ok(true)
+    }
+
+    /// Settles what workers left that are gone. `false` while something of theirs still runs.
+    fn settle_left(&self) -> Result<bool, Error> {
+        let held = self.store.held_sessions(self.device.id.as_str())?;
+        if held.is_empty() {
+            return Ok(true);
+        }
+        let is_there = |owner: &Owner| process_owner::is_there(&self.roots, owner);
+        for one in held {
+            // One that is our own was left too: who works a session does not come here.
+            let is_worked = one.owner.as_ref().is_some_and(|owner| *owner != self.owner && is_there(owner));
+            if is_worked || one.child.as_ref().is_some_and(is_there) {
+                return Ok(false);
+            }
+            leftovers::sweep(&self.roots, &self.store, &self.device)?;
+            let runs = self.runs_of(&one.session)?;
+            self.store.note_session_runs(one.session.id, &runs)?;
+            if self.store.release_session(&one, one.child.is_some() || !runs.is_empty())? {
+                tracing::info!(session = one.session.number, "settled a session whose worker is gone");
+            }
+        }
+        Ok(true)
+    }
+
+    fn work(&self, session: &Session, stop: &StopRequest) -> Result<(), Error> {
+        tracing::info!(session = session.number, name = session.name, "session begins");
+        let end = match Child::start(&self.launch, session) {
+            Ok(child) => self.watch(session, child, stop),
+            Err(error) => SessionEnd {
+                state: SessionState::Failed,
+                exit_code: None,
+                reason: Some(format!("it could not be started: {error}")),
+            },
+        };
+        tracing::info!(session = session.number, state = end.state.word(), "session ends");
+        self.record_end(session.id, &end)
+    }
+
+    fn watch(&self, session: &Session, mut child: Child, stop: &StopRequest) -> SessionEnd {
+        let process = process_owner::owner_of(&self.roots, &self.device, child.id());
+        if let Err(error) = self.store.begin_session(session.id, &self.owner, &process) {
+            tracing::warn!(%error, "the process of a session could not be recorded");
+        }
+        let mut notes = Notes { part: 0, unkept: Vec::new(), runs: Vec::new(), at: Instant::now() };
+        let status = loop {
+            if let Some(status) = child.ended() {
+                break status;
+            }
+            if stop.is_asked() {
+                child.wish(Wish::Stop);
+            }
+            if notes.at.elapsed() >= NOTE {
+                notes.at = Instant::now();
+                notes.unkept.extend(child.printed());
+                self.note(session, &mut notes);
+                if self.store.is_session_unwanted(session.id).unwrap_or(false) {
+                    child.wish(Wish::Cancel);
+                }
+            }
+            child.urge();
+            std::thread::sleep(TICK);
+        };
+        let wish = child.wished();
+        let (rest, words) = child.last_words();
+        notes.unkept.extend(rest);
+        self.note(session, &mut notes);
+        let end = ending(status, wish, words);
+        match (end.state, self.told(&notes.runs)) {
+            (SessionState::Failed, Some(reason)) => SessionEnd { reason: Some(reason), ..end },
+            _ => end,
+        }
+    }
+
+    /// What the record of the first run that did not go well says of its end. Without it an application's own exit code could be taken for
+    /// one of ours.
+    fn told(&self, runs: &[RunId]) -> Option<String> {
+        let exit = runs.iter().find_map(|id| {
+            let exit = self.store.run(*id).ok().flatten()?.exit?;
+            (!exit.is_complete()).then_some(exit)
+        })?;
+        match (exit.cause, exit.detail) {
+            (Cause::Exited, _) => Some(format!("it ended with exit code {}", exit.code?)),
+            (Cause::Unstarted, Some(detail)) => Some(format!("it was not started: {detail}")),
+            (Cause::Lost, Some(detail)) => Some(format!("it was lost sight of: {detail}")),
+            (Cause::Oom, Some(detail)) => Some(format!("the kernel killed it for want of memory: {detail}")),
+            (Cause::Oom, None) => Some("the kernel killed it for want of memory".to_string()),
+            _ => None,
+        }
+    }
+
+    /// Keeps the log and the runs so far; what cannot be kept now is tried again.
+    fn note(&self, session: &Session, notes: &mut Notes) {
+        if !notes.unkept.is_empty() {
+            match self.store.append_session_log(session.id, notes.part, &notes.unkept) {
+                Ok(()) => {
+                    notes.part += 1;
+                    notes.unkept.clear();
+                }
+                Err(error) => tracing::warn!(%error, "a session's log could not be kept"),
+            }
+        }
+        match self.runs_of(session) {
+            Ok(runs) if runs != notes.runs => {
+                if self.store.note_session_runs(session.id, &runs).is_ok() {
+                    notes.runs = runs;
+                }
+            }
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%error, "a session's runs could not be read"),
+        }
+    }
+
+    fn runs_of(&self, session: &Session) -> Result<Vec<RunId>, Error> {
+        let filter =
+            RunFilter { batch: Some(session.batch), warmup: true, limit: 1000, ..RunFilter::default() };
+        let mut runs: Vec<RunId> = self.store.runs(&filter)?.runs.iter().map(|run| run.id).collect();
+        runs.reverse();
+        Ok(runs)
+    }
+
+    /// Records an end, also where the store does not answer at once.
+    fn record_end(&self, id: SessionId, end: &SessionEnd) -> Result<(), Error> {
+        let mut tries = 0;
+        loop {
+            match self.store.end_session(id, &self.owner, end) {
+                Ok(_) => return Ok(()),
+                Err(error) if tries >= TRIES => return Err(error.into()),
+                Err(error) => {
+                    tracing::warn!(%error, "the end of a session could not be recorded; trying again")
+                }
+            }
+            tries += 1;
+            std::thread::sleep(AGAIN);
+        }
+    }
+}
+
+/// What is kept while a session runs.
+struct Notes {
+    part: u32,
+    unkept: Vec<u8>,
+    runs: Vec<RunId>,
+    at: Instant,
+}
+
+/// What an exit status and a wish mean for a session.
+fn ending(status: ExitStatus, wish: Option<Wish>, words: Option<String>) -> SessionEnd {
+    let code = status.code().or(status.signal().map(|signal| 128 + signal));
+    let said = || words.clone().map(|words| format!(": {words}")).unwrap_or_default();
+    let (state, reason) = match (wish, code) {
+        // It came to its end before the wish reached it.
+        (_, Some(0)) => (SessionState::Finished, None),
+        (Some(Wish::Cancel), _) => (SessionState::Cancelled, Some("cancelled while it ran".to_string())),
+        (Some(Wish::Stop), _) => {
+            (SessionState::Interrupted, Some("its worker was told to stop while it ran".to_string()))
+        }
+        (None, Some(124)) => (SessionState::Failed, Some("the time limit ended it".to_string())),
+        (None, Some(2 | 125)) => (SessionState::Failed, Some(format!("it could not be measured{}", said()))),
+        (None, Some(126)) => {
+            (SessionState::Failed, Some(format!("its command cannot be executed{}", said())))
+        }
+        (None, Some(127)) => (SessionState::Failed, Some(format!("its command was not found{}", said()))),
+        (None, Some(code)) if code > 128 => {
+            (SessionState::Failed, Some(format!("signal {} ended it", code - 128)))
+        }
+        (None, Some(code)) => (SessionState::Failed, Some(format!("it ended with exit code {code}"))),
+        (None, None) => (SessionState::Failed, Some("how it ended is not known".to_string())),
+    };
+    SessionEnd { state, exit_code: code, reason }
+}
+
+/// Sleeps in small steps.
+fn pause(time: Duration, stop: &StopRequest) {
+    let until = Instant::now() + time;
+    while Instant::now() < until && !stop.is_asked() {
+        std::thread::sleep(TICK);
+    }
+}
