@@ -1,6 +1,7 @@
 """Stands for an application: looks at its input piece by piece, and says how long each stage of a piece took.
 
-It writes plain lines to where METIER_LINES says (docs/application-metrics.md); where nobody listens they go nowhere.
+It writes plain lines to the file METIER_LINES (docs/reference/application-messages.md). Without that
+variable they go to /dev/null.
 """
 import os
 import sys

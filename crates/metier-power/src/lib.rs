@@ -9,7 +9,7 @@
 //! become watts; [`node`] says which machine is like which; [`query`] asks Prometheus; [`response`], [`extract`], [`isolate`] and [`profile`] make the tables ([`frame`]) that
 //! [`trainers`] learn from; [`training`] does all that in order, and writes the pipeline; [`pipeline`] and [`selection`] are what was learned and which of it answers; [`assess`] tries them on tables; [`online`] learns while others work; [`defaults`] is what is shipped; [`settings`] are Kepler's own; [`estimate`]
 //! answers the exporter; [`share`] keeps the sum of parts equal to the whole; [`ledger`] does that for a node over time. The field names and formulas are those of the Kepler Model Server 0.7, so that its clients need no change;
-//! where it is wrong we are right, and `docs/power.md` lists each such place.
+//! where it is wrong we are right, and `docs/how-to/migrate-from-kepler.md` lists each such place.
 //!
 //! No pickle is ever loaded: a predictor is JSON, or it is opaque bytes that we only pass on. Nothing here panics on input.
 

@@ -33,7 +33,7 @@ fn stage<'a>(run: &'a Value, name: &str) -> &'a Value {
 
 /// An example of the documentation, written to a file of the place.
 fn example(place: &Place, name: &str) -> String {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/application-metrics.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/application-messages.md");
     let page = std::fs::read_to_string(page).unwrap();
     let (_, rest) = page.split_once(&format!("<!-- example: {name} -->\n")).expect("the example is there");
     let (_, rest) = rest.split_once('\n').unwrap();

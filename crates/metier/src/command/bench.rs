@@ -36,7 +36,7 @@ const EXAMPLES: &str = "Examples:
 
 const AFTER: &str = "The graph runs in a process of its own, and that is a run in the store: `metier show last` tells its memory, energy and stages, \
 `metier compare` compares two. ONNX Runtime is used where its shared library is found: --onnxruntime, METIER_ONNXRUNTIME, ORT_DYLIB_PATH, the usual \
-folders, or an installed Python package. docs/graphs.md tells more.";
+folders, or an installed Python package. docs/reference/graphs.md tells more.";
 
 /// Run an ONNX graph here, and time it
 #[derive(Debug, Args)]

@@ -44,7 +44,7 @@ const EXAMPLES: &str = "Examples:
   metier run --image python:3.12 --limit-cpu 0.5 --limit-memory 1.5Gi --mount .:/app:ro -- python3 /app/x.py";
 
 const AFTER: &str = "Without `--`, a word that ends in .yaml or .yml, a .json that is there, or - for stdin is a run file; flags may follow it, \
-and words after `--` are its arguments. Flags go before its fields, and its fields before settings; docs/run-file.md has every field.
+and words after `--` are its arguments. Flags go before its fields, and its fields before settings; docs/reference/run-file.md has every field.
 
 A command keeps stdin, stdout, stderr and its exit code (with --repeat the first one that is not 0). \
 Other exit codes: 124 time limit, 125 metier itself failed, 126 not executable, 127 not found, 128+n ended by signal n, 130 interrupted.";

@@ -5,7 +5,7 @@
 //! again and again, predictors and passports by one that reads the store once a minute; so a request neither asks Prometheus nor the store. Only what is to be
 //! placed ([`placed`]) goes to a cluster, in a lane of its own.
 //!
-//! How it differs from the original, and why: docs/soprano.md.
+//! How it differs from the original, and why: docs/how-to/migrate-from-soprano.md.
 
 mod deployment;
 mod placed;
