@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::api::doctor::Check;
-use crate::doors::soprano::Soprano;
+use crate::compat::soprano::Soprano;
 use crate::error::Error;
 use crate::power::Power;
 
@@ -47,8 +47,8 @@ impl std::str::FromStr for Job {
             None => (text, None),
         };
         let is_device = device.is_none_or(|device| device.parse::<metier_types::DeviceId>().is_ok());
-        if !is_device || !crate::parameter::Form::Job.fits(name) {
-            return Err(Error::BadJob { got: crate::problem::shorten(text) });
+        if !is_device || !crate::http::parameter::Form::Job.fits(name) {
+            return Err(Error::BadJob { got: crate::http::problem::shorten(text) });
         }
         Ok(Self { name: name.to_string(), device: device.map(str::to_string), defaults: Self::usual() })
     }

@@ -6,10 +6,11 @@
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::guard::{Access, Door, access, door};
-use crate::parameter::{Parameter, Place};
-use crate::problem::{PROBLEM_JSON, Problem};
-use crate::routes::{Answer, ROUTES, Route, Sent};
+use crate::http::guard::{Access, Door, access, door};
+use crate::http::parameter::{Parameter, Place};
+use crate::http::problem::{PROBLEM_JSON, Problem};
+use crate::http::{Answer, Route, Sent};
+use crate::routes::ROUTES;
 
 pub fn document() -> Value {
     let mut generator = SchemaSettings::draft2020_12()

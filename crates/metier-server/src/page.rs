@@ -8,8 +8,9 @@ use std::fmt::Write as _;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 
-use crate::problem::Problem;
-use crate::routes::{Call, ROUTES, Reply};
+use crate::http::problem::Problem;
+use crate::http::{Call, Reply};
+use crate::routes::ROUTES;
 use crate::serve::App;
 
 #[derive(rust_embed::Embed)]

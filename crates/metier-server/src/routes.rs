@@ -3,22 +3,16 @@
 //! To add a route, add one entry to [`ROUTES`] and write its handler. Files of the page are the only thing
 //! outside of the list: they are whatever the page's build made.
 
-mod call;
-mod route;
-mod router;
-
 use crate::api::{
     artefacts, compare, devices, doctor, graphs, power, power_predictors, processes, runs, series, sessions,
     trend,
 };
-use crate::doors::{jenkins, soprano};
-use crate::parameter::{Form, Parameter};
+use crate::compat::{jenkins, soprano};
+use crate::http::parameter::{Form, Parameter};
 use crate::storage::Lane;
 use crate::{page, system};
 
-pub use call::{Call, Reply};
-pub use route::{Answer, Route, Sent, Stage, Verb, Work};
-pub use router::{Label, router};
+use crate::http::{Answer, Route, Sent, Verb, Work};
 
 macro_rules! json_of {
     ($record:ty) => {

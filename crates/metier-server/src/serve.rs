@@ -20,16 +20,16 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
+use crate::compat::soprano::{Desk, Kept};
 use crate::config::{Config, Limits};
-use crate::doors::soprano::{Desk, Kept};
 use crate::error::Error;
-use crate::front::{Line, Peer};
+use crate::http;
+use crate::http::front::{Line, Peer};
+use crate::http::rate::Rate;
+use crate::http::write_limit::WriteLimited;
 use crate::metrics::Requests;
 use crate::power::Sampler;
-use crate::rate::Rate;
-use crate::routes;
 use crate::storage::Storage;
-use crate::write_limit::WriteLimited;
 
 /// Largest head of a request, about: what one read brings beyond it may still be taken.
 const HEAD_BYTES: usize = 64 << 10;
@@ -116,7 +116,7 @@ pub async fn serve(
         started: SystemTime::now(),
     });
     let kept = Kept::start(&app).await;
-    let router = routes::router(app);
+    let router = http::router(app);
     on_ready(listen);
     let (stop, stopping) = watch::channel(false);
     let others = further.into_iter().map(|listener| {

@@ -14,7 +14,7 @@ use metier_store::{Location, Store};
 use metier_types::Bytes;
 use tokio::sync::Semaphore;
 
-use crate::problem::{FieldError, Problem};
+use crate::http::problem::{FieldError, Problem};
 
 /// The store, and the gates before what blocks.
 pub struct Storage {

@@ -6,10 +6,10 @@ use metier_prom::{Format, Kind, Page};
 use metier_store::RunFilter;
 use metier_types::RunState;
 
+use crate::http::problem::Problem;
+use crate::http::{Call, Reply};
 use crate::metrics::TEXT_FORMAT;
-use crate::problem::Problem;
 use crate::process;
-use crate::routes::{Call, Reply};
 use crate::serve::App;
 use crate::storage;
 

@@ -16,11 +16,11 @@ use super::collector::Collector;
 use super::config::AgentConfig;
 use crate::config::Config;
 use crate::error::Error;
-use crate::front::Peer;
-use crate::problem::Problem;
-use crate::routes::Reply;
+use crate::http::Reply;
+use crate::http::front::Peer;
+use crate::http::problem::Problem;
+use crate::http::{compress, guard};
 use crate::serve::{accept, listen, until_told};
-use crate::{compress, guard};
 
 /// After this time without a scrape files are closed.
 const IDLE: Duration = Duration::from_secs(60);
@@ -122,7 +122,7 @@ fn reply(agent: &Agent, request: &Request) -> Result<Reply, Problem> {
             Ok(compress::compress(Reply::new(format.media_type(), page), from))
         }
         _ => {
-            let path = crate::problem::shorten(path);
+            let path = crate::http::problem::shorten(path);
             Err(Problem::new(
                 StatusCode::NOT_FOUND,
                 format!("there is nothing at {path}; want /metrics or /healthz"),

@@ -3,9 +3,9 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use metier_types::RunId;
 
-use crate::parameter::{Form, Parameter};
-use crate::problem::{FieldError, Problem};
-use crate::routes::{Call, Reply};
+use crate::http::parameter::{Form, Parameter};
+use crate::http::problem::{FieldError, Problem};
+use crate::http::{Call, Reply};
 use crate::serve::App;
 use crate::storage;
 

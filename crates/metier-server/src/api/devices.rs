@@ -5,8 +5,8 @@ use metier_types::{Device, DeviceId, Workload};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::problem::Problem;
-use crate::routes::{Call, Reply};
+use crate::http::problem::Problem;
+use crate::http::{Call, Reply};
 use crate::serve::App;
 use crate::storage;
 

@@ -4,8 +4,8 @@ use metier_types::schema::{Schema, Versioned};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::problem::Problem;
-use crate::routes::{Call, Reply};
+use crate::http::problem::Problem;
+use crate::http::{Call, Reply};
 use crate::serve::App;
 use crate::storage;
 

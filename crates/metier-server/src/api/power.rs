@@ -13,10 +13,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::power_predictors::{PowerMachine, PowerPredictor};
-use crate::parameter::{Form, Parameter};
+use crate::http::parameter::{Form, Parameter};
+use crate::http::problem::Problem;
+use crate::http::{Call, Reply};
 use crate::power::{Seen, Watch};
-use crate::problem::Problem;
-use crate::routes::{Call, Reply};
 use crate::serve::App;
 use crate::storage;
 

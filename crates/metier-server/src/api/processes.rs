@@ -3,8 +3,8 @@
 use axum::http::StatusCode;
 use metier_types::{ArtefactRef, RunId, RunState};
 
-use crate::problem::Problem;
-use crate::routes::{Call, Reply};
+use crate::http::problem::Problem;
+use crate::http::{Call, Reply};
 use crate::serve::App;
 use crate::storage;
 

@@ -9,9 +9,9 @@ use metier_types::{Asker, Door, Extra, Session, SessionId, SessionState};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::parameter::{Form, Parameter};
-use crate::problem::{FieldError, Problem};
-use crate::routes::{Call, Reply};
+use crate::http::parameter::{Form, Parameter};
+use crate::http::problem::{FieldError, Problem};
+use crate::http::{Call, Reply};
 use crate::serve::App;
 use crate::storage;
 

@@ -11,10 +11,10 @@ use serde_json::Value;
 use super::placed::Plan;
 use super::reply::{Profiling, Seen, Winner};
 use super::request::{self, DEVICE, Device};
-use crate::problem::{FieldError, Problem};
-use crate::routes::{Call, Reply, Stage};
+use crate::http::problem::{FieldError, Problem};
+use crate::http::starter;
+use crate::http::{Call, Reply, Stage};
 use crate::serve::App;
-use crate::starter;
 use crate::storage::Lane;
 
 /// Nodes whose reason is told when none can be chosen.

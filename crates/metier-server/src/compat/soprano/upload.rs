@@ -20,8 +20,8 @@ use super::placed::Plan;
 use super::profiling::{answered, memory};
 use super::reply::Profiling;
 use super::request::{Fields, must_describe};
-use crate::problem::{FieldError, Problem};
-use crate::routes::{Call, Reply, Stage};
+use crate::http::problem::{FieldError, Problem};
+use crate::http::{Call, Reply, Stage};
 use crate::serve::App;
 use crate::storage::Lane;
 

@@ -10,7 +10,7 @@ use metier_work::placing::{self, Access, Demand, Hands, PassportUse, Placement, 
 use super::deployment::Deployment;
 use super::profiling::unavailable;
 use super::reply::{Profiling, Winner};
-use crate::problem::Problem;
+use crate::http::problem::Problem;
 use crate::serve::App;
 
 /// Nodes that only Prometheus knows, that are named.

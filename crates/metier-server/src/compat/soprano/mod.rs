@@ -28,7 +28,7 @@ pub use request::Asked;
 pub use upload::{Upload, upload};
 
 use crate::error::Error;
-use crate::problem::Problem;
+use crate::http::problem::Problem;
 use crate::serve::App;
 use crate::storage::Lane;
 

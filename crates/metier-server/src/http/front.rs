@@ -11,9 +11,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http_body_util::Limited;
 
-use crate::guard;
-use crate::problem::Problem;
-use crate::routes::Label;
+use crate::http::Label;
+use crate::http::guard;
+use crate::http::problem::Problem;
 use crate::serve::App;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

@@ -11,12 +11,14 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
 use http_body_util::BodyExt;
 
-use super::{Call, ROUTES, Reply, Route, Stage, Verb, Work};
-use crate::front::{self, Line, Peer, Trusted};
-use crate::parameter::Arguments;
-use crate::problem::{FieldError, Problem};
+use super::{Call, Reply, Route, Stage, Verb, Work};
+use crate::http::front::{self, Line, Peer, Trusted};
+use crate::http::parameter::Arguments;
+use crate::http::problem::{FieldError, Problem};
+use crate::http::{compress, starter};
+use crate::page;
+use crate::routes::ROUTES;
 use crate::serve::App;
-use crate::{compress, page, starter};
 
 /// The label of a request in `/metrics`: the route's path, or one of a few words for what has none.
 #[derive(Debug, Clone, Copy)]
@@ -176,7 +178,7 @@ async fn elsewhere(request: Request) -> Response {
             response
         }
         None => {
-            let path = crate::problem::shorten(path);
+            let path = crate::http::problem::shorten(path);
             let detail = format!("there is nothing at {path}; /openapi.json lists what there is");
             Problem::new(StatusCode::NOT_FOUND, detail).into_response()
         }

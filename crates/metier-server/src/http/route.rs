@@ -4,8 +4,8 @@ use axum::routing::MethodFilter;
 use schemars::SchemaGenerator;
 
 use super::{Call, Reply};
-use crate::parameter::Parameter;
-use crate::problem::Problem;
+use crate::http::parameter::Parameter;
+use crate::http::problem::Problem;
 use crate::serve::App;
 use crate::storage::Lane;
 

@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, StatusCode, Uri, header};
 use base64::Engine as _;
 
 use crate::config::Config;
-use crate::problem::{FieldError, Problem};
+use crate::http::problem::{FieldError, Problem};
 
 /// Who may have an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! - The token is shown as `Authorization: Bearer TOKEN`; at the Jenkins-shaped door also as the password of basic
 //!   authentication. It is never taken from an address: addresses are logged.
 //! - Without one, the other end of the connection must be a loopback address and a process of the user that runs the
-//!   server ([`crate::peer`]), and no proxy may have passed the request on.
+//!   server ([`crate::http::peer`]), and no proxy may have passed the request on.
 //! - A web page elsewhere must not do it by way of a browser here: a request that says it comes from another site is refused,
 //!   whatever it shows. Browsers say so in `Origin` and `Sec-Fetch-Site`, which pages cannot change.
 
@@ -12,10 +12,10 @@ use std::path::Path;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 
 use crate::config::Config;
-use crate::front::Line;
-use crate::guard::{self, Door};
-use crate::peer;
-use crate::problem::{FieldError, Problem};
+use crate::http::front::Line;
+use crate::http::guard::{self, Door};
+use crate::http::peer;
+use crate::http::problem::{FieldError, Problem};
 
 /// What a proxy adds.
 const FORWARDED: [HeaderName; 5] = [
