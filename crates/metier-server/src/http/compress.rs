@@ -9,8 +9,8 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::config::Limits;
 use crate::http::Reply;
+use crate::http::config::Limits;
 use crate::http::front::Peer;
 
 /// Whether answers to this client are to be compressed.

@@ -2,8 +2,12 @@
 
 mod call;
 pub mod compress;
+pub mod config;
 pub mod front;
 pub mod guard;
+pub mod lanes;
+pub mod listener;
+pub mod metrics;
 pub mod parameter;
 pub mod peer;
 pub mod problem;
@@ -11,8 +15,10 @@ pub mod rate;
 mod route;
 mod router;
 pub mod starter;
+mod state;
 pub mod write_limit;
 
 pub use call::{Call, Reply};
 pub use route::{Answer, Route, Sent, Stage, Verb, Work};
 pub use router::{Label, router};
+pub use state::{HttpState, ServerState};
