@@ -1,20 +1,28 @@
-//! What the server is told at its start, checked before it listens.
+//! What the server is told at its start.
 
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
-use sha2::{Digest as _, Sha256};
-use subtle::ConstantTimeEq;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use crate::api::doctor::Check;
-use crate::doors::soprano::Soprano;
 use crate::error::Error;
+use crate::http::config::HttpConfig;
+use crate::placement_cache::Soprano;
 use crate::power::Power;
 
-/// What `open` may name: parts that answer without the token on an address that is not loopback.
-pub const DOORS: [&str; 4] = ["metrics", "page", "soprano", "models"];
+/// One thing that was checked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Check {
+    /// What was checked.
+    pub name: String,
+    /// Whether it is as it should be.
+    pub ok: bool,
+    /// What was found.
+    pub text: String,
+    /// The exact step that would put it right, if there is one.
+    pub fix: Option<String>,
+}
 
 /// What `/api/v1/doctor` asks. It may block; it is asked once at a time.
 pub type Doctor = Arc<dyn Fn() -> Vec<Check> + Send + Sync>;
@@ -47,8 +55,8 @@ impl std::str::FromStr for Job {
             None => (text, None),
         };
         let is_device = device.is_none_or(|device| device.parse::<metier_types::DeviceId>().is_ok());
-        if !is_device || !crate::parameter::Form::Job.fits(name) {
-            return Err(Error::BadJob { got: crate::problem::shorten(text) });
+        if !is_device || !crate::http::parameter::Form::Job.fits(name) {
+            return Err(Error::BadJob { got: crate::http::problem::shorten(text) });
         }
         Ok(Self { name: name.to_string(), device: device.map(str::to_string), defaults: Self::usual() })
     }
@@ -57,246 +65,47 @@ impl std::str::FromStr for Job {
 /// What the server is told at its start.
 #[derive(Clone)]
 pub struct Config {
-    /// Where to listen; port 0 picks a free one.
-    pub listen: SocketAddr,
-    /// What callers of the API must show; needed on any address that is not loopback.
-    pub token: Option<Secret>,
-    /// What starts a run where `token` is not set: shown by those who are not the user that runs the server.
-    pub start_token: Option<Secret>,
+    pub http: HttpConfig,
     /// The jobs of the Jenkins-shaped door; where there are none, any name is one.
     pub jobs: Vec<Job>,
-    /// Parts of [`DOORS`] that stay open without the token on an address that is not loopback.
-    pub open: Vec<String>,
-    /// Names beside those of this machine that the `Host` header may have on a loopback address, without
-    /// a port; for a proxy that passes the outer name on.
-    pub hosts: Vec<String>,
     /// Program and version, for `/metrics` and `/openapi.json`.
     pub version: String,
     /// What this host lets us measure.
     pub doctor: Option<Doctor>,
-    /// Further addresses, by the name of the door that they are for; one that is taken is done without.
-    pub doors: Vec<(String, SocketAddr)>,
     /// The SOPRANO profiler's doors.
     pub soprano: Soprano,
     /// What the power of this node is found with; `None` where nobody looks at it.
     pub power: Option<Power>,
-    pub limits: Limits,
 }
 
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
-            .field("listen", &self.listen)
-            .field("token", &self.token)
-            .field("start_token", &self.start_token)
+            .field("http", &self.http)
             .field("jobs", &self.jobs)
-            .field("open", &self.open)
-            .field("hosts", &self.hosts)
             .field("version", &self.version)
             .field("doctor", &self.doctor.is_some())
-            .field("doors", &self.doors)
             .field("soprano", &self.soprano)
             .field("power", &self.power)
-            .field("limits", &self.limits)
             .finish()
     }
 }
 
 impl Default for Config {
     fn default() -> Self {
+        HttpConfig::default().into()
+    }
+}
+
+impl From<HttpConfig> for Config {
+    fn from(http: HttpConfig) -> Self {
         Self {
-            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7001)),
-            token: None,
-            start_token: None,
+            http,
             jobs: Vec::new(),
-            open: Vec::new(),
-            hosts: Vec::new(),
             version: env!("CARGO_PKG_VERSION").to_string(),
             doctor: None,
-            doors: Vec::new(),
             soprano: Soprano::default(),
             power: None,
-            limits: Limits::default(),
         }
-    }
-}
-
-impl Config {
-    /// Whether only this machine can reach the server.
-    pub fn is_loopback(&self) -> bool {
-        let all = self.doors.iter().map(|(_, address)| address).chain([&self.listen]);
-        all.into_iter().all(|address| address.ip().to_canonical().is_loopback())
-    }
-
-    /// Whether that door answers without the token.
-    pub fn is_open(&self, door: &str) -> bool {
-        self.is_loopback() || self.open.iter().any(|name| name == door)
-    }
-
-    /// What stands against starting with it.
-    pub fn check(&self) -> Result<(), Error> {
-        if let Some(got) = self.open.iter().find(|name| !DOORS.contains(&name.as_str())) {
-            return Err(Error::UnknownDoor { got: got.clone() });
-        }
-        let reachable = |address: &&SocketAddr| !address.ip().to_canonical().is_loopback();
-        let all = [&self.listen].into_iter().chain(self.doors.iter().map(|(_, address)| address));
-        match all.into_iter().find(reachable) {
-            Some(address) if self.token.is_none() => return Err(Error::NoToken { address: *address }),
-            _ => {}
-        }
-        Ok(())
-    }
-}
-
-/// The bounds of the server. The defaults are what `metier up` uses; tests shorten the times.
-#[derive(Debug, Clone)]
-pub struct Limits {
-    /// Connections at once; further ones wait in the kernel's queue. HTTP/1.1 has one request at a time
-    /// on a connection, so this bounds requests too.
-    pub connections: usize,
-    /// Store calls at once.
-    pub store_calls: usize,
-    /// Requests that start or end runs: so many at once, and a fifth of that a second.
-    pub starts: u32,
-    pub body_bytes: u64,
-    /// Largest upload of a graph.
-    pub upload_bytes: u64,
-    /// From a connection's readiness to the end of a request's head; also how long a kept connection may idle.
-    pub header_time: Duration,
-    /// From a request's head to its response.
-    pub request_time: Duration,
-    /// The same for the upload of a graph.
-    pub upload_time: Duration,
-    /// How much longer a request may take that places a graph in a cluster.
-    pub place_time: Duration,
-    /// How long a client may leave a response unread before the connection is dropped.
-    pub write_time: Duration,
-    /// How long requests under way may take after the server was told to stop.
-    pub drain_time: Duration,
-    /// JSON of at least this size is compressed for clients on other machines that accept it; on this one
-    /// it would only cost the CPU time of what is being measured.
-    pub compress_from_bytes: usize,
-    /// Compress for clients on this machine too.
-    pub compress_on_loopback: bool,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            connections: 256,
-            store_calls: 4,
-            starts: 100,
-            body_bytes: 1 << 20,
-            upload_bytes: 256 << 20,
-            header_time: Duration::from_secs(10),
-            request_time: Duration::from_secs(10),
-            upload_time: Duration::from_secs(60),
-            // Looking for the cluster, at it, and writing to it have 30 s each, and then it is waited for at most 60 s.
-            place_time: Duration::from_secs(160),
-            write_time: Duration::from_secs(30),
-            drain_time: Duration::from_secs(5),
-            compress_from_bytes: 32 << 10,
-            compress_on_loopback: false,
-        }
-    }
-}
-
-impl Limits {
-    /// Largest body at a path.
-    pub fn body_of(&self, path: &str) -> u64 {
-        if UPLOADS.contains(&path) { self.upload_bytes } else { self.body_bytes }
-    }
-
-    /// Longest time for a request to a path, where nothing is placed.
-    pub fn time_of(&self, path: &str) -> Duration {
-        if UPLOADS.contains(&path) { self.upload_time } else { self.request_time }
-    }
-
-    /// Longest time for whatever may be asked at a path.
-    pub fn longest_of(&self, path: &str) -> Duration {
-        self.time_of(path) + if PLACES.contains(&path) { self.place_time } else { Duration::ZERO }
-    }
-}
-
-/// Where graphs are uploaded.
-const UPLOADS: [&str; 2] = ["/upload", "/api/v1/graphs"];
-/// Where graphs can be placed.
-const PLACES: [&str; 2] = ["/upload", "/api/profiling"];
-
-/// A token that callers must show. Only its digest is kept, and nothing prints it.
-#[derive(Clone)]
-pub struct Secret([u8; 32]);
-
-impl Secret {
-    pub const SHORTEST: usize = 16;
-    /// Most characters; longer ones do not fit a header well.
-    pub const LONGEST: usize = 512;
-
-    /// Checks that a token can be sent in a header and is not easily guessed.
-    pub fn new(token: &str) -> Result<Self, Error> {
-        let weak = |why: String| Err(Error::WeakToken { why });
-        match token.len() {
-            0 => return weak("is empty".to_string()),
-            n if n < Self::SHORTEST => return weak(format!("has only {n} characters")),
-            n if n > Self::LONGEST => return weak(format!("has {n} characters")),
-            _ => {}
-        }
-        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return weak("has characters that a header cannot carry".to_string());
-        }
-        Ok(Self(Sha256::digest(token.as_bytes()).into()))
-    }
-
-    /// Whether that is the token, in a time that does not depend on how much of it is right.
-    pub fn matches(&self, shown: &[u8]) -> bool {
-        let shown: [u8; 32] = Sha256::digest(shown).into();
-        self.0.ct_eq(&shown).into()
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(…)")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(listen: &str) -> Config {
-        Config { listen: listen.parse().unwrap(), ..Config::default() }
-    }
-
-    #[test]
-    fn only_loopback_may_go_without_a_token() {
-        for loopback in ["127.0.0.1:7001", "127.9.9.9:1", "[::1]:7001", "[::ffff:127.0.0.1]:7001"] {
-            at(loopback).check().unwrap();
-        }
-        for reachable in ["0.0.0.0:7001", "[::]:7001", "192.0.2.1:80", "[::ffff:192.0.2.1]:80"] {
-            let error = at(reachable).check().unwrap_err().to_string();
-            assert!(error.contains("without a token") && error.contains("METIER_TOKEN"), "{error}");
-            let token = Some(Secret::new("0123456789abcdef").unwrap());
-            Config { token, ..at(reachable) }.check().unwrap();
-        }
-    }
-
-    #[test]
-    fn a_weak_token_is_refused_and_none_is_printed() {
-        for weak in ["", "short", "has spaces in the middle", "ümlautümlautümlaut", &"x".repeat(513)] {
-            assert!(Secret::new(weak).is_err(), "{weak}");
-        }
-        let secret = Secret::new("correct-horse-battery").unwrap();
-        assert!(!format!("{secret:?}").contains("horse"));
-        assert!(secret.matches(b"correct-horse-battery"));
-        assert!(!secret.matches(b"correct-horse-batterx"));
-        assert!(!secret.matches(b""));
-    }
-
-    #[test]
-    fn an_unknown_door_is_refused_by_name() {
-        let config = Config { open: vec!["metric".into()], ..Config::default() };
-        let error = config.check().unwrap_err().to_string();
-        assert!(error.contains("\"metric\"") && error.contains("metrics, page"), "{error}");
     }
 }

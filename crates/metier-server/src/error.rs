@@ -89,16 +89,18 @@ pub enum Error {
     /// A token that could be guessed or not be sent.
     #[error(
         "the token {why}; want {} to {} printable ASCII characters without spaces, for example from `openssl rand -hex 32`",
-        crate::config::Secret::SHORTEST,
-        crate::config::Secret::LONGEST
+        .shortest,
+        .longest
     )]
     WeakToken {
         /// What is wrong with it.
         why: String,
+        shortest: usize,
+        longest: usize,
     },
     /// A word that names nothing that can be opened.
-    #[error("cannot open {got:?}: no such door; want one of {}", crate::config::DOORS.join(", "))]
-    UnknownDoor { got: String },
+    #[error("cannot open {got:?}: no such door; want one of {}", .known.join(", "))]
+    UnknownDoor { got: String, known: &'static [&'static str] },
     /// A job that cannot be one.
     #[error(
         "{got:?} is not a job; want NAME or NAME=DEVICE with 1 to 100 letters, digits, '-', '_' or '.' in its name"

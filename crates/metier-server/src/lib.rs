@@ -1,59 +1,55 @@
 //! The HTTP server of metier: the API over the store, the queue's doors, and the page.
 //!
-//! ```text
-//! connection (serve) → front door (front) → route table (routes) → handler (api/*, doors/*, system, page) → store (storage)
-//! ```
+//! Layers, each of which uses only those before it:
 //!
-//! Beside requests, a thread looks at the power of this node every few seconds (`power`); what it has seen of late is one more thing that handlers read.
-//!
-//! [`agent`] is a server of its own: the exporter of a node, which needs no store.
+//! - [`http`]: connections, the gate, limits, problems, parameters, the type of a route, the router. It knows no
+//!   handler and no store.
+//! - [`agent`]: the exporter of a node. It stands alone and needs no store.
+//! - [`power`], [`storage`], [`placement_cache`]: what handlers read; [`app`]: the state that holds all of it.
+//! - [`api`], [`compat`], [`page`], [`system`]: handlers, for `/api/v1`, for clients of other systems, for people
+//!   and for operators.
+//! - [`routes`]: the table; [`openapi`] makes the document from it.
+//! - [`serve`]: starts and ends all of it.
 //!
 //! - [`routes`] is the one list of what the server answers. The router and the OpenAPI document are both made
 //!   from it, so neither can know a route that the other does not.
-//! - Store calls block: they run on a small bounded pool ([`storage`]), never on the thread that serves.
+//! - Store calls block: they run on a small bounded pool ([`http::lanes`]), never on the thread that serves.
 //! - Everything is bounded: connections, header and request time, bodies, pages, points, label sets.
-//! - Errors are RFC 9457 problems ([`problem`]) that name the field, what it was and what would be right.
+//! - Errors are RFC 9457 problems ([`http::problem`]) that name the field, what it was and what would be right.
 //! - On a loopback address the caller is trusted but a foreign web page is not: the `Host` header must name
-//!   this machine. On any other address a token is needed ([`config`]).
-//! - What starts or ends a run needs the token, or a process of the server's own user on this machine ([`starter`]); the run
+//!   this machine. On any other address a token is needed ([`http::config`]).
+//! - What starts or ends a run needs the token, or a process of the server's own user on this machine ([`http::starter`]); the run
 //!   itself is made by whoever works the queue.
 //!
 //! Limits: HTTP/1.1 without TLS (put a proxy in front of it where that matters).
 
 pub mod agent;
 mod api;
-mod compress;
+mod app;
+mod compat;
 pub mod config;
-mod doors;
 mod error;
-mod front;
-mod guard;
-mod metrics;
+mod http;
 mod openapi;
 mod page;
-mod parameter;
-mod peer;
+mod placement_cache;
 mod power;
-mod problem;
 mod process;
-mod rate;
 mod routes;
 mod serve;
-mod starter;
 mod storage;
 mod system;
-mod write_limit;
 
-pub use api::doctor::Check;
-pub use config::{Config, Job, Limits, Secret};
-pub use doors::kepler;
-pub use doors::soprano::Soprano;
+pub use compat::kepler;
+pub use config::{Check, Config, Job};
 pub use error::Error;
+pub use http::config::{HttpConfig, Limits, Secret};
+pub use http::problem::{FieldError, Problem};
+pub use placement_cache::Soprano;
 pub use power::{INTERVAL as POWER_INTERVAL, Power};
-pub use problem::{FieldError, Problem};
 pub use serve::{run, serve};
 
 /// The OpenAPI 3.1 document of the API, as served at `/openapi.json`.
 pub fn openapi() -> serde_json::Value {
-    openapi::document()
+    openapi::document(routes::ROUTES)
 }

@@ -6,18 +6,19 @@
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::guard::{Access, Door, access, door};
-use crate::parameter::{Parameter, Place};
-use crate::problem::{PROBLEM_JSON, Problem};
-use crate::routes::{Answer, ROUTES, Route, Sent};
+use crate::http::guard::{Access, Door, access, door};
+use crate::http::parameter::{Parameter, Place};
+use crate::http::problem::{PROBLEM_JSON, Problem};
+use crate::http::{Answer, Route, Sent};
 
-pub fn document() -> Value {
+/// The document of a server with these routes.
+pub fn document<S>(routes: &[Route<S>]) -> Value {
     let mut generator = SchemaSettings::draft2020_12()
         .with(|s| s.definitions_path = "/components/schemas".into())
         .into_generator();
     let problem = generator.subschema_for::<Problem>().to_value();
     let mut paths = Map::new();
-    for route in ROUTES {
+    for route in routes {
         let good = match route.answer {
             Answer::Json(schema) => {
                 json!({"application/json": {"schema": schema(&mut generator).to_value()}})
@@ -68,7 +69,7 @@ pub fn document() -> Value {
     })
 }
 
-fn operation(route: &Route, good: Value, sent: Option<Value>, problem: &Value) -> Value {
+fn operation<S>(route: &Route<S>, good: Value, sent: Option<Value>, problem: &Value) -> Value {
     let mut responses = Map::new();
     let good = match route.good {
         204 => json!({"description": "Done."}),
@@ -135,6 +136,7 @@ fn reason(status: u16) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::routes::ROUTES;
 
     #[test]
     fn every_reference_in_the_document_leads_somewhere() {
@@ -152,7 +154,7 @@ mod tests {
                 _ => {}
             }
         }
-        let document = document();
+        let document = document(ROUTES);
         let mut references = Vec::new();
         walk(&document, &mut references);
         assert!(references.len() > 10);

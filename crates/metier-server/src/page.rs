@@ -8,9 +8,7 @@ use std::fmt::Write as _;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 
-use crate::problem::Problem;
-use crate::routes::{Call, ROUTES, Reply};
-use crate::serve::App;
+use crate::http::{Reply, Route};
 
 #[derive(rust_embed::Embed)]
 #[folder = "../../web/dist/"]
@@ -30,9 +28,9 @@ fn embedded(path: &str) -> Option<File> {
 }
 
 /// The page itself, or the page that says how to get it.
-pub fn index(_: &App, call: &Call) -> Result<Reply, Problem> {
-    let page = find(embedded, "/index.html", &call.headers);
-    Ok(page.unwrap_or_else(|| Reply::new("text/html; charset=utf-8", without_page())))
+pub fn index<S>(routes: &[Route<S>], headers: &HeaderMap) -> Reply {
+    let page = find(embedded, "/index.html", headers);
+    page.unwrap_or_else(|| Reply::new("text/html; charset=utf-8", without_page(routes)))
 }
 
 /// A file of the page.
@@ -84,9 +82,9 @@ fn media_type(name: &str) -> &'static str {
     }
 }
 
-fn without_page() -> String {
+fn without_page<S>(routes: &[Route<S>]) -> String {
     let mut list = String::new();
-    for route in ROUTES.iter().filter(|route| route.path != "/") {
+    for route in routes.iter().filter(|route| route.path != "/") {
         // Paths and summaries are our own words, and free of what HTML would take as its own.
         let path = match route.path.contains('{') {
             true => format!("<code>{}</code>", route.path),
@@ -100,6 +98,7 @@ fn without_page() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::routes::ROUTES;
 
     fn fixture(path: &str) -> Option<File> {
         let content: &[u8] = match path {
@@ -147,7 +146,7 @@ mod tests {
 
     #[test]
     fn without_node_the_page_lists_the_api_and_says_how_to_get_the_rest() {
-        let page = without_page();
+        let page = without_page(ROUTES);
         assert!(page.contains("href=\"/openapi.json\"") && page.contains("Node") && page.contains("make"));
         for route in ROUTES.iter().filter(|route| route.path != "/") {
             assert!(page.contains(route.path), "{}", route.path);

@@ -3,22 +3,17 @@
 //! To add a route, add one entry to [`ROUTES`] and write its handler. Files of the page are the only thing
 //! outside of the list: they are whatever the page's build made.
 
-mod call;
-mod route;
-mod router;
-
 use crate::api::{
     artefacts, compare, devices, doctor, graphs, power, power_predictors, processes, runs, series, sessions,
     trend,
 };
-use crate::doors::{jenkins, soprano};
-use crate::parameter::{Form, Parameter};
-use crate::storage::Lane;
-use crate::{page, system};
-
-pub use call::{Call, Reply};
-pub use route::{Answer, Route, Sent, Stage, Verb, Work};
-pub use router::{Label, router};
+use crate::app::{App, Server};
+use crate::compat::{jenkins, soprano};
+use crate::http::lanes::Lane;
+use crate::http::parameter::{Form, Parameter};
+use crate::http::problem::Problem;
+use crate::http::{Answer, Call, Reply, Route, Sent, Verb, Work};
+use crate::{openapi, page, system};
 
 macro_rules! json_of {
     ($record:ty) => {
@@ -29,7 +24,7 @@ macro_rules! json_of {
 const RUN: Parameter = Parameter::path("id", Form::Run, "The run.");
 
 /// Everything that the server answers, but the files of the page.
-pub const ROUTES: &[Route] = &[
+pub const ROUTES: &[Route<Server>] = &[
     Route {
         verb: Verb::Get,
         path: "/api/v1/runs",
@@ -428,7 +423,7 @@ pub const ROUTES: &[Route] = &[
         parameters: &[],
         sent: Sent::Nothing,
         good: 200,
-        answer: Answer::Text(crate::metrics::TEXT_FORMAT),
+        answer: Answer::Text(crate::http::metrics::TEXT_FORMAT),
         also: &[],
         work: Work::Blocking(Lane::Store, system::metrics),
     },
@@ -442,7 +437,7 @@ pub const ROUTES: &[Route] = &[
         good: 200,
         answer: Answer::Json(|_| schemars::json_schema!({"type": "object"})),
         also: &[],
-        work: Work::Quick(system::openapi),
+        work: Work::Quick(document),
     },
     Route {
         verb: Verb::Get,
@@ -454,6 +449,16 @@ pub const ROUTES: &[Route] = &[
         good: 200,
         answer: Answer::Text("text/html; charset=utf-8"),
         also: &[304],
-        work: Work::Quick(page::index),
+        work: Work::Quick(index),
     },
 ];
+
+/// The document that describes this API.
+fn document(_: &App, _: &Call) -> Result<Reply, Problem> {
+    Reply::json(&openapi::document(ROUTES))
+}
+
+/// The page itself, or the page that says how to get it.
+fn index(_: &App, call: &Call) -> Result<Reply, Problem> {
+    Ok(page::index(ROUTES, &call.headers))
+}

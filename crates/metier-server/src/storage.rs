@@ -1,5 +1,4 @@
-//! The store as the server uses it: a few calls at a time, on threads that may block, and never through a
-//! handle to a file that is no longer there.
+//! The store as the server uses it: never through a handle to a file that is no longer there.
 //!
 //! SQLite goes on reading and writing a file that was deleted or replaced, and nobody would ever see it again. So
 //! each call first looks whether the path still leads to the file that was opened; another file there is
@@ -7,35 +6,17 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock};
 
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use metier_store::{Location, Store};
 use metier_types::Bytes;
-use tokio::sync::Semaphore;
 
-use crate::problem::{FieldError, Problem};
+use crate::http::problem::{FieldError, Problem};
 
-/// The store, and the gates before what blocks.
+/// The store, opened again where its file was replaced.
 pub struct Storage {
     opened: RwLock<Opened>,
-    calls: Arc<Semaphore>,
-    aside: Arc<Semaphore>,
-    compute: Arc<Semaphore>,
-    place: Arc<Semaphore>,
-}
-
-/// Which gate blocking work goes through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lane {
-    /// Store calls, a few at a time.
-    Store,
-    /// What may take long and has nothing to do with the store, one at a time: it must not keep others from it.
-    Aside,
-    /// What only computes, as many at a time as there are processors.
-    Compute,
-    /// What is put into a cluster, one at a time: two that look at once would both take the same room.
-    Place,
 }
 
 struct Opened {
@@ -62,14 +43,8 @@ impl Opened {
 
 impl Storage {
     /// For a store that is open.
-    pub fn new(store: Store, calls: usize) -> Self {
-        Self {
-            opened: RwLock::new(Opened::new(store)),
-            calls: Arc::new(Semaphore::new(calls.max(1))),
-            aside: Arc::new(Semaphore::new(1)),
-            compute: Arc::new(Semaphore::new(processors())),
-            place: Arc::new(Semaphore::new(1)),
-        }
+    pub fn new(store: Store) -> Self {
+        Self { opened: RwLock::new(Opened::new(store)) }
     }
 
     /// The store, if it is still there. Blocks.
@@ -84,7 +59,7 @@ impl Storage {
             Ok(_) => self.reopen(store.location()),
             Err(error) => {
                 let path = path.display();
-                Err(unavailable(format!(
+                Err(Problem::unavailable(format!(
                     "the store {path} is gone ({error}); put the file back, or start again to begin a new one"
                 )))
             }
@@ -97,38 +72,6 @@ impl Storage {
         tracing::warn!(store = %location, "the store's file was replaced; the new one is used from now on");
         *opened = Opened::new(store.clone());
         Ok(store)
-    }
-
-    /// Runs what blocks on a thread of its own, when it is its turn.
-    ///
-    /// Its turn ends when the work does, not when the client gives up: a slow store is not asked for more.
-    pub async fn blocking<T: Send + 'static>(
-        &self,
-        lane: Lane,
-        work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
-    ) -> Result<T, Problem> {
-        let broken = |what: &str| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, what);
-        let gate = match lane {
-            Lane::Store => &self.calls,
-            Lane::Aside => &self.aside,
-            Lane::Compute => &self.compute,
-            Lane::Place => &self.place,
-        };
-        let Ok(turn) = gate.clone().acquire_owned().await else {
-            return Err(unavailable("the server is stopping"));
-        };
-        let work = move || {
-            let result = work();
-            drop(turn);
-            result
-        };
-        match tokio::task::spawn_blocking(work).await {
-            Ok(result) => result,
-            Err(error) => {
-                tracing::error!(%error, "a handler did not come to its end");
-                Err(broken("this is a defect of the server; its log says more, under this request's id"))
-            }
-        }
     }
 
     /// Space that the store takes.
@@ -148,16 +91,6 @@ impl Storage {
     }
 }
 
-/// How many processors there are, within reason.
-pub fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, |count| count.get().min(16))
-}
-
-/// A problem of the store that may pass.
-pub fn unavailable(detail: impl Into<String>) -> Problem {
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with(header::RETRY_AFTER, "2")
-}
-
 /// What a client is told of a store's error: its own fault, something that is not there, data that cannot be read,
 /// or a store that does not answer now.
 pub fn problem(error: metier_store::Error) -> Problem {
@@ -173,6 +106,6 @@ pub fn problem(error: metier_store::Error) -> Problem {
         Error::DamagedArtefact { .. } | Error::Series { .. } | Error::Record { .. } => {
             Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
         }
-        _ => unavailable(error.to_string()),
+        _ => Problem::unavailable(error.to_string()),
     }
 }

@@ -6,11 +6,11 @@ use metier_prom::{Format, Kind, Page};
 use metier_store::RunFilter;
 use metier_types::RunState;
 
-use crate::metrics::TEXT_FORMAT;
-use crate::problem::Problem;
+use crate::app::App;
+use crate::http::metrics::TEXT_FORMAT;
+use crate::http::problem::Problem;
+use crate::http::{Call, Reply};
 use crate::process;
-use crate::routes::{Call, Reply};
-use crate::serve::App;
 use crate::storage;
 
 const PLAIN: &str = "text/plain; charset=utf-8";
@@ -25,14 +25,9 @@ pub fn ready(app: &App, call: &Call) -> Result<Reply, Problem> {
     let answered = app.storage.store().and_then(|store| store.recall("readyz").map_err(storage::problem));
     match answered {
         Ok(_) => Ok(Reply::new(PLAIN, "ready\n")),
-        Err(problem) if call.is_trusted => Err(storage::unavailable(problem.detail)),
-        Err(_) => Err(storage::unavailable("the store does not answer; the reason is shown with the token")),
+        Err(problem) if call.is_trusted => Err(Problem::unavailable(problem.detail)),
+        Err(_) => Err(Problem::unavailable("the store does not answer; the reason is shown with the token")),
     }
-}
-
-/// The document that describes this API.
-pub fn openapi(_: &App, _: &Call) -> Result<Reply, Problem> {
-    Reply::json(&crate::openapi())
 }
 
 /// The server's own figures. Those of a store that does not answer are left out, and `metier_store_up` is 0.
@@ -40,7 +35,7 @@ pub fn metrics(app: &App, _: &Call) -> Result<Reply, Problem> {
     let mut page = Page::new(Format::Text);
     page.family("metier_build_info", Kind::Info, "Which program this is; always 1.")
         .sample(&[("version", app.config.version.as_str())], 1u64);
-    app.requests.write(&mut page);
+    app.http.requests.write(&mut page);
     stored(app, &mut page);
 
     let own = process::read();

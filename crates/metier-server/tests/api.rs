@@ -314,7 +314,7 @@ fn many_clients_at_once_all_get_their_answer() {
     let (_folder, store) = store();
     fill(&store, 20);
     let limits = metier_server::Limits { connections: 8, ..Default::default() };
-    let server = Server::with(&store, metier_server::Config { limits, ..Default::default() });
+    let server = Server::with(&store, metier_server::HttpConfig { limits, ..Default::default() });
     std::thread::scope(|scope| {
         for _ in 0..40 {
             scope.spawn(|| {

@@ -6,13 +6,13 @@ mod common;
 use std::io::Write;
 
 use common::*;
-use metier_server::{Config, Limits, Secret};
+use metier_server::{HttpConfig, Limits, Secret};
 use serde_json::json;
 
 const TOKEN: &str = "a-token-that-nobody-guesses";
 
-fn config() -> Config {
-    Config { start_token: Some(Secret::new(TOKEN).unwrap()), ..Config::default() }
+fn config() -> HttpConfig {
+    HttpConfig { start_token: Some(Secret::new(TOKEN).unwrap()), ..HttpConfig::default() }
 }
 
 fn post(server: &Server, query: &str, token: &str, body: &[u8]) -> Response {
@@ -133,7 +133,7 @@ fn shapes_that_a_graph_leaves_open_can_be_given() {
 fn what_is_no_graph_too_large_or_from_a_stranger_is_refused() {
     let (_folder, store) = store();
     let limits = Limits { upload_bytes: 5000, body_bytes: 50, ..Limits::default() };
-    let server = Server::with(&store, Config { limits, ..config() });
+    let server = Server::with(&store, HttpConfig { limits, ..config() });
     assert!(product(Some(100)).len() > 50, "larger than other bodies may be");
     post(&server, "", TOKEN, &product(Some(100))).json();
     for body in [&b""[..], b"not a graph", &product(Some(100))[..40]] {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::*;
 use metier_server::config::Doctor;
-use metier_server::{Check, Config, Limits};
+use metier_server::{Check, Config, HttpConfig, Limits};
 
 const SHORT: Duration = Duration::from_millis(200);
 
@@ -28,7 +28,7 @@ fn held() -> (Doctor, mpsc::Receiver<()>, mpsc::Sender<()>) {
 }
 
 fn config(doctor: Option<Doctor>, limits: Limits) -> Config {
-    Config { doctor, limits, ..Config::default() }
+    Config { doctor, ..HttpConfig { limits, ..HttpConfig::default() }.into() }
 }
 
 #[test]

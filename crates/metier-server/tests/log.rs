@@ -7,7 +7,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use common::*;
-use metier_server::{Config, Secret};
+use metier_server::{HttpConfig, Secret};
 use serde_json::Value;
 
 #[derive(Clone, Default)]
@@ -29,7 +29,7 @@ fn each_request_is_one_line_with_its_id_and_without_secrets() {
     tracing_subscriber::fmt().json().with_writer(move || writer.clone()).init();
     let (_folder, store) = store();
     let token = "a-token-that-nobody-guesses";
-    let config = Config { token: Some(Secret::new(token).unwrap()), ..Config::default() };
+    let config = HttpConfig { token: Some(Secret::new(token).unwrap()), ..HttpConfig::default() };
     let mut server = Server::with(&store, config);
     let headers = format!("Authorization: Bearer {token}\r\nX-Request-Id: mine-1\r\n");
     assert_eq!(server.request("GET", "/api/v1/runs?text=private", &headers).status, 200);

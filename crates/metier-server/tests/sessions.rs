@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use common::*;
-use metier_server::{Config, Job, Limits, Secret};
+use metier_server::{Config, HttpConfig, Job, Limits, Secret};
 use metier_store::{Owner, SessionEnd, SessionFilter, Store};
 use metier_types::SessionState;
 use serde_json::{Value, json};
@@ -18,8 +18,8 @@ const BASIC: &str = "Authorization: Basic Y2k6YS10b2tlbi10aGF0LW5vYm9keS1ndWVzc2
 const JSON: &str = "Content-Type: application/json\r\n";
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
 
-fn config() -> Config {
-    Config { start_token: Some(Secret::new(TOKEN).unwrap()), ..Config::default() }
+fn config() -> HttpConfig {
+    HttpConfig { start_token: Some(Secret::new(TOKEN).unwrap()), ..HttpConfig::default() }
 }
 
 fn bearer() -> String {
@@ -182,7 +182,7 @@ fn another_user_of_this_machine_needs_the_token() {
 fn where_the_server_has_a_token_everyone_needs_it() {
     let (_folder, store) = store();
     let token = Some(Secret::new(TOKEN).unwrap());
-    let server = Server::with(&store, Config { token, ..Config::default() });
+    let server = Server::with(&store, HttpConfig { token, ..HttpConfig::default() });
     server.post("/api/v1/sessions", JSON, "{\"command\":[\"true\"]}").problem(401);
     server.post("/job/x/buildWithParameters", "", "").problem(401);
     assert_eq!(server.get("/job/x/api/json").header("www-authenticate"), Some("Basic realm=\"metier\""));
@@ -233,7 +233,7 @@ fn a_page_of_another_site_starts_nothing() {
 fn too_many_that_wait_and_too_many_at_once_are_told_when_to_come_again() {
     let (_folder, store) = store();
     let limits = Limits { starts: 5, ..Limits::default() };
-    let server = Server::with(&store, Config { limits, ..config() });
+    let server = Server::with(&store, HttpConfig { limits, ..config() });
     let answers: Vec<Response> =
         (0..40).map(|_| server.post("/api/v1/sessions", JSON, "{\"command\":[\"true\"]}")).collect();
     let refused = answers.iter().find(|answer| answer.status != 202).expect("a limit");
@@ -313,7 +313,7 @@ fn a_build_goes_through_jenkins_queue_to_its_console() {
 fn the_jenkins_door_takes_its_three_fields_and_no_others() {
     let (_folder, store) = store();
     let jobs = vec!["known=board-7".parse::<Job>().unwrap()];
-    let server = Server::with(&store, Config { jobs, ..config() });
+    let server = Server::with(&store, Config { jobs, ..config().into() });
     let ask = |body: &str| server.post("/job/known/buildWithParameters", &format!("{FORM}{BASIC}"), body);
     for (body, field) in [
         ("", "app_name"),
@@ -351,7 +351,7 @@ fn a_job_has_what_its_run_file_says_and_else_a_time_limit() {
         "environment": { "MODE": "fast" } });
     board.defaults = own.as_object().unwrap().clone();
     let jobs = vec![board, "plain".parse::<Job>().unwrap()];
-    let server = Server::with(&store, Config { jobs, ..config() });
+    let server = Server::with(&store, Config { jobs, ..config().into() });
     let ask = |job: &str, body: &str| {
         server.post(&format!("/job/{job}/buildWithParameters"), &format!("{FORM}{BASIC}"), body)
     };

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
 use common::*;
-use metier_server::Config;
+use metier_server::HttpConfig;
 use metier_store::{Location, Store};
 
 const STORE: &str = "METIER_TEST_SERVE";
@@ -17,8 +17,8 @@ const STORE: &str = "METIER_TEST_SERVE";
 fn child() {
     let Ok(path) = std::env::var(STORE) else { return };
     let store = Store::open(&Location::Sqlite(path.into())).unwrap();
-    let config = Config { listen: "127.0.0.1:0".parse().unwrap(), ..Config::default() };
-    metier_server::run(config, store, |address| println!("\nready {address}")).unwrap();
+    let config = HttpConfig { listen: "127.0.0.1:0".parse().unwrap(), ..HttpConfig::default() };
+    metier_server::run(config.into(), store, |address| println!("\nready {address}")).unwrap();
     println!("\nended in order");
 }
 

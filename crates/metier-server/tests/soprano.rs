@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use common::*;
 use lab_node::LabNode;
 use metier_prom::query::{Blocking, Endpoint};
-use metier_server::{Config, Secret, Soprano};
+use metier_server::{Config, HttpConfig, Secret, Soprano};
 use metier_work::choose::Columns;
 use metier_work::nodes::Pace;
 use serde_json::{Value, json};
@@ -171,7 +171,8 @@ impl Drop for Prometheus {
 fn config(prometheus: Option<Endpoint>) -> Config {
     let pace = Pace { every: Duration::from_millis(200), ..Pace::default() };
     let soprano = Soprano { prometheus, pace, ..Soprano::default() };
-    Config { start_token: Some(Secret::new(TOKEN).unwrap()), soprano, ..Config::default() }
+    let http = HttpConfig { start_token: Some(Secret::new(TOKEN).unwrap()), ..HttpConfig::default() };
+    Config { soprano, ..http.into() }
 }
 
 #[test]
@@ -311,12 +312,15 @@ fn a_prometheus_that_is_down_or_hangs_is_said_at_once() {
 fn elsewhere_than_on_loopback_it_needs_the_token_unless_it_was_opened() {
     let (_folder, store) = store();
     let token = Some(Secret::new(TOKEN).unwrap());
-    let far = Config { listen: "0.0.0.0:0".parse().unwrap(), token, ..config(None) };
+    let mut far = config(None);
+    far.http.listen = "0.0.0.0:0".parse().unwrap();
+    far.http.token = token;
     let server = Server::with(&store, far.clone());
     ask(&server, &described()).problem(401);
     let bearer = format!("{JSON}Authorization: Bearer {TOKEN}\r\n");
     server.post("/api/profiling", &bearer, &described().to_string()).json();
-    let opened = Server::with(&store, Config { open: vec!["soprano".into()], ..far });
+    far.http.open = vec!["soprano".into()];
+    let opened = Server::with(&store, far);
     ask(&opened, &described()).json();
     opened.post("/upload", "Content-Type: multipart/form-data; boundary=x\r\n", "--x--").problem(401);
 }
@@ -447,7 +451,9 @@ fn a_door_has_an_address_of_its_own_and_one_that_is_taken_is_done_without() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let doors = vec![("soprano".to_string(), taken.local_addr().unwrap()), ("soprano".to_string(), free)];
-    let server = Server::with(&store, Config { doors, ..config(None) });
+    let mut config = config(None);
+    config.http.doors = doors;
+    let server = Server::with(&store, config);
     ask(&server, &described()).json();
     let beside = Beside(free);
     let body = described().to_string();

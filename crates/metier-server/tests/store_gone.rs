@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use common::*;
-use metier_server::{Config, Secret};
+use metier_server::{HttpConfig, Secret};
 use metier_store::{Location, Store};
 
 #[test]
@@ -55,7 +55,7 @@ fn a_store_overwritten_with_rubbish_is_an_error_and_no_panic() {
 fn strangers_are_not_told_where_the_store_is() {
     let (folder, store) = store();
     let token = "a-token-that-nobody-guesses";
-    let config = Config { token: Some(Secret::new(token).unwrap()), ..Config::default() };
+    let config = HttpConfig { token: Some(Secret::new(token).unwrap()), ..HttpConfig::default() };
     let server = Server::with(&store, config);
     std::fs::remove_file(folder.path().join("metier.db")).unwrap();
     let stranger = server.get("/readyz").problem(503);

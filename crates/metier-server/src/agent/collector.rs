@@ -56,7 +56,7 @@ impl Collector {
             sheet: Sheet::new(roots, device, config.node.clone(), config.location.clone()),
             // Only a Jetson has series of its own; what others show is in theirs.
             board: Some(Board::open(roots)).filter(|board| board.kind == boards::Kind::Jetson),
-            own: Own { version: config.server.version.clone(), started, ..Own::default() },
+            own: Own { version: config.version.clone(), started, ..Own::default() },
             buffer: Vec::new(),
             last: None,
         })

@@ -8,8 +8,8 @@ use metier_linux::Roots;
 
 use super::groups::Sort;
 use super::names::NameSource;
-use crate::config::{Config, DOORS};
 use crate::error::Error;
+use crate::http::config::HttpConfig;
 
 /// Where the agent listens unless told otherwise.
 pub const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7003);
@@ -20,7 +20,9 @@ pub const SOCKET: &str = "/run/metier/live_metrics.sock";
 /// What the agent is told at its start.
 pub struct AgentConfig {
     /// Address, token, open doors, limits of connections.
-    pub server: Config,
+    pub server: HttpConfig,
+    /// Version of the program, for `metier_build_info`.
+    pub version: String,
     /// Where the kernel's file systems of the host are mounted.
     pub roots: Roots,
     /// Folder in which an identity is kept where the device has none.
@@ -43,7 +45,8 @@ pub struct AgentConfig {
 impl Default for AgentConfig {
     fn default() -> Self {
         Self {
-            server: Config { listen: LISTEN, ..Config::default() },
+            server: HttpConfig { listen: LISTEN, ..HttpConfig::default() },
+            version: env!("CARGO_PKG_VERSION").to_string(),
             roots: Roots::default(),
             data: None,
             node: None,
@@ -60,9 +63,7 @@ impl Default for AgentConfig {
 impl AgentConfig {
     /// What stands against starting with it.
     pub fn check(&self) -> Result<(), Error> {
-        if let Some(got) = self.server.open.iter().find(|name| !DOORS.contains(&name.as_str())) {
-            return Err(Error::UnknownDoor { got: got.clone() });
-        }
+        self.server.check_open()?;
         if self.server.token.is_none() && !self.server.is_open("metrics") {
             return Err(Error::ClosedMetrics { address: self.server.listen });
         }

@@ -14,13 +14,13 @@ use metier_prom::Format;
 
 use super::collector::Collector;
 use super::config::AgentConfig;
-use crate::config::Config;
 use crate::error::Error;
-use crate::front::Peer;
-use crate::problem::Problem;
-use crate::routes::Reply;
-use crate::serve::{accept, listen, until_told};
-use crate::{compress, guard};
+use crate::http::Reply;
+use crate::http::config::HttpConfig;
+use crate::http::front::Peer;
+use crate::http::listener::{accept, listen, shutdown_signal};
+use crate::http::problem::Problem;
+use crate::http::{compress, guard};
 
 /// After this time without a scrape files are closed.
 const IDLE: Duration = Duration::from_secs(60);
@@ -29,7 +29,7 @@ const IDLE: Duration = Duration::from_secs(60);
 type Kept = Option<(Instant, Bytes)>;
 
 struct Agent {
-    config: Config,
+    config: HttpConfig,
     listen: SocketAddr,
     fresh: Duration,
     collector: Mutex<Collector>,
@@ -44,7 +44,7 @@ pub fn run(config: AgentConfig, on_ready: impl FnOnce(SocketAddr)) -> Result<(),
         .build()
         .map_err(|source| Error::Runtime { source })?;
     let result = runtime.block_on(async {
-        let told = until_told()?;
+        let told = shutdown_signal()?;
         serve(config, on_ready, told).await
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -122,7 +122,7 @@ fn reply(agent: &Agent, request: &Request) -> Result<Reply, Problem> {
             Ok(compress::compress(Reply::new(format.media_type(), page), from))
         }
         _ => {
-            let path = crate::problem::shorten(path);
+            let path = crate::http::problem::shorten(path);
             Err(Problem::new(
                 StatusCode::NOT_FOUND,
                 format!("there is nothing at {path}; want /metrics or /healthz"),

@@ -3,10 +3,10 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use metier_types::RunId;
 
-use crate::parameter::{Form, Parameter};
-use crate::problem::{FieldError, Problem};
-use crate::routes::{Call, Reply};
-use crate::serve::App;
+use crate::app::App;
+use crate::http::parameter::{Form, Parameter};
+use crate::http::problem::{FieldError, Problem};
+use crate::http::{Call, Reply};
 use crate::storage;
 
 /// Larger files are not given out: an answer is kept in memory.

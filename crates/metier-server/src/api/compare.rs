@@ -5,10 +5,10 @@ use metier_stats::{CompareOptions, Error};
 use metier_store::Store;
 use metier_types::{BatchId, Run, RunId};
 
-use crate::parameter::{Form, Parameter};
-use crate::problem::{FieldError, Problem};
-use crate::routes::{Call, Reply};
-use crate::serve::App;
+use crate::app::App;
+use crate::http::parameter::{Form, Parameter};
+use crate::http::problem::{FieldError, Problem};
+use crate::http::{Call, Reply};
 use crate::storage;
 
 pub const PARAMETERS: &[Parameter] = &[

@@ -5,9 +5,9 @@ use metier_types::{Device, DeviceId, Workload};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::problem::Problem;
-use crate::routes::{Call, Reply};
-use crate::serve::App;
+use crate::app::App;
+use crate::http::problem::Problem;
+use crate::http::{Call, Reply};
 use crate::storage;
 
 /// All devices.

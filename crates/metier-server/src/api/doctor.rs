@@ -2,25 +2,12 @@
 
 use metier_types::schema::{Schema, Versioned};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::problem::Problem;
-use crate::routes::{Call, Reply};
-use crate::serve::App;
-use crate::storage;
-
-/// One thing that was checked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Check {
-    /// What was checked.
-    pub name: String,
-    /// Whether it is as it should be.
-    pub ok: bool,
-    /// What was found.
-    pub text: String,
-    /// The exact step that would put it right, if there is one.
-    pub fix: Option<String>,
-}
+use crate::app::App;
+use crate::config::Check;
+use crate::http::problem::Problem;
+use crate::http::{Call, Reply};
 
 /// What this host lets us measure.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -38,7 +25,7 @@ impl Versioned for Diagnosis {
 /// Asks the checks that the server was given.
 pub fn diagnosis(app: &App, _: &Call) -> Result<Reply, Problem> {
     let Some(doctor) = &app.config.doctor else {
-        return Err(storage::unavailable(
+        return Err(Problem::unavailable(
             "this server was started without checks of its host; `metier doctor` shows them",
         ));
     };

@@ -18,10 +18,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use crate::parameter::{Form, Parameter};
-use crate::problem::{FieldError, Problem};
-use crate::routes::{Call, Reply};
-use crate::serve::App;
+use crate::app::App;
+use crate::http::parameter::{Form, Parameter};
+use crate::http::problem::{FieldError, Problem};
+use crate::http::{Call, Reply};
 use crate::storage;
 
 const RUNTIMES: &[&str] = &["rten", "onnxruntime"];

@@ -16,7 +16,7 @@ pub mod trend;
 use metier_store::Store;
 use metier_types::{Run, RunId};
 
-use crate::problem::Problem;
+use crate::http::problem::Problem;
 use crate::storage;
 
 /// A run that must be there.

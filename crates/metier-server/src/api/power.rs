@@ -13,12 +13,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::power_predictors::{PowerMachine, PowerPredictor};
-use crate::parameter::{Form, Parameter};
+use crate::app::App;
+use crate::http::parameter::{Form, Parameter};
+use crate::http::problem::Problem;
+use crate::http::{Call, Reply};
 use crate::power::{Seen, Watch};
-use crate::problem::Problem;
-use crate::routes::{Call, Reply};
-use crate::serve::App;
-use crate::storage;
 
 /// How much of it.
 pub const PARAMETERS: &[Parameter] = &[
@@ -181,7 +180,7 @@ impl ConsumerOwner {
 /// What is running that looks at the node's power.
 pub fn watch(app: &App) -> Result<&Watch, Problem> {
     app.power.as_ref().map(|sampler| &*sampler.watch).ok_or_else(|| {
-        storage::unavailable(
+        Problem::unavailable(
             "this server does not look at the power of its node; start it without --no-power to see it",
         )
     })

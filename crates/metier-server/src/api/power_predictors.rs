@@ -10,11 +10,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::power::{EstimatedBy, watch};
-use crate::parameter::{Form, Parameter};
+use crate::app::App;
+use crate::http::parameter::{Form, Parameter};
+use crate::http::problem::Problem;
+use crate::http::{Call, Reply};
 use crate::power::{InForce, Watch};
-use crate::problem::Problem;
-use crate::routes::{Call, Reply};
-use crate::serve::App;
 
 const SOURCES: &[&str] = &["rapl-sysfs", "rapl-msr", "acpi", "hmc", "redfish", "trained_power_model"];
 const OUTPUT_TYPES: &[&str] = &["AbsPower", "DynPower"];

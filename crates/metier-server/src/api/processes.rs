@@ -3,9 +3,9 @@
 use axum::http::StatusCode;
 use metier_types::{ArtefactRef, RunId, RunState};
 
-use crate::problem::Problem;
-use crate::routes::{Call, Reply};
-use crate::serve::App;
+use crate::app::App;
+use crate::http::problem::Problem;
+use crate::http::{Call, Reply};
 use crate::storage;
 
 /// The name of the file that holds the process tree, as the measuring room writes it.

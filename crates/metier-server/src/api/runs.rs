@@ -6,10 +6,10 @@ use metier_types::{BatchId, Cause, DeviceRef, Exit, RunId, RunState, Summary, Ti
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::parameter::{Form, Parameter};
-use crate::problem::Problem;
-use crate::routes::{Call, Reply};
-use crate::serve::App;
+use crate::app::App;
+use crate::http::parameter::{Form, Parameter};
+use crate::http::problem::Problem;
+use crate::http::{Call, Reply};
 use crate::storage;
 
 const STATES: &[&str] = &["running", "finished", "interrupted"];

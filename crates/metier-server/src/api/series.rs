@@ -10,10 +10,10 @@ use metier_types::{RunId, Series, Values};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::parameter::{Form, Parameter};
-use crate::problem::Problem;
-use crate::routes::{Call, Reply};
-use crate::serve::App;
+use crate::app::App;
+use crate::http::parameter::{Form, Parameter};
+use crate::http::problem::Problem;
+use crate::http::{Call, Reply};
 use crate::storage;
 
 /// What narrows a time line.

@@ -9,10 +9,10 @@ use metier_types::{Asker, Door, Extra, Session, SessionId, SessionState};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::parameter::{Form, Parameter};
-use crate::problem::{FieldError, Problem};
-use crate::routes::{Call, Reply};
-use crate::serve::App;
+use crate::app::App;
+use crate::http::parameter::{Form, Parameter};
+use crate::http::problem::{FieldError, Problem};
+use crate::http::{Call, Reply};
 use crate::storage;
 
 const STATES: &[&str] = &["queued", "running", "finished", "failed", "cancelled", "interrupted"];

@@ -4,10 +4,10 @@ use axum::http::StatusCode;
 use metier_stats::{ChangeOptions, Error, Figure};
 use metier_store::RunFilter;
 
-use crate::parameter::{Form, Parameter};
-use crate::problem::Problem;
-use crate::routes::{Call, Reply};
-use crate::serve::App;
+use crate::app::App;
+use crate::http::parameter::{Form, Parameter};
+use crate::http::problem::Problem;
+use crate::http::{Call, Reply};
 use crate::storage;
 
 /// Which histories, and of what.

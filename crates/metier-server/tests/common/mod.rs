@@ -33,8 +33,9 @@ impl Server {
     }
 
     /// With that configuration, on a free port of its address.
-    pub fn with(store: &Store, mut config: Config) -> Self {
-        config.listen.set_port(0);
+    pub fn with(store: &Store, config: impl Into<Config>) -> Self {
+        let mut config = config.into();
+        config.http.listen.set_port(0);
         let store = store.clone();
         let (stop, stopped) = oneshot::channel::<()>();
         let (ready, is_ready) = mpsc::channel();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use metier_linux::Roots;
-use metier_server::Config;
+use metier_server::HttpConfig;
 use metier_server::agent::{AgentConfig, Bounds, Engine, Location, NameSource};
 
 use super::Room;
@@ -91,13 +91,13 @@ impl Agent {
             None => None,
         };
         let config = AgentConfig {
-            server: Config {
+            server: HttpConfig {
                 listen: settings.address("agent.listen")?,
                 token: token(room, "agent.token_file")?,
                 open: settings.list("agent.open"),
-                version: env!("CARGO_PKG_VERSION").to_string(),
-                ..Config::default()
+                ..HttpConfig::default()
             },
+            version: env!("CARGO_PKG_VERSION").to_string(),
             roots: Roots {
                 proc: self.root.join("proc"),
                 sys: self.root.join("sys"),

@@ -15,7 +15,7 @@ use metier_predict::latency::renew;
 use metier_prom::query::{self, Credentials, Endpoint};
 use metier_server::agent::Engine;
 use metier_server::kepler::Doors;
-use metier_server::{Check, Config, Limits, Power, Secret, Soprano};
+use metier_server::{Check, Config, HttpConfig, Limits, Power, Secret, Soprano};
 use metier_session::queue::Until;
 use metier_session::runfile;
 use metier_store::Store;
@@ -135,23 +135,25 @@ impl Up {
         crate::log::start(&room.console, room.verbose, crate::log::SERVER)?;
         let settings = &room.settings;
         let named = doors::Named::read(room)?;
-        let mut config = Config {
+        let mut http = HttpConfig {
             listen: settings.address("up.listen")?,
             token: token(room, "up.token_file")?,
             open: settings.list("up.open"),
             hosts: settings.list("up.hosts"),
-            jobs: jobs(room)?,
             doors: named.shared.clone(),
+            limits: Limits { upload_bytes: upload_limit(room)?, ..Limits::default() },
+            ..HttpConfig::default()
+        };
+        http.check().map_err(|error| usage(error.to_string()))?;
+        if http.token.is_none() {
+            http.start_token = start_token(room);
+        }
+        let mut config = Config {
+            jobs: jobs(room)?,
             soprano: soprano(room)?,
             version: env!("CARGO_PKG_VERSION").to_string(),
-            doctor: None,
-            limits: Limits { upload_bytes: upload_limit(room)?, ..Limits::default() },
-            ..Config::default()
+            ..http.into()
         };
-        config.check().map_err(|error| usage(error.to_string()))?;
-        if config.token.is_none() {
-            config.start_token = start_token(room);
-        }
         let answering = named.power(room, &config, !self.no_power)?;
         if let Some(answering) = answering.as_ref().filter(|_| !self.no_power) {
             let estimator = answering.estimator.clone();

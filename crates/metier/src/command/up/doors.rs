@@ -92,14 +92,14 @@ impl Named {
         let is_local = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
         let own = [self.models, self.trainer].iter().flatten().all(is_local);
         let token: Option<Secret> =
-            config.token.clone().or_else(|| config.start_token.clone().filter(|_| own));
+            config.http.token.clone().or_else(|| config.http.start_token.clone().filter(|_| own));
         let estimator = predictors.estimator(&shelf)?;
         let doors = Doors {
             socket: self.estimator.clone(),
             models: self.models,
             trainer: self.trainer,
             online: online.transpose()?,
-            is_open: config.open.iter().any(|door| door == "models"),
+            is_open: config.http.open.iter().any(|door| door == "models"),
             token,
             estimator: Some(estimator.clone()),
             error_key: predictors.error_key(),

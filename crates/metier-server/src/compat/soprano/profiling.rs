@@ -11,17 +11,17 @@ use serde_json::Value;
 use super::placed::Plan;
 use super::reply::{Profiling, Seen, Winner};
 use super::request::{self, DEVICE, Device};
-use crate::problem::{FieldError, Problem};
-use crate::routes::{Call, Reply, Stage};
-use crate::serve::App;
-use crate::starter;
-use crate::storage::Lane;
+use crate::app::{App, Server};
+use crate::http::lanes::Lane;
+use crate::http::problem::{FieldError, Problem};
+use crate::http::starter;
+use crate::http::{Call, Reply, Stage};
 
 /// Nodes whose reason is told when none can be chosen.
 const MOST_REASONS: usize = 8;
 
 /// Says on which node a graph would be fastest, and puts it there where that is asked for.
-pub fn profiling(app: &App, call: &Call) -> Result<Stage, Problem> {
+pub fn profiling(app: &App, call: &Call) -> Result<Stage<Server>, Problem> {
     if !matches!(call.media_type().as_str(), "application/json" | "text/json") {
         let fault = FieldError::new("Content-Type", &call.media_type(), "application/json");
         return Err(Problem::fields(StatusCode::UNSUPPORTED_MEDIA_TYPE, vec![fault]));
@@ -46,8 +46,8 @@ pub fn profiling(app: &App, call: &Call) -> Result<Stage, Problem> {
 
 /// Whether a caller may place graphs, and not too often.
 fn admit(app: &App, call: &Call) -> Result<(), Problem> {
-    starter::admit(&app.config, "/api/profiling", &call.headers, call.line.as_ref())?;
-    match app.starts.allows(Instant::now()) {
+    starter::admit(&app.http.config, "/api/profiling", &call.headers, call.line.as_ref())?;
+    match app.http.starts.allows(Instant::now()) {
         true => Ok(()),
         false => {
             let detail = "graphs are placed too fast; try again in a moment";

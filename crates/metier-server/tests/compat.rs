@@ -4,16 +4,16 @@
 mod common;
 
 use common::*;
-use metier_server::{Config, Error, Secret};
+use metier_server::{Error, HttpConfig, Secret};
 
 const TOKEN: &str = "a-token-that-nobody-guesses";
 
-fn with_token(listen: &str, open: &[&str]) -> Config {
-    Config {
+fn with_token(listen: &str, open: &[&str]) -> HttpConfig {
+    HttpConfig {
         listen: listen.parse().unwrap(),
         token: Some(Secret::new(TOKEN).unwrap()),
         open: open.iter().map(|door| door.to_string()).collect(),
-        ..Config::default()
+        ..HttpConfig::default()
     }
 }
 
@@ -22,9 +22,9 @@ fn a_reachable_address_without_a_token_is_refused() {
     let (_folder, store) = store();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for listen in ["0.0.0.0:0", "[::]:0"] {
-        let config = Config { listen: listen.parse().unwrap(), ..Config::default() };
+        let config = HttpConfig { listen: listen.parse().unwrap(), ..HttpConfig::default() };
         let result = runtime.block_on(metier_server::serve(
-            config,
+            config.into(),
             store.clone(),
             |address| panic!("listens on {address}"),
             std::future::pending(),
@@ -37,8 +37,9 @@ fn a_reachable_address_without_a_token_is_refused() {
 fn a_taken_port_is_told_with_the_address_and_the_way_out() {
     let (_folder, store) = store();
     let first = Server::start(&store);
-    let config = Config { listen: first.address, ..Config::default() };
-    let error = metier_server::run(config, store.clone(), |_| panic!("cannot listen twice")).unwrap_err();
+    let config = HttpConfig { listen: first.address, ..HttpConfig::default() };
+    let error =
+        metier_server::run(config.into(), store.clone(), |_| panic!("cannot listen twice")).unwrap_err();
     assert!(matches!(error, Error::Taken { .. }));
     let text = error.to_string();
     assert!(text.contains(&first.address.to_string()) && text.contains("--listen 127.0.0.1:PORT"), "{text}");
@@ -47,7 +48,8 @@ fn a_taken_port_is_told_with_the_address_and_the_way_out() {
 #[test]
 fn an_address_that_is_not_ours_is_a_clear_error() {
     let (_folder, store) = store();
-    let error = metier_server::run(with_token("192.0.2.1:7001", &[]), store, |_| ()).unwrap_err().to_string();
+    let error =
+        metier_server::run(with_token("192.0.2.1:7001", &[]).into(), store, |_| ()).unwrap_err().to_string();
     assert!(error.contains("192.0.2.1:7001") && error.contains("--listen"), "{error}");
 }
 

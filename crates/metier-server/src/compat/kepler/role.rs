@@ -20,9 +20,9 @@ use super::estimator::Door;
 use super::models::{self, Models};
 use super::online::{Online, Teacher};
 use super::trainer::{self, Jobs, Trainer};
-use crate::config::{Limits, Secret};
 use crate::error::Error;
-use crate::serve;
+use crate::http::config::{Limits, Secret};
+use crate::http::listener;
 
 /// How often it is looked whether a pipeline was replaced: by a trainer beside us, say.
 const LOOK: Duration = Duration::from_secs(10);
@@ -132,7 +132,7 @@ impl Doors {
         self.check()?;
         let (shelf, estimator) = (self.shelf.clone(), self.estimator.clone());
         runtime()?.block_on(async {
-            let told = serve::until_told()?;
+            let told = listener::shutdown_signal()?;
             let mut hang_up = signal(SignalKind::hangup()).map_err(|source| Error::Signals { source })?;
             let until = async move {
                 tokio::pin!(told);
@@ -193,7 +193,7 @@ impl Doors {
         let online = teacher.as_ref().map(|teacher| teacher.figures.clone());
         let mut doors = Vec::new();
         if let Some(address) = self.models
-            && let Some(listener) = given(serve::listen(address).await, is_lenient)?
+            && let Some(listener) = given(listener::listen(address).await, is_lenient)?
         {
             opened.models = listener.local_addr().ok();
             let is_closed = !is_loopback(address) && !self.is_open;
@@ -206,7 +206,7 @@ impl Doors {
             doors.push(Behind { listener, router, limits: Limits::default() });
         }
         if let Some(address) = self.metrics
-            && let Some(listener) = given(serve::listen(address).await, is_lenient)?
+            && let Some(listener) = given(listener::listen(address).await, is_lenient)?
         {
             opened.metrics = listener.local_addr().ok();
             let mut models = Models::new(self.shelf.clone(), None, false);
@@ -223,7 +223,7 @@ impl Doors {
         };
         let mut jobs = None;
         if let Some(address) = self.trainer
-            && let Some(listener) = given(serve::listen(address).await, is_lenient)?
+            && let Some(listener) = given(listener::listen(address).await, is_lenient)?
         {
             opened.trainer = listener.local_addr().ok();
             let own = Jobs::new(self.shelf.clone()).map_err(|source| Error::Runtime { source })?;
@@ -246,7 +246,7 @@ impl Doors {
         for Behind { listener, router, limits } in doors {
             let mut stopping = stopping.clone();
             let until = async move { drop(stopping.wait_for(|stopping| *stopping).await) };
-            serving.spawn(serve::accept(listener, limits, router, until));
+            serving.spawn(listener::accept(listener, limits, router, until));
         }
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -3,7 +3,7 @@
 //! - The token is shown as `Authorization: Bearer TOKEN`; at the Jenkins-shaped door also as the password of basic
 //!   authentication. It is never taken from an address: addresses are logged.
 //! - Without one, the other end of the connection must be a loopback address and a process of the user that runs the
-//!   server ([`crate::peer`]), and no proxy may have passed the request on.
+//!   server ([`crate::http::peer`]), and no proxy may have passed the request on.
 //! - A web page elsewhere must not do it by way of a browser here: a request that says it comes from another site is refused,
 //!   whatever it shows. Browsers say so in `Origin` and `Sec-Fetch-Site`, which pages cannot change.
 
@@ -11,11 +11,11 @@ use std::path::Path;
 
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 
-use crate::config::Config;
-use crate::front::Line;
-use crate::guard::{self, Door};
-use crate::peer;
-use crate::problem::{FieldError, Problem};
+use crate::http::config::HttpConfig;
+use crate::http::front::Line;
+use crate::http::guard::{self, Door};
+use crate::http::peer;
+use crate::http::problem::{FieldError, Problem};
 
 /// What a proxy adds.
 const FORWARDED: [HeaderName; 5] = [
@@ -36,7 +36,7 @@ pub struct Starter {
 
 /// Whether a caller may start or end a run.
 pub fn admit(
-    config: &Config,
+    config: &HttpConfig,
     path: &str,
     headers: &HeaderMap,
     line: Option<&Line>,
@@ -119,7 +119,7 @@ fn login() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Secret;
+    use crate::http::config::Secret;
 
     const TOKEN: &str = "0123456789abcdef";
 
@@ -127,7 +127,7 @@ mod tests {
         lines.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect()
     }
 
-    fn status(config: &Config, path: &str, lines: &[(&'static str, &str)]) -> u16 {
+    fn status(config: &HttpConfig, path: &str, lines: &[(&'static str, &str)]) -> u16 {
         match admit(config, path, &headers(lines), None) {
             Ok(_) => 200,
             Err(problem) => problem.status,
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn the_token_opens_each_door_in_its_own_way() {
-        let config = Config { start_token: Some(Secret::new(TOKEN).unwrap()), ..Config::default() };
+        let config = HttpConfig { start_token: Some(Secret::new(TOKEN).unwrap()), ..HttpConfig::default() };
         let bearer = format!("Bearer {TOKEN}");
         // ci:0123456789abcdef
         let basic = "Basic Y2k6MDEyMzQ1Njc4OWFiY2RlZg==";
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_page_of_another_site_is_refused_even_with_the_token() {
-        let config = Config { start_token: Some(Secret::new(TOKEN).unwrap()), ..Config::default() };
+        let config = HttpConfig { start_token: Some(Secret::new(TOKEN).unwrap()), ..HttpConfig::default() };
         let bearer = format!("Bearer {TOKEN}");
         let own = [("authorization", bearer.as_str()), ("host", "localhost:7001")];
         for (name, value, want) in [

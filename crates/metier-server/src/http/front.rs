@@ -2,19 +2,19 @@
 //! way out adds the headers that protect browsers, counts it and writes one log line.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http_body_util::Limited;
 
-use crate::guard;
-use crate::problem::Problem;
-use crate::routes::Label;
-use crate::serve::App;
+use crate::http::guard;
+use crate::http::problem::Problem;
+use crate::http::{HttpState, Label};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -49,7 +49,7 @@ pub struct Line {
 pub struct Trusted;
 
 /// Passes a request on, if it may.
-pub async fn door(State(app): State<App>, request: Request, next: Next) -> Response {
+pub async fn door(State(state): State<Arc<HttpState>>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
     let id = request_id(request.headers());
     let method = match *request.method() {
@@ -61,7 +61,7 @@ pub async fn door(State(app): State<App>, request: Request, next: Next) -> Respo
     };
     let path = request.uri().path().to_string();
 
-    let mut response = match enter(&app, request, next).await {
+    let mut response = match enter(&state, request, next).await {
         Ok(response) => response,
         Err(problem) => {
             let mut response = problem.into_response();
@@ -83,7 +83,7 @@ pub async fn door(State(app): State<App>, request: Request, next: Next) -> Respo
     let took = begun.elapsed();
     let status = response.status().as_u16();
     let route = response.extensions().get::<Label>().map_or("none", |label| label.0);
-    app.requests.note(route, method, status, took);
+    state.requests.note(route, method, status, took);
     let duration_ms = took.as_micros() as f64 / 1000.0;
     match status {
         500.. => tracing::warn!(request_id = %id, method, path, status, duration_ms, "request"),
@@ -92,12 +92,12 @@ pub async fn door(State(app): State<App>, request: Request, next: Next) -> Respo
     response
 }
 
-async fn enter(app: &App, request: Request, next: Next) -> Result<Response, Problem> {
-    let limits = &app.config.limits;
-    guard::check_host(&app.config, app.listen, request.uri(), request.headers())?;
+async fn enter(state: &HttpState, request: Request, next: Next) -> Result<Response, Problem> {
+    let limits = &state.config.limits;
+    guard::check_host(&state.config, state.listen, request.uri(), request.headers())?;
     let (most, time) = (limits.body_of(request.uri().path()), limits.longest_of(request.uri().path()));
     guard::check_length(most, request.headers())?;
-    let is_trusted = guard::admit(&app.config, request.uri().path(), request.headers())?;
+    let is_trusted = guard::admit(&state.config, request.uri().path(), request.headers())?;
 
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let mut request = request.map(|body| Body::new(Limited::new(body, most)));
@@ -111,7 +111,7 @@ async fn enter(app: &App, request: Request, next: Next) -> Result<Response, Prob
 pub fn too_long(time: Duration) -> Problem {
     let seconds = time.as_secs_f64();
     let detail = format!("this took longer than {seconds} s and was given up; ask for less, or try again");
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with(header::RETRY_AFTER, "2")
+    Problem::unavailable(detail)
 }
 
 /// The client's own id where it is short and plain, else a new one.

@@ -11,7 +11,7 @@ use metier_types::{BatchId, DeviceId, RunId, SessionId, Timestamp, WorkloadId};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::problem::{FieldError, Problem};
+use crate::http::problem::{FieldError, Problem};
 
 /// Most ids in one list.
 const MOST_IDS: usize = 64;

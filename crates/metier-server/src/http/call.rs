@@ -5,9 +5,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use crate::front::Line;
-use crate::parameter::Arguments;
-use crate::problem::Problem;
+use crate::http::front::Line;
+use crate::http::parameter::Arguments;
+use crate::http::problem::Problem;
 
 /// What a handler is given.
 #[derive(Debug)]

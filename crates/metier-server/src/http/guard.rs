@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use base64::Engine as _;
 
-use crate::config::Config;
-use crate::problem::{FieldError, Problem};
+use crate::http::config::HttpConfig;
+use crate::http::problem::{FieldError, Problem};
 
 /// Who may have an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub fn access(path: &str) -> Access {
 }
 
 /// Whether a caller is let in; `Ok(true)` if it may also know details of this machine.
-pub fn admit(config: &Config, path: &str, headers: &HeaderMap) -> Result<bool, Problem> {
+pub fn admit(config: &HttpConfig, path: &str, headers: &HeaderMap) -> Result<bool, Problem> {
     let is_trusted = match &config.token {
         None => true,
         Some(token) => shown(door(path), headers).is_some_and(|shown| token.matches(&shown.token)),
@@ -119,7 +119,7 @@ pub fn shown(door: Door, headers: &HeaderMap) -> Option<Shown> {
 /// A web page elsewhere can make its own name resolve to 127.0.0.1 and then read our answers as its own
 /// ("DNS rebinding"); its requests still carry that name. Elsewhere the token protects, and names are many.
 pub fn check_host(
-    config: &Config,
+    config: &HttpConfig,
     listen: SocketAddr,
     uri: &Uri,
     headers: &HeaderMap,
@@ -148,7 +148,7 @@ fn want_host(listen: SocketAddr) -> String {
     format!("localhost, 127.0.0.1, [::1] or {} with any port", listen.ip())
 }
 
-fn is_known(config: &Config, listen: SocketAddr, host: &str) -> bool {
+fn is_known(config: &HttpConfig, listen: SocketAddr, host: &str) -> bool {
     let (name, port) = match host.rfind(':').filter(|at| !host[*at..].contains(']')) {
         Some(at) => (&host[..at], Some(&host[at + 1..])),
         None => (host, None),
@@ -185,10 +185,10 @@ mod tests {
     use axum::http::HeaderValue;
 
     use super::*;
-    use crate::config::Secret;
+    use crate::http::config::Secret;
 
     fn host(value: &str) -> Result<(), Problem> {
-        let config = Config { hosts: vec!["lab.example".into()], ..Config::default() };
+        let config = HttpConfig { hosts: vec!["lab.example".into()], ..HttpConfig::default() };
         let headers = HeaderMap::from_iter([(header::HOST, HeaderValue::from_str(value).unwrap())]);
         check_host(&config, "127.0.0.2:7001".parse().unwrap(), &Uri::from_static("/"), &headers)
     }
@@ -228,7 +228,7 @@ mod tests {
         let headers = HeaderMap::from_iter([(header::HOST, HeaderValue::from_static("localhost"))]);
         let uri = Uri::from_static("http://evil.example/api/v1/runs");
         let listen = "127.0.0.1:7001".parse().unwrap();
-        assert!(check_host(&Config::default(), listen, &uri, &headers).is_err());
+        assert!(check_host(&HttpConfig::default(), listen, &uri, &headers).is_err());
     }
 
     #[test]
@@ -240,11 +240,11 @@ mod tests {
         };
         let right = authorization("Bearer 0123456789abcdef");
         let wrong = authorization("Bearer 0123456789abcdeX");
-        let near = Config { token: token.clone(), ..Config::default() };
-        let far = Config { listen: "0.0.0.0:1".parse().unwrap(), ..near.clone() };
-        let opened = Config { open: vec!["metrics".into()], ..far.clone() };
+        let near = HttpConfig { token: token.clone(), ..HttpConfig::default() };
+        let far = HttpConfig { listen: "0.0.0.0:1".parse().unwrap(), ..near.clone() };
+        let opened = HttpConfig { open: vec!["metrics".into()], ..far.clone() };
         for (config, path, headers, want) in [
-            (&Config::default(), "/api/v1/runs", &none, Some(true)),
+            (&HttpConfig::default(), "/api/v1/runs", &none, Some(true)),
             (&near, "/api/v1/runs", &none, None),
             (&near, "/api/v1/runs", &wrong, None),
             (&near, "/api/v1/runs", &right, Some(true)),

@@ -1,18 +1,5 @@
-//! The SOPRANO profiler's doors: `POST /api/profiling` and `POST /upload`, as its clients know them.
-//!
-//! A door translates. What is asked is checked in [`request`], the nodes come from `metier_work::nodes`, the times and the order
-//! from `metier_work::choose`, and [`reply`] writes them with the original's names. Both are kept at hand ([`Desk`]): the nodes by a task that asks Prometheus
-//! again and again, predictors and passports by one that reads the store once a minute; so a request neither asks Prometheus nor the store. Only what is to be
-//! placed ([`placed`]) goes to a cluster, in a lane of its own.
-//!
-//! How it differs from the original, and why: docs/how-to/migrate-from-soprano.md.
-
-mod deployment;
-mod placed;
-mod profiling;
-mod reply;
-mod request;
-mod upload;
+//! Nodes, predictors and passports kept in memory, so that a placement waits neither for Prometheus nor for the
+//! store: one task asks Prometheus again and again, another reads the store once a minute.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -22,15 +9,11 @@ use metier_work::choose::{Chooser, Columns};
 use metier_work::nodes::{Pace, Warm};
 use metier_work::placing::Access;
 
-pub use profiling::profiling;
-pub use reply::Profiling;
-pub use request::Asked;
-pub use upload::{Upload, upload};
-
 use crate::error::Error;
-use crate::problem::Problem;
-use crate::serve::App;
-use crate::storage::Lane;
+use crate::http::HttpState;
+use crate::http::lanes::Lane;
+use crate::http::problem::Problem;
+use crate::storage::Storage;
 
 /// How long predictors and passports are used before the store is read again.
 const REREAD: Duration = Duration::from_secs(60);
@@ -52,7 +35,7 @@ pub struct Soprano {
 
 /// What is at hand.
 pub struct Desk {
-    nodes: Option<Arc<Warm>>,
+    pub nodes: Option<Arc<Warm>>,
     chooser: RwLock<Arc<Chooser>>,
     predictor: Option<Arc<Columns>>,
 }
@@ -69,13 +52,13 @@ impl Desk {
         })
     }
 
-    fn chooser(&self) -> Arc<Chooser> {
+    pub fn chooser(&self) -> Arc<Chooser> {
         self.chooser.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Reads predictors and passports; where that fails, those from before go on being used.
-    fn reread(&self, app: &App) -> Result<(), Problem> {
-        let store = app.storage.store()?;
+    fn reread(&self, storage: &Storage) -> Result<(), Problem> {
+        let store = storage.store()?;
         match Chooser::read(&store, self.predictor.clone()) {
             Ok(chooser) => *self.chooser.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(chooser),
             Err(error) => tracing::warn!(%error, "predictors could not be read; those from before are used"),
@@ -89,18 +72,18 @@ pub struct Kept(tokio::task::JoinSet<()>);
 
 impl Kept {
     /// Starts the tasks, and waits a little for what they bring first.
-    pub async fn start(app: &App) -> Self {
+    pub async fn start(desk: &Arc<Desk>, storage: &Arc<Storage>, http: &Arc<HttpState>) -> Self {
         let mut tasks = tokio::task::JoinSet::new();
-        if let Some(nodes) = app.soprano.nodes.clone() {
+        if let Some(nodes) = desk.nodes.clone() {
             tasks.spawn(async move { nodes.keep().await });
         }
-        let inner = app.clone();
+        let (inner, storage, http) = (desk.clone(), storage.clone(), http.clone());
         let (told, first) = tokio::sync::oneshot::channel::<()>();
         tasks.spawn(async move {
             let mut told = Some(told);
             loop {
-                let desk = inner.clone();
-                let read = inner.storage.blocking(Lane::Store, move || desk.soprano.reread(&desk)).await;
+                let (desk, storage) = (inner.clone(), storage.clone());
+                let read = http.lanes.run(Lane::Store, move || desk.reread(&storage)).await;
                 if let Err(problem) = read {
                     tracing::debug!(detail = problem.detail, "predictors were not read again");
                 }
@@ -110,7 +93,7 @@ impl Kept {
         });
         let ready = async {
             let _ = first.await;
-            if let Some(nodes) = &app.soprano.nodes {
+            if let Some(nodes) = &desk.nodes {
                 nodes.tried().await;
             }
         };

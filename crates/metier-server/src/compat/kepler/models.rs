@@ -33,7 +33,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
 
 use super::estimator::Figures;
-use crate::config::Secret;
+use crate::http::config::Secret;
 
 /// Where the exporter looks for it.
 pub const PORT: u16 = 8100;
@@ -481,5 +481,6 @@ async fn ready(State(models): State<Shared>) -> Response {
 }
 
 async fn metrics(State(models): State<Shared>) -> Response {
-    ([(header::CONTENT_TYPE, crate::metrics::TEXT_FORMAT)], super::figures::page(&models)).into_response()
+    ([(header::CONTENT_TYPE, crate::http::metrics::TEXT_FORMAT)], super::figures::page(&models))
+        .into_response()
 }

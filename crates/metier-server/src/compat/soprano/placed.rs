@@ -10,8 +10,8 @@ use metier_work::placing::{self, Access, Demand, Hands, PassportUse, Placement, 
 use super::deployment::Deployment;
 use super::profiling::unavailable;
 use super::reply::{Profiling, Winner};
-use crate::problem::Problem;
-use crate::serve::App;
+use crate::app::App;
+use crate::http::problem::Problem;
 
 /// Nodes that only Prometheus knows, that are named.
 const MOST_NAMED: usize = 8;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::request::shown;
-use crate::problem::{FieldError, shorten};
+use crate::http::problem::{FieldError, shorten};
 
 /// Longest argument or variable.
 const LONGEST_TEXT: usize = 4096;

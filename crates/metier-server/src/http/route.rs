@@ -1,39 +1,39 @@
 //! What one entry of the list says: how it is asked, what it answers, who does the work.
 
+use std::sync::Arc;
+
 use axum::routing::MethodFilter;
 use schemars::SchemaGenerator;
 
+use super::lanes::Lane;
 use super::{Call, Reply};
-use crate::parameter::Parameter;
-use crate::problem::Problem;
-use crate::serve::App;
-use crate::storage::Lane;
+use crate::http::parameter::Parameter;
+use crate::http::problem::Problem;
 
-pub type Handler = fn(&App, &Call) -> Result<Reply, Problem>;
+pub type Handler<S> = fn(&Arc<S>, &Call) -> Result<Reply, Problem>;
 
 /// Where a handler runs.
-#[derive(Debug, Clone, Copy)]
-pub enum Work {
+pub enum Work<S> {
     /// On the serving thread: it neither blocks nor computes for long.
-    Quick(Handler),
+    Quick(Handler<S>),
     /// On the bounded pool for what blocks.
-    Blocking(Lane, Handler),
+    Blocking(Lane, Handler<S>),
     /// The same, and what takes long has its own lane afterwards.
-    Stages(Lane, Beginning),
+    Stages(Lane, Beginning<S>),
 }
 
 /// A handler that may leave the rest for later.
-pub type Beginning = fn(&App, &Call) -> Result<Stage, Problem>;
+pub type Beginning<S> = fn(&Arc<S>, &Call) -> Result<Stage<S>, Problem>;
 
 /// How far a handler has come.
-pub enum Stage {
+pub enum Stage<S> {
     Done(Reply),
     /// This is left, for that lane.
-    Then(Lane, Rest),
+    Then(Lane, Rest<S>),
 }
 
 /// What is left of a handler.
-pub type Rest = Box<dyn FnOnce(&App) -> Result<Reply, Problem> + Send>;
+pub type Rest<S> = Box<dyn FnOnce(&Arc<S>) -> Result<Reply, Problem> + Send>;
 
 /// What the body of a good answer is.
 #[derive(Debug, Clone, Copy)]
@@ -88,8 +88,8 @@ pub enum Sent {
     Bytes(&'static str),
 }
 
-#[derive(Debug)]
-pub struct Route {
+/// One entry of a route table, for handlers over the state `S`.
+pub struct Route<S: 'static> {
     /// What it is asked with.
     pub verb: Verb,
     /// Path with `{name}` for its parameters.
@@ -106,5 +106,5 @@ pub struct Route {
     pub answer: Answer,
     /// Statuses beside the good one that are its own; those of every route (400, 401, 405 …) are not repeated.
     pub also: &'static [u16],
-    pub work: Work,
+    pub work: Work<S>,
 }

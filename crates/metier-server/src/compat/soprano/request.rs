@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::deployment::{self, Deployment};
-use crate::problem::{FieldError, Problem};
+use crate::http::problem::{FieldError, Problem};
 
 /// Longest name of a graph or device.
 const LONGEST_NAME: usize = 256;

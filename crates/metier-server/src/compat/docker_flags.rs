@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::problem::FieldError;
+use crate::http::problem::FieldError;
 
 /// Flags that say nothing about what is measured: metier has its own way for each.
 const IGNORED: [&str; 7] = ["--rm", "--tty", "--interactive", "--detach", "-t", "-i", "-d"];

@@ -9,9 +9,9 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::config::Limits;
-use crate::front::Peer;
-use crate::routes::Reply;
+use crate::http::Reply;
+use crate::http::config::Limits;
+use crate::http::front::Peer;
 
 /// Whether answers to this client are to be compressed.
 pub fn is_wanted(limits: &Limits, peer: Option<&Peer>, headers: &HeaderMap) -> bool {

@@ -107,6 +107,11 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, detail).because(errors)
     }
 
+    /// Something that does not answer now, and may soon.
+    pub fn unavailable(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, detail).with(header::RETRY_AFTER, "2")
+    }
+
     /// With the fields at fault, beside a detail of its own.
     pub fn because(mut self, errors: Vec<FieldError>) -> Self {
         self.errors = errors;

@@ -20,10 +20,10 @@ use super::placed::Plan;
 use super::profiling::{answered, memory};
 use super::reply::Profiling;
 use super::request::{Fields, must_describe};
-use crate::problem::{FieldError, Problem};
-use crate::routes::{Call, Reply, Stage};
-use crate::serve::App;
-use crate::storage::Lane;
+use crate::app::{App, Server};
+use crate::http::lanes::Lane;
+use crate::http::problem::{FieldError, Problem};
+use crate::http::{Call, Reply, Stage};
 
 /// Longest value of a field that is not the file.
 const FIELD_BYTES: usize = 4096;
@@ -65,13 +65,13 @@ struct Parts {
 }
 
 /// Says on which node an uploaded graph would be fastest, and puts it there where that is asked for.
-pub fn upload(app: &App, call: &Call) -> Result<Stage, Problem> {
+pub fn upload(app: &App, call: &Call) -> Result<Stage<Server>, Problem> {
     let is_bad = |problem: &Problem| problem.status() == StatusCode::BAD_REQUEST;
     // The original's clients look for `error` there.
     taken(app, call).map_err(|problem| if is_bad(&problem) { problem.as_error() } else { problem })
 }
 
-fn taken(app: &App, call: &Call) -> Result<Stage, Problem> {
+fn taken(app: &App, call: &Call) -> Result<Stage<Server>, Problem> {
     let kind =
         call.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let boundary = multer::parse_boundary(kind).map_err(|_| {

@@ -17,10 +17,10 @@ use serde_json::{Map, Value, json};
 
 use super::docker_flags;
 use crate::api::sessions;
-use crate::parameter::{Form, Parameter};
-use crate::problem::{FieldError, Problem};
-use crate::routes::{Call, Reply};
-use crate::serve::App;
+use crate::app::App;
+use crate::http::parameter::{Form, Parameter};
+use crate::http::problem::{FieldError, Problem};
+use crate::http::{Call, Reply};
 use crate::storage;
 
 /// The image, its arguments, and flags of `docker run`.

@@ -30,7 +30,7 @@ pub use jobs::Jobs;
 
 use super::models::{bears, json_of, refusal};
 use super::online::Figures;
-use crate::config::Secret;
+use crate::http::config::Secret;
 use jobs::{Job, State as Progress};
 use request::Train;
 
@@ -224,5 +224,5 @@ async fn metrics(State(trainer): State<Shared>) -> Response {
     if let Some(online) = &trainer.online {
         online.write(&mut page);
     }
-    ([(header::CONTENT_TYPE, crate::metrics::TEXT_FORMAT)], page.finish()).into_response()
+    ([(header::CONTENT_TYPE, crate::http::metrics::TEXT_FORMAT)], page.finish()).into_response()
 }

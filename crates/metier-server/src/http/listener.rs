@@ -1,0 +1,137 @@
+//! Listening and connections, and the signals that end both.
+//!
+//! Connections are HTTP/1.1, each in a task of its own; on shutdown those under way may finish their request
+//! within [`Limits::drain_time`].
+
+use std::future::Future;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+
+use super::config::Limits;
+use super::front::{Line, Peer};
+use super::write_limit::WriteLimited;
+use crate::error::Error;
+
+/// Largest head of a request, about: what one read brings beyond it may still be taken.
+const HEAD_BYTES: usize = 64 << 10;
+
+/// Done when INT or TERM comes.
+pub fn shutdown_signal() -> Result<impl Future<Output = ()>, Error> {
+    let watch = |kind| signal(kind).map_err(|source| Error::Signals { source });
+    let (mut interrupt, mut terminate) = (watch(SignalKind::interrupt())?, watch(SignalKind::terminate())?);
+    Ok(async move {
+        let name = tokio::select! {
+            _ = interrupt.recv() => "INT",
+            _ = terminate.recv() => "TERM",
+        };
+        tracing::info!(signal = name, "stopping");
+    })
+}
+
+/// Answers connections until `shutdown` is done; then those under way may finish.
+pub async fn accept(
+    listener: TcpListener,
+    limits: Limits,
+    router: axum::Router,
+    shutdown: impl Future<Output = ()>,
+) {
+    let service = TowerToHyperService::new(router);
+    let places = Arc::new(Semaphore::new(limits.connections.max(1)));
+    let (stop, stopping) = watch::channel(false);
+    let mut connections = JoinSet::new();
+    tokio::pin!(shutdown);
+
+    loop {
+        while connections.try_join_next().is_some() {}
+        let accepted = async {
+            // The place first: who finds none waits in the kernel's queue, not in our memory.
+            let place = places.clone().acquire_owned().await.ok();
+            (place, listener.accept().await)
+        };
+        let (place, accepted) = tokio::select! {
+            accepted = accepted => accepted,
+            () = &mut shutdown => break,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                let (limits, service, stopping) = (limits.clone(), service.clone(), stopping.clone());
+                connections.spawn(async move {
+                    connection(&limits, stream, peer, service, stopping).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                // Out of file descriptors, or a client that went away: neither ends the server.
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+
+    drop(listener);
+    stop.send_replace(true);
+    let drained = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(limits.drain_time, drained).await.is_err() {
+        tracing::warn!(connections = connections.len(), "connections were cut: their time was up");
+        connections.shutdown().await;
+    }
+}
+
+pub async fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
+    TcpListener::bind(address).await.map_err(|source| match source.kind() {
+        ErrorKind::AddrInUse => Error::Taken { address },
+        ErrorKind::PermissionDenied if address.port() != 0 && address.port() < 1024 => {
+            Error::Privileged { address }
+        }
+        _ => Error::Listen { address, source },
+    })
+}
+
+async fn connection(
+    limits: &Limits,
+    stream: TcpStream,
+    peer: SocketAddr,
+    router: TowerToHyperService<axum::Router>,
+    mut stopping: watch::Receiver<bool>,
+) {
+    // Answers are written whole; waiting for more to send only delays them.
+    let _ = stream.set_nodelay(true);
+    let local = stream.local_addr().ok();
+    let stream = TokioIo::new(WriteLimited::new(stream, limits.write_time));
+    let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+        request.extensions_mut().insert(Peer(peer));
+        if let Some(local) = local {
+            request.extensions_mut().insert(Line { peer, local });
+        }
+        router.call(request)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_time)
+        .max_buf_size(HEAD_BYTES)
+        .serve_connection(stream, service);
+    tokio::pin!(connection);
+    let stopped = async { drop(stopping.wait_for(|stopping| *stopping).await) };
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stopped => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        // Clients that vanish, are too slow or do not speak HTTP: of interest only when looking for something.
+        tracing::debug!(%peer, %error, "connection ended");
+    }
+}
