@@ -238,27 +238,16 @@ fn a_pod_is_who_and_where_a_container_would_be() {
     );
 }
 
-/// The other half of the next test: a measuring program that will be killed.
-#[test]
-#[ignore = "a process of its own, started by the next test"]
-fn a_measuring_program_that_is_killed() {
-    let (Some(kubeconfig), Some(id)) = (cluster(), std::env::var("METIER_TEST_RUN").ok()) else { return };
-    let folder = std::env::var_os("METIER_TEST_FOLDER").unwrap();
-    let mut spec = shell(&kubeconfig, "echo up; sleep 600");
-    spec.id = Some(id.parse().unwrap());
-    let _ = metier_cluster::run(&mut common::session(folder.as_ref()), &spec, &mut Memory::default());
-}
-
 #[test]
 fn what_a_killed_measuring_program_left_ends_by_itself_and_is_swept_by_the_next() {
     let Some(kubeconfig) = cluster() else { return };
     let folder = tempfile::Builder::new().prefix("metier-cluster-").tempdir().unwrap();
     let killed = shell(&kubeconfig, "");
     let id = killed.id.unwrap().to_string();
-    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "pods::a_measuring_program_that_is_killed"])
-        .env("METIER_TEST_RUN", &id)
-        .env("METIER_TEST_FOLDER", folder.path())
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_pod-process"))
+        .arg(&kubeconfig)
+        .arg(&id)
+        .arg(folder.path())
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use metier_device::identity;
 use metier_linux::Roots;
 use metier_measure::spec::{Awaited, ContainerSpec, Mount, Pull};
-use metier_measure::{NoRecorder, Options, Recorder, Session, Spec, StoreRecorder, Target, leftovers};
+use metier_measure::{NoRecorder, Options, Session, Spec, StoreRecorder, Target, leftovers};
 use metier_store::{Location, Store};
 use metier_types::{Bytes, Cause, Method, Quality, Run, RunId, RunState};
 
@@ -418,39 +418,19 @@ fn traffic_of_the_containers_own_network_is_counted_to_its_end() {
     assert!(network.sent_bytes.0 < 600_000, "{network:?}");
 }
 
-/// Not a test of its own: what the tests below start as another program, and kill.
-#[test]
-fn as_another_program() {
-    let Ok(store) = std::env::var("METIER_TEST_CHILD_STORE") else { return };
-    let engine = std::env::var("METIER_LAB_DOCKER").unwrap();
-    let script = std::env::var("METIER_TEST_CHILD_SCRIPT").unwrap();
-    let store = Store::open(&Location::Sqlite(store.into())).unwrap();
-    let device = identity::this(&Roots::default(), None).unwrap();
-    let mut recorder: Box<dyn Recorder> = Box::new(StoreRecorder::new(store, &device));
-    let mut spec = container(&engine, "busybox:local", &["sh", "-c", &script]);
-    spec.id = Some(std::env::var("METIER_TEST_CHILD_RUN").unwrap().parse().unwrap());
-    change(&mut spec, |container| container.stdin = true);
-    session().run(&spec, recorder.as_mut()).unwrap();
-}
-
-fn another_program(store: &Path, id: RunId, script: &str) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args(["--exact", "container::as_another_program", "--nocapture", "--test-threads=1"])
-        .env("METIER_TEST_CHILD_STORE", store)
-        .env("METIER_TEST_CHILD_RUN", id.to_string())
-        .env("METIER_TEST_CHILD_SCRIPT", script);
+/// A measuring program of its own, which runs a script in a container.
+fn another_program(engine: &str, store: &Path, id: RunId, script: &str) -> Command {
+    let mut command = crate::measure_process();
+    command.args(["container", engine]).arg(store).arg(id.to_string()).arg(script);
     command
 }
 
 #[test]
 fn the_streams_of_a_container_are_ours() {
-    if engine().is_none() {
-        return;
-    }
+    let Some(engine) = engine() else { return };
     let folder = tempfile::tempdir().unwrap();
     let script = "read word; echo \"said $word\"; echo \"err\" >&2; head -c 3000000 /dev/zero | tr '\\0' 'x'; echo; echo last";
-    let mut command = another_program(&folder.path().join("store.db"), RunId::new(), script);
+    let mut command = another_program(&engine, &folder.path().join("store.db"), RunId::new(), script);
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"hello\n").unwrap();
@@ -484,7 +464,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Starts a run as another program, and waits until its container is under way.
 fn under_way(engine: &str, store: &Path, id: RunId) -> std::process::Child {
-    let mut command = another_program(store, id, "trap '' INT TERM; sleep 600; sleep 601");
+    let mut command = another_program(engine, store, id, "trap '' INT TERM; sleep 600; sleep 601");
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
     let label = format!("label=metier.run={id}");
     wait_until("the container runs", || {

@@ -1,31 +1,16 @@
-//! INT and TERM end the server in order. Signals are for whole processes: this test starts itself again as one.
+//! INT and TERM end the server in order. Signals are for whole processes: `tests/processes` is one.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
 use crate::common::*;
-use metier_server::Config;
-use metier_store::{Location, Store};
-
-const STORE: &str = "METIER_TEST_SERVE";
-
-/// Not a test of its own: what the other one starts.
-#[test]
-fn child() {
-    let Ok(path) = std::env::var(STORE) else { return };
-    let store = Store::open(&Location::Sqlite(path.into())).unwrap();
-    let config = Config { listen: "127.0.0.1:0".parse().unwrap(), ..Config::default() };
-    metier_server::run(config, store, |address| println!("\nready {address}")).unwrap();
-    println!("\nended in order");
-}
 
 #[test]
 fn a_signal_ends_the_server_in_order() {
     for signal in ["INT", "TERM"] {
         let (folder, _store) = store();
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "signals::child", "--nocapture", "--test-threads=1"])
-            .env(STORE, folder.path().join("metier.db"))
+        let mut child = Command::new(env!("CARGO_BIN_EXE_server-process"))
+            .arg(folder.path().join("metier.db"))
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

@@ -1,10 +1,10 @@
 //! `kill -9` at any instant loses at most the chunk that was being written, and several processes share one file.
 //!
-//! The writer is a process of its own (this test program again, told so by a variable). It says on its standard output
+//! The writer is a process of its own (`tests/processes`). It says on its standard output
 //! what the store has acknowledged; after the kill the file must hold at least that. It is read twice: by SQL
 //! without this crate's code (the `sqlite3` program where it is installed, else a bare connection), and by the store.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -13,40 +13,11 @@ use crate::common::*;
 use metier_store::{Location, RunFilter, Store};
 use metier_types::{RunId, RunState};
 
-const STORE: &str = "METIER_TEST_STORE";
-const RUNS: &str = "METIER_TEST_RUNS";
-const ROWS: i64 = 20;
-const APPENDS: i64 = 25;
-
-/// Not a test by itself: the process that writes. Returns at once when nobody asked for it.
-#[test]
-fn writing_process() {
-    let Ok(path) = std::env::var(STORE) else { return };
-    let runs: usize = std::env::var(RUNS).unwrap().parse().unwrap();
-    let say = |line: String| {
-        let mut out = std::io::stdout().lock();
-        writeln!(out, "\n{line}").and_then(|()| out.flush()).unwrap();
-    };
-    for second in 0..runs {
-        // Opened anew each time, as `metier run` does; the kill hits that too.
-        let store = Store::open(&Location::Sqlite(path.clone().into())).unwrap();
-        let run = run_at(second as i64, "killed");
-        store.begin_run(&run, &owner(std::process::id())).unwrap();
-        say(format!("begun {}", run.id));
-        for part in 0..APPENDS {
-            store.append(run.id, &[chunk(run.id, "use", part * ROWS, ROWS)]).unwrap();
-            say(format!("appended {} {}", run.id, part + 1));
-        }
-        store.finish_run(&over(&run)).unwrap();
-        say(format!("finished {}", run.id));
-    }
-}
-
 fn writer(path: &Path, runs: usize) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "killed::writing_process", "--nocapture", "--test-threads=1"])
-        .env(STORE, path)
-        .env(RUNS, runs.to_string())
+    Command::new(env!("CARGO_BIN_EXE_store-process"))
+        .arg("write")
+        .arg(path)
+        .arg(runs.to_string())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -144,7 +115,7 @@ fn a_kill_loses_at_most_the_chunk_being_written() {
                 assert!((*appends..=appends + 1).contains(&count), "round {round}: {count} of {appends}");
             } else {
                 let rows = ask(&path, &format!("SELECT sum(rows) FROM block WHERE run = '{id}'"));
-                assert_eq!(rows, (ROWS * APPENDS).to_string(), "round {round}");
+                assert_eq!(rows, (CHUNK_ROWS * RUN_CHUNKS).to_string(), "round {round}");
             }
         }
         // Only the last few are looked at again each round, so that the test stays quick.
@@ -177,9 +148,9 @@ fn processes_share_one_file() {
     let mut seen = 0;
     for child in children {
         for (id, state, appends) in child.acknowledged() {
-            assert_eq!((state, appends), (RunState::Finished, APPENDS));
+            assert_eq!((state, appends), (RunState::Finished, RUN_CHUNKS));
             let store = Store::open_read_only(&Location::Sqlite(path.clone())).unwrap();
-            assert_eq!(store.series(id, None).unwrap(), [chunk(id, "use", 0, ROWS * APPENDS)]);
+            assert_eq!(store.series(id, None).unwrap(), [chunk(id, "use", 0, CHUNK_ROWS * RUN_CHUNKS)]);
             seen += 1;
         }
     }

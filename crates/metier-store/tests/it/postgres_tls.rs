@@ -9,8 +9,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use metier_store::Store;
-
 /// A server that takes only encrypted connections; stopped with the value.
 struct Server {
     child: Child,
@@ -154,25 +152,13 @@ impl Drop for Server {
     }
 }
 
-const STORE: &str = "METIER_TEST_STORE";
-
-/// Not a test by itself: opens a store with the roots that its environment names, and says what happened.
-#[test]
-fn opening_process() {
-    let Ok(url) = std::env::var(STORE) else { return };
-    match Store::open(&url.parse().unwrap()).and_then(|store| store.check()) {
-        Ok(health) => eprintln!("\nverdict opened {}", health.engine),
-        Err(error) => eprintln!("\nverdict {}", error.to_string().replace('\n', " ")),
-    }
-}
-
 #[test]
 fn a_required_encryption_is_used_and_the_server_checked() {
     let Some(server) = Server::start() else { return };
     let open = |host: &str, mode: &str, roots: &Path| {
-        let out = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "postgres_tls::opening_process", "--nocapture"])
-            .env(STORE, format!("postgres://metier@{host}:{}/postgres?sslmode={mode}", server.port))
+        let out = Command::new(env!("CARGO_BIN_EXE_store-process"))
+            .arg("check")
+            .arg(format!("postgres://metier@{host}:{}/postgres?sslmode={mode}", server.port))
             .env("SSL_CERT_FILE", roots)
             .output()
             .unwrap();

@@ -443,20 +443,6 @@ fn a_read_only_disk_can_be_read_and_not_written() {
     );
 }
 
-const STORE: &str = "METIER_TEST_STORE";
-
-/// Not a test by itself: opens a store as another user and says what happened.
-#[test]
-fn opening_process() {
-    let Ok(path) = std::env::var(STORE) else { return };
-    let verdict = |opened: Result<Store, Error>| match opened {
-        Ok(_) => "opened".to_string(),
-        Err(error) => format!("{error:?}").chars().take_while(|c| c.is_alphanumeric()).collect(),
-    };
-    let location = at(Path::new(&path));
-    eprintln!("\nverdict {} {}", verdict(Store::open(&location)), verdict(Store::open_read_only(&location)));
-}
-
 #[test]
 fn missing_rights_are_said_so() {
     let folder = tempfile::tempdir().unwrap();
@@ -466,11 +452,11 @@ fn missing_rights_are_said_so() {
     let run = filled(&path);
     // Copied where another user can run it: a build folder often is not open to all.
     let program = folder.path().join("program");
-    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_store-process"), &program).unwrap();
     chmod(&program, 0o755);
     let as_other = |path: &Path| {
         let mut command = Command::new(&program);
-        command.args(["--exact", "sqlite_faults::opening_process", "--nocapture"]).env(STORE, path).current_dir("/");
+        command.arg("open").arg(path).current_dir("/");
         // As root, rights do not bind.
         if fs::metadata("/proc/self").is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0) {
             command.uid(65_534).gid(65_534);

@@ -1,6 +1,5 @@
 //! What the tests on a real cluster share: a session, a recorder that keeps everything in memory, and a look at what
 //! is left.
-#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::BTreeMap;
 use std::io::Read;

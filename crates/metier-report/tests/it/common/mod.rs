@@ -1,5 +1,4 @@
 //! Material with known figures, and a check of pages.
-#![allow(dead_code, clippy::unwrap_used, clippy::panic, reason = "tests; not every test file uses all of it")]
 
 use metier_report::{Measured, Subject};
 use metier_types::{Column, Kind, Run, RunId, Series, Unit, Values};

@@ -1,6 +1,5 @@
 //! What the tests of this room share: a real server on a free port over a real store, a plain HTTP client that
 //! sends exactly what it is told to, and made-up runs.
-#![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,5 +1,4 @@
 //! Runs with given values, and noise to give them.
-#![allow(dead_code, clippy::unwrap_used, reason = "tests; not every test file uses all of it")]
 
 use metier_types::{Bytes, Joules, Run, RunId, Seconds};
 use serde_json::json;
