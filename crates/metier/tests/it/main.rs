@@ -23,6 +23,7 @@ mod kill;
 mod latency;
 mod listen;
 mod look;
+mod module_cycles;
 #[path = "../../../metier-onnx/tests/it/common/mod.rs"]
 mod onnx;
 mod passport;
