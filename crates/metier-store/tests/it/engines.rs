@@ -4,7 +4,9 @@
 use std::io::Cursor;
 
 use crate::common::*;
-use metier_store::{Cancelled, Error, RunFilter, SessionEnd, SessionFilter, Store, Trial, Writer};
+use metier_store::{
+    Cancelled, Error, NewSession, RunFilter, SessionEnd, SessionFilter, Store, Trial, Writer,
+};
 use metier_types::{
     ArtefactRef, BatchId, Bytes, Cause, DeviceRef, Digest, Kind, Passport, Predictor, RunId, RunState,
     Series, SessionState, Timestamp, Unit, Values,
@@ -905,11 +907,11 @@ fn a_session_is_found_by_what_people_type(place: &Place) {
     for none in ["9", "banana", "", "%", "ffffffff"] {
         assert!(matches!(store.find_session(none), Err(Error::NoSession { .. })), "{none}");
     }
-    // Ids of one moment begin alike.
-    let shared: String = text.chars().take(8).collect();
-    if two.id.to_string().starts_with(&shared) {
-        assert!(matches!(store.find_session(&shared), Err(Error::Refused { .. })));
+    for id in ["0192aaaa-0000-7000-8000-000000000001", "0192aaaa-0000-7000-8000-000000000002"] {
+        let alike = NewSession { id: id.parse().unwrap(), ..new_session("alike") };
+        store.add_session(&alike, 5).unwrap();
     }
+    assert!(matches!(store.find_session("0192aaaa"), Err(Error::Refused { .. })), "ids that begin alike");
 }
 
 fn the_log_of_a_session_is_kept_in_order(place: &Place) {

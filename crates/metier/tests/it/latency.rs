@@ -110,6 +110,14 @@ fn graphs_that_cannot_be_timed_are_named_and_the_others_are_timed() {
     assert!(said.contains(" points in "), "{said}");
 }
 
+/// Gives every predictor this standing. What training decides depends on how calm the host was; so few graphs may
+/// teach so little that the passport does better.
+fn set_standing(place: &Place, standing: &str) {
+    let store = rusqlite::Connection::open(place.path("data/metier/metier.db")).unwrap();
+    let sql = "UPDATE predictor SET record = json_set(record, '$.standing', ?1)";
+    assert!(store.execute(sql, [standing]).unwrap() > 0);
+}
+
 #[test]
 fn what_is_learned_is_listed_asked_where_it_is_of_use_and_removed() {
     let (Some(first), Some(second), Some(third), Some(fourth)) =
@@ -139,10 +147,13 @@ fn what_is_learned_is_listed_asked_where_it_is_of_use_and_removed() {
     assert_eq!(record["kind"], "latency");
     assert!(record["held_out"][0]["groups"].as_u64().unwrap() >= 2, "{text}");
     let id = record["id"].as_str().unwrap();
-    // So few graphs, timed beside whatever else this host does, may teach so little that a passport does better. Then it is not asked, and where the passport has no figures nobody answers.
-    let predicted = place.run(&["predict", "latency", &first, "-o", "json"]);
-    let answer: Value = serde_json::from_slice(&predicted.stdout).unwrap_or_default();
-    assert_eq!(answer["predictor"] == id, record["standing"] == "in-use", "{text} {predicted:?}");
+    for (standing, answers) in [("passed", false), ("in-use", true)] {
+        set_standing(&place, standing);
+        let predicted = place.run(&["predict", "latency", &first, "-o", "json"]);
+        // Without a predictor the passport answers, and without its figures there is no answer.
+        let answer: Value = serde_json::from_slice(&predicted.stdout).unwrap_or_default();
+        assert_eq!(answer["predictor"] == id, answers, "{standing}: {predicted:?}");
+    }
     let short = &id.trim_start_matches("sha256:")[..12];
     assert!(place.ok(&["predictors"]).contains(short));
     assert!(place.ok(&["predictors", "show", short]).contains("multiply-adds × constant"));
@@ -191,13 +202,11 @@ fn onnx_runtime_has_a_predictor_of_its_own() {
     assert_eq!(record["graphs"].as_array().unwrap().len(), 4, "{record}");
     let asked =
         |runtime: &str| place.json(&["predict", "latency", &first, "--runtime", runtime, "-o", "json"]);
-    // So few graphs may teach so little that it does not answer; then nothing does here, without a passport.
-    if record["standing"] == "in-use" {
-        assert_eq!(asked("onnxruntime")["predictor"], record["id"]);
-        let other = asked("rten");
-        assert_eq!(other["in_range"], false);
-        assert!(other["because"].as_str().unwrap().contains("learned with onnxruntime"), "{other}");
-    }
+    set_standing(&place, "in-use");
+    assert_eq!(asked("onnxruntime")["predictor"], record["id"]);
+    let other = asked("rten");
+    assert_eq!(other["in_range"], false);
+    assert!(other["because"].as_str().unwrap().contains("learned with onnxruntime"), "{other}");
     let output = place.run(&["train", "latency", "--runtime", "onnxruntime", "--onnxruntime", "/no/such.so"]);
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("/no/such.so"), "{output:?}");
@@ -218,9 +227,11 @@ fn runs_of_bench_are_learned_from_or_left_out_for_a_reason() {
     assert!(output.status.success(), "{said}");
     assert!(said.contains("left out: it was held back by limits"), "{said}");
     let after: Value = serde_json::from_slice(&output.stdout).unwrap();
-    // Where the hypervisor gave this host's processors to others meanwhile, that is said instead.
-    let is_taken = after["runs"].as_array().unwrap().iter().any(|one| *one == run.as_str());
-    assert!(is_taken || said.contains("left out: the hypervisor"), "{after} {said}");
+    if said.contains("left out: the hypervisor") {
+        eprintln!("SKIP: that a run is learned from, because the hypervisor took processor time from it");
+    } else {
+        assert!(after["runs"].as_array().unwrap().iter().any(|one| *one == run.as_str()), "{after} {said}");
+    }
     assert!(after["because"].as_str().is_some_and(|why| !why.is_empty()), "{after}");
     let shown = place.ok(&["predictors", "show", after["id"].as_str().unwrap()]);
     assert!(shown.contains(after["because"].as_str().unwrap()), "{shown}");
