@@ -181,9 +181,9 @@ mod tests {
         assert!(of(libc::EACCES).fix.unwrap().contains("perf_event_paranoid=0"));
         assert!(of(libc::ENOENT).reason.contains("virtual machines") && of(libc::ENOENT).fix.is_none());
         assert!(of(libc::EMFILE).reason.contains("cannot be opened"));
-        // Whatever this host is, opening them ends with one or the other.
-        if let Ok(mut counters) = Counters::open(&roots) {
-            assert!(counters.read().is_some());
+        match Counters::open(&roots) {
+            Ok(mut counters) => assert!(counters.read().is_some()),
+            Err(missing) => eprintln!("SKIP: reading processor counters, because {}", missing.reason),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Metrics that are not Kepler's, from Prometheus' answer to the estimator's. One process, one list of them: that is why this is a file of its own.
+//! Metrics that are not Kepler's, from Prometheus' answer to the estimator's. A process has one list of them: that is why this is a program of its own.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::ops::ControlFlow;

@@ -46,7 +46,7 @@ const fn key(
 }
 
 /// Everything that can be set.
-pub const KEYS: [Key; 35] = [
+pub const KEYS: &[Key] = &[
     key("store", "METIER_STORE", Some("--store"), None, "where runs are kept: a file, or postgres://…"),
     key("output", "METIER_OUTPUT", Some("--output"), Some("table"), "form of data: table, json, yaml or csv"),
     key("color", "METIER_COLOR", Some("--color"), Some("auto"), "colours: auto, always or never"),
@@ -254,7 +254,7 @@ impl Settings {
         let mut typed: BTreeMap<&str, String> =
             typed.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
         let mut values = BTreeMap::new();
-        for key in &KEYS {
+        for key in KEYS {
             let flag =
                 typed.remove(key.name).map(|value| (value, Origin::Flag(key.flag.unwrap_or(key.name))));
             let environment =

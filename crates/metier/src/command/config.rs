@@ -68,7 +68,7 @@ impl Config {
 
     fn table(&self, room: &Room) -> String {
         let mut table = Table::with_header(&["KEY", "VALUE", "ORIGIN", "VARIABLE", "MEANING"]);
-        for key in &KEYS {
+        for key in KEYS {
             let value =
                 room.settings.shown(key).filter(|value| !value.is_empty()).unwrap_or_else(|| "–".into());
             let set = room.settings.get(key.name).is_some_and(|setting| setting.origin != Origin::Default);

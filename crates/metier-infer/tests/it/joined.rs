@@ -1,0 +1,32 @@
+//! Operators that an engine joins are those of the file.
+
+use crate::common::{file, graph, node, value, weights};
+
+/// A convolution, its bias and its bend are one operator in an engine, whatever it is called there.
+#[test]
+fn joined_operators_are_found_in_the_file() {
+    let nodes = [
+        node("Conv", &["x", "w"], &["c"], &[]).text(3, "conv"),
+        node("Relu", &["c"], &["r"], &[]).text(3, "bend"),
+        node("Conv", &["r", "w2"], &["y"], &[]),
+    ];
+    let constants = [weights("w", &[4, 3, 1, 1]), weights("w2", &[2, 4, 1, 1])];
+    let bytes =
+        file(&graph(&nodes, &constants, &[value("x", &[1, 3, 5, 5])], &[value("y", &[1, 2, 5, 5])]), 17);
+    let limits = metier_onnx::Limits::default();
+    let model = metier_onnx::read(&bytes, &limits).expect("a graph");
+    let told = metier_onnx::analyse(&model, &metier_onnx::Bindings::default(), &limits).expect("sizes");
+    let time = |name: &str, inputs: &[&str], outputs: &[&str]| metier_infer::OperatorTime {
+        name: name.into(),
+        kind: "Conv".into(),
+        inputs: inputs.iter().map(ToString::to_string).collect(),
+        outputs: outputs.iter().map(ToString::to_string).collect(),
+        seconds: 1.0,
+    };
+    // By values, joined; and by names, in a layout of its own, whose values are not the file's.
+    let shares =
+        metier_infer::shares(&told, &[time("any", &["x", "w"], &["r"]), time("y_nchwc", &["q"], &["p"])]);
+    assert_eq!(shares[0].operators, ["conv", "bend"]);
+    assert_eq!((shares[0].multiply_adds, shares[1].multiply_adds), (Some(4 * 3 * 25), Some(2 * 4 * 25)));
+    assert_eq!(shares[1].operators, ["y"]);
+}

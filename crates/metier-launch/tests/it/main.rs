@@ -1,0 +1,12 @@
+//! Integration tests of metier-launch, one module a topic.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "tests"
+)]
+
+mod alone;
+mod pod;

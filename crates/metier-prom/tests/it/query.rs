@@ -1,0 +1,385 @@
+//! The query client against a real Prometheus (of the lab, and one of its own with TLS and a password), and against servers that
+//! hang, babble, fail and lie.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use metier_prom::query::{Answer, Blocking, Client, Credentials, Endpoint, Error, Range, Trouble};
+use metier_types::Timestamp;
+
+/// The lab's Prometheus, or why there is none.
+fn lab() -> Option<Blocking> {
+    let Ok(address) = std::env::var("METIER_LAB_PROMETHEUS") else {
+        eprintln!("SKIP: needs the lab's Prometheus because METIER_LAB_PROMETHEUS is not set");
+        return None;
+    };
+    Some(Blocking::new(address.parse().unwrap()).unwrap())
+}
+
+fn instant(client: &Blocking, expression: &str) -> Result<Answer, Error> {
+    client.ask(async |client| client.instant(expression, None).await)
+}
+
+fn trouble(error: &Error) -> &Trouble {
+    error.trouble().unwrap_or_else(|| panic!("{error}"))
+}
+
+#[test]
+fn instant_answers_of_a_real_prometheus_are_typed() {
+    let Some(client) = lab() else { return };
+    let up = instant(&client, "up").unwrap();
+    let up = up.vector().unwrap();
+    assert!(up.len() >= 2 && up.iter().all(|one| one.metric.name() == Some("up")), "{up:?}");
+    assert!(up.iter().any(|one| one.metric.label("job") == Some("node") && one.point.value == 1.0), "{up:?}");
+    assert_eq!(instant(&client, "scalar(vector(0.1))").unwrap().number(), Some(0.1));
+    assert_eq!(instant(&client, "1/0").unwrap().number(), Some(f64::INFINITY));
+    assert_eq!(instant(&client, "vector(-1)/0").unwrap().number(), Some(f64::NEG_INFINITY));
+    assert!(instant(&client, "0/0").unwrap().number().unwrap().is_nan());
+    assert!(instant(&client, "no_such_series_at_all").unwrap().vector().unwrap().is_empty());
+    let matrix = instant(&client, "up{job=\"node\"}[10s]").unwrap();
+    assert!(matrix.matrix().unwrap().iter().all(|series| !series.points.is_empty()), "{matrix:?}");
+    // The payload is there as it came, and reads back.
+    let again = Answer::read(matrix.raw.clone()).unwrap();
+    assert_eq!(again.values, matrix.values);
+    assert!(matrix.raw.starts_with(b"{\"status\":\"success\""));
+}
+
+#[test]
+fn range_answers_have_the_steps_that_were_asked_for() {
+    let Some(client) = lab() else { return };
+    let end = Timestamp::from_second(Timestamp::now().as_second() - 1).unwrap();
+    let start = Timestamp::from_second(end.as_second() - 10).unwrap();
+    let step = Duration::from_millis(2500);
+    let answer =
+        client.ask(async |client| client.range("vector(7)", Range { start, end, step }).await).unwrap();
+    let [series] = answer.matrix().unwrap() else { panic!("{answer:?}") };
+    let times: Vec<i64> =
+        series.points.iter().map(|point| point.at.as_millisecond() - start.as_millisecond()).collect();
+    assert_eq!(times, [0, 2500, 5000, 7500, 10_000]);
+    for wrong in [
+        Range { start: end, end: start, step },
+        Range { start, end, step: Duration::ZERO },
+        Range { start, end, step: Duration::from_micros(500) },
+    ] {
+        let error = client.ask(async |client| client.range("up", wrong).await).unwrap_err();
+        assert!(matches!(error, Error::BadRange { .. }), "{error}");
+    }
+}
+
+#[test]
+fn series_and_label_values_are_listed() {
+    let Some(client) = lab() else { return };
+    let now = Timestamp::now();
+    let before = Timestamp::from_second(now.as_second() - 60).unwrap();
+    let series = client.ask(async |client| client.series("up{job=\"node\"}", before, now).await).unwrap();
+    assert!(series.iter().any(|metric| metric.label("job") == Some("node")), "{series:?}");
+    let names = client.ask(async |client| client.label_values("__name__").await).unwrap();
+    assert!(names.iter().any(|name| name == "node_cpu_seconds_total"));
+    let error = client.ask(async |client| client.label_values("../query").await).unwrap_err().to_string();
+    assert!(error.contains("letters, digits and underscores"), "{error}");
+}
+
+#[test]
+fn a_wrong_expression_is_refused_in_prometheus_own_words_and_not_tried_again() {
+    let Some(client) = lab() else { return };
+    let error = instant(&client, "rate(up").unwrap_err();
+    let Trouble::Refused { status: 400, said, tries: 1 } = trouble(&error) else { panic!("{error}") };
+    assert!(said.contains("bad_data") && said.contains("unclosed left parenthesis"), "{said}");
+    assert!(error.to_string().contains("\"rate(up\"") && !error.may_pass(), "{error}");
+    // 422: understood, but it cannot be reckoned.
+    let error = instant(&client, "up * on() up").unwrap_err();
+    assert!(matches!(trouble(&error), Trouble::Refused { status: 422, .. }), "{error}");
+    // A long one goes as a form.
+    let long = format!("vector(1) + {}", vec!["0"; 5000].join(" + "));
+    assert_eq!(instant(&client, &long).unwrap().number(), Some(1.0));
+}
+
+/// A server that gives each connection's request to a function.
+struct Server {
+    address: SocketAddr,
+    seen: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    fn start(answer: impl Fn(usize, &str, &mut dyn Write) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let kept = seen.clone();
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                let head = head(&mut stream);
+                if !head.is_empty() {
+                    let number = {
+                        let mut seen = kept.lock().unwrap();
+                        seen.push(head.clone());
+                        seen.len()
+                    };
+                    answer(number, &head, &mut stream);
+                }
+            }
+        });
+        Self { address, seen }
+    }
+
+    fn endpoint(&self) -> Endpoint {
+        let mut endpoint: Endpoint = self.address.to_string().parse().unwrap();
+        endpoint.bounds.pause = Duration::from_millis(1);
+        endpoint
+    }
+
+    fn client(&self) -> Blocking {
+        Blocking::new(self.endpoint()).unwrap()
+    }
+}
+
+fn head(stream: &mut TcpStream) -> String {
+    let mut head = String::new();
+    let mut lines = BufReader::new(stream);
+    while lines.read_line(&mut head).is_ok_and(|read| read > 2) {}
+    head
+}
+
+fn say(out: &mut dyn Write, status: &str, body: &str) {
+    let length = body.len();
+    let _ = write!(out, "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
+    let _ = out.flush();
+}
+
+const ONE: &str = r#"{"status":"success","data":{"resultType":"scalar","result":[1,"1"]}}"#;
+
+#[test]
+fn what_may_pass_is_tried_again_and_what_will_not_is_not() {
+    let wobbly = Server::start(|number, _, out| match number {
+        1 => {
+            say(out, "503 Unavailable", r#"{"status":"error","errorType":"unavailable","error":"starting"}"#)
+        }
+        2 => say(out, "429 Too Many Requests", "slow down"),
+        _ => say(out, "200 OK", ONE),
+    });
+    assert_eq!(instant(&wobbly.client(), "up").unwrap().number(), Some(1.0));
+    assert_eq!(wobbly.seen.lock().unwrap().len(), 3);
+    let broken = Server::start(|_, _, out| say(out, "500 Oh", "panic: at the disco\nsecond line"));
+    let error = instant(&broken.client(), "up").unwrap_err();
+    assert_eq!(
+        trouble(&error),
+        &Trouble::Refused { status: 500, said: "panic: at the disco".into(), tries: 4 },
+        "{error}"
+    );
+    assert!(error.may_pass());
+    for status in ["400 Bad", "401 Unauthorized", "404 Not Found", "501 No"] {
+        let strict = Server::start(move |_, _, out| say(out, status, ""));
+        instant(&strict.client(), "up").unwrap_err();
+        assert_eq!(strict.seen.lock().unwrap().len(), 1, "{status}");
+    }
+    // Who asks for more patience than there is gets no second try.
+    let busy = Server::start(|_, _, out| {
+        let _ = write!(
+            out,
+            "HTTP/1.1 503 No\r\nRetry-After: 3600\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        );
+    });
+    let error = instant(&busy.client(), "up").unwrap_err();
+    assert!(matches!(trouble(&error), Trouble::Refused { status: 503, tries: 1, .. }), "{error}");
+}
+
+#[test]
+fn nobody_listening_is_said_after_the_tries() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut endpoint: Endpoint = format!("http://me:hunter2@{free}/x").parse().unwrap();
+    endpoint.bounds.tries = 2;
+    endpoint.bounds.pause = Duration::from_millis(1);
+    let error = instant(&Blocking::new(endpoint).unwrap(), "up").unwrap_err();
+    assert!(matches!(trouble(&error), Trouble::Unreachable { tries: 2, .. }), "{error}");
+    let text = error.to_string();
+    assert!(
+        text.contains(&format!("http://{free}/x")) && text.contains("refused") && !text.contains("hunter2"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_server_that_hangs_costs_no_more_than_the_bound() {
+    // Accepted by the kernel, answered by nobody.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut endpoint: Endpoint = silent.local_addr().unwrap().to_string().parse().unwrap();
+    endpoint.bounds.time = Duration::from_millis(200);
+    let error = instant(&Blocking::new(endpoint).unwrap(), "up").unwrap_err();
+    assert_eq!(trouble(&error), &Trouble::Late { after: Duration::from_millis(200) }, "{error}");
+    // One that begins and then stops.
+    let slow = Server::start(|_, _, out| {
+        let _ = out.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{").and_then(|()| out.flush());
+        std::thread::park();
+    });
+    let mut endpoint = slow.endpoint();
+    endpoint.bounds.time = Duration::from_millis(200);
+    let error = instant(&Blocking::new(endpoint).unwrap(), "up").unwrap_err();
+    assert!(matches!(trouble(&error), Trouble::Late { .. }), "{error}");
+}
+
+#[test]
+fn a_huge_answer_is_not_taken_whether_it_is_announced_or_not() {
+    let announced = Server::start(|_, _, out| {
+        let _ = out.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n{");
+    });
+    let endless = Server::start(|_, _, out| {
+        let _ = out.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n");
+        while out.write_all(&[b' '; 4096]).is_ok() {}
+    });
+    for server in [announced, endless] {
+        let mut endpoint = server.endpoint();
+        endpoint.bounds.body_bytes = 100_000;
+        let error = instant(&Blocking::new(endpoint).unwrap(), "up").unwrap_err();
+        assert_eq!(trouble(&error), &Trouble::TooLarge { most: 100_000 }, "{error}");
+    }
+}
+
+#[test]
+fn something_else_than_prometheus_is_told_apart() {
+    let page = Server::start(|_, _, out| say(out, "200 OK", "<html>hello</html>"));
+    let error = instant(&page.client(), "up").unwrap_err();
+    assert!(matches!(trouble(&error), Trouble::Malformed { .. }), "{error}");
+    let login = Server::start(|_, _, out| {
+        let _ = out.write_all(
+            b"HTTP/1.1 302 Found\r\nLocation: https://login.example/start?secret=1\r\nContent-Length: 0\r\n\r\n",
+        );
+    });
+    let text = instant(&login.client(), "up").unwrap_err().to_string();
+    assert!(text.contains("https://login.example/start;") && !text.contains("secret"), "{text}");
+}
+
+#[test]
+fn the_token_and_headers_are_sent_and_never_said() {
+    let guarded = Server::start(|_, head, out| {
+        let head = head.to_ascii_lowercase();
+        match head.contains("authorization: bearer hunter2") && head.contains("x-scope-orgid: hunter3") {
+            true => say(out, "200 OK", ONE),
+            false => say(out, "401 Unauthorized", "who are you?"),
+        }
+    });
+    let error = instant(&guarded.client(), "up").unwrap_err();
+    assert!(matches!(trouble(&error), Trouble::Refused { status: 401, .. }), "{error}");
+    let mut endpoint = guarded.endpoint();
+    endpoint.credentials = Credentials::Bearer("hunter2".into());
+    endpoint.headers.push(("X-Scope-OrgID".into(), "hunter3".into()));
+    let client = Blocking::new(endpoint.clone()).unwrap();
+    assert_eq!(instant(&client, "up").unwrap().number(), Some(1.0));
+    assert!(!format!("{client:?}").contains("hunter"), "{client:?}");
+    endpoint.credentials = Credentials::Bearer("two\nlines".into());
+    let error = Blocking::new(endpoint).unwrap_err().to_string();
+    assert!(error.contains("a header cannot carry") && !error.contains("lines"), "{error}");
+}
+
+#[test]
+fn the_same_client_serves_tasks_and_the_waiting_one_refuses_to_block_them() {
+    let server = Server::start(|_, _, out| say(out, "200 OK", ONE));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let client = Client::new(server.endpoint()).unwrap();
+    let waiting = server.client();
+    runtime.block_on(async {
+        assert_eq!(client.instant("up", None).await.unwrap().number(), Some(1.0));
+        let error = instant(&waiting, "up").unwrap_err().to_string();
+        assert!(error.contains("ask with `Client`"), "{error}");
+    });
+}
+
+/// A certificate authority, and a certificate of it for this machine: in PEM.
+struct Papers {
+    authority: String,
+    certificate: String,
+    key: String,
+}
+
+impl Papers {
+    fn make() -> Self {
+        let mut of_authority = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        of_authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let authority_key = rcgen::KeyPair::generate().unwrap();
+        let authority = of_authority.self_signed(&authority_key).unwrap();
+        let issuer = rcgen::Issuer::new(of_authority, authority_key);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let names = vec!["127.0.0.1".to_string(), "localhost".to_string()];
+        let certificate = rcgen::CertificateParams::new(names).unwrap().signed_by(&key, &issuer).unwrap();
+        Self { authority: authority.pem(), certificate: certificate.pem(), key: key.serialize_pem() }
+    }
+}
+
+/// A process that is ended by its id.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_real_prometheus_with_tls_and_a_password_answers_those_who_trust_its_authority() {
+    if Command::new("prometheus").arg("--version").output().is_err() {
+        eprintln!("SKIP: needs prometheus because TLS is tried against the real one");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let papers = Papers::make();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("authority.pem", &papers.authority);
+    write("other.pem", &Papers::make().authority);
+    write("certificate.pem", &papers.certificate);
+    write("key.pem", &papers.key);
+    write("prometheus.yml", "");
+    // The password is "hunter2".
+    write(
+        "web.yml",
+        "tls_server_config: {cert_file: certificate.pem, key_file: key.pem}\n\
+         basic_auth_users: {metier: \"$2b$04$metierpromquerytestsaebVTwtbP.ZeLF3yznN9hiMPKRM/fHo0q\"}\n",
+    );
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let _running = Running(
+        Command::new("prometheus")
+            .current_dir(folder.path())
+            .args(["--config.file=prometheus.yml", "--web.config.file=web.yml", "--storage.tsdb.path=data"])
+            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
+    let mut endpoint: Endpoint = format!("https://metier:hunter2@127.0.0.1:{port}").parse().unwrap();
+    endpoint.authority = Some(folder.path().join("authority.pem"));
+    let client = Blocking::new(endpoint.clone()).unwrap();
+    let began = Instant::now();
+    let answer = loop {
+        match instant(&client, "vector(42)") {
+            Err(error) if error.may_pass() && began.elapsed() < Duration::from_secs(60) => {}
+            other => break other,
+        }
+    };
+    assert_eq!(answer.unwrap().number(), Some(42.0));
+
+    let mut nobody = endpoint.clone();
+    nobody.credentials = Credentials::None;
+    let error = instant(&Blocking::new(nobody).unwrap(), "up").unwrap_err();
+    assert!(matches!(trouble(&error), Trouble::Refused { status: 401, .. }), "{error}");
+
+    let mut unknown = endpoint.clone();
+    unknown.authority = None;
+    let mut other = endpoint.clone();
+    other.authority = Some(folder.path().join("other.pem"));
+    for untrusting in [&unknown, &other] {
+        let error = instant(&Blocking::new(untrusting.clone()).unwrap(), "up").unwrap_err();
+        assert!(matches!(trouble(&error), Trouble::Untrusted { .. }), "{error}");
+    }
+    unknown.accept_any_certificate = true;
+    assert_eq!(instant(&Blocking::new(unknown).unwrap(), "1").unwrap().number(), Some(1.0));
+
+    for (name, said) in [("key.pem", "no certificate"), ("nowhere.pem", "No such file")] {
+        let mut wrong = endpoint.clone();
+        wrong.authority = Some(folder.path().join(name));
+        let error = Blocking::new(wrong).unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains(said), "{error}");
+    }
+}

@@ -1,0 +1,34 @@
+//! Integration tests of metier-server, one module a topic.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "tests"
+)]
+
+mod access;
+mod api;
+mod artefacts;
+mod asking;
+mod common;
+mod compare;
+mod describe;
+
+mod fetched;
+mod figures;
+mod graphs;
+mod kepler;
+#[path = "../../../metier-work/tests/common/lab_node.rs"]
+mod lab_node;
+mod limits;
+mod log;
+mod online_trainer;
+mod power;
+mod sessions;
+mod signals;
+mod soprano;
+mod store_gone;
+mod trainer;
+mod trend;

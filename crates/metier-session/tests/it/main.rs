@@ -1,0 +1,13 @@
+//! Integration tests of metier-session, one module a topic.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "tests"
+)]
+
+mod dataset;
+mod runfile;
+mod schema;

@@ -1,0 +1,116 @@
+//! Runs with given values, and noise to give them.
+
+use metier_types::{Bytes, Joules, Run, RunId, Seconds};
+use serde_json::json;
+
+/// A finished, successful run without values.
+pub fn run() -> Run {
+    // Read once: simulations make tens of thousands of runs.
+    static PATTERN: std::sync::LazyLock<Run> = std::sync::LazyLock::new(pattern);
+    Run { id: RunId::new(), ..PATTERN.clone() }
+}
+
+fn pattern() -> Run {
+    serde_json::from_value(json!({
+        "schema": "metier.run/1",
+        "id": RunId::new(),
+        "batch": "0192f0c1-8c2a-7d3e-9b1f-3a5c7e9d1b30",
+        "workload": { "id": "sort", "name": "sort" },
+        "device": { "id": "d-1", "name": "bench" },
+        "state": "finished",
+        "started": "2026-11-15T10:00:00.25Z",
+        "ended": "2026-11-15T10:00:01Z",
+        "exit": { "code": 0, "signal": null, "cause": "exited" },
+        "context": {
+            "command": ["sort", "-n"], "working_directory": "/tmp", "executable": null, "executable_digest": null,
+            "environment_digest": null, "input": null, "input_digest": null, "kernel": "6.1",
+            "measured_by": "metier 0.1.0", "method": "cgroup-v2", "sampling": null, "timeout_seconds": null,
+            "grace_seconds": null, "repetition": 1, "repetitions": 1
+        },
+        "summary": {}
+    }))
+    .unwrap()
+}
+
+/// A run with that wall time.
+pub fn timed(wall: f64) -> Run {
+    let mut run = run();
+    run.summary.wall_seconds = Some(Seconds(wall));
+    run
+}
+
+/// Runs with these wall times.
+pub fn walls(values: &[f64]) -> Vec<Run> {
+    values.iter().map(|wall| timed(*wall)).collect()
+}
+
+/// A run whose every field is drawn by `draw`.
+pub fn full(mut draw: impl FnMut() -> f64) -> Run {
+    let mut run = run();
+    let summary = &mut run.summary;
+    summary.wall_seconds = Some(Seconds(draw()));
+    summary.cpu_user_seconds = Some(Seconds(draw()));
+    summary.cpu_system_seconds = Some(Seconds(draw()));
+    summary.cpu_seconds = Some(Seconds(draw()));
+    summary.peak_memory_bytes = Some(Bytes((draw() * 1e8) as u64));
+    summary.read_bytes = Some(Bytes((draw() * 1e6) as u64));
+    summary.written_bytes = Some(Bytes((draw() * 1e6) as u64));
+    summary.energy_joules = Some(Joules(draw()));
+    summary.processes = Some((draw() * 20.0) as u64);
+    run
+}
+
+/// Random numbers for tests (splitmix64), apart from the crate's own generator.
+pub struct Noise(pub u64);
+
+impl Noise {
+    /// Evenly from 0 to 1, both excluded.
+    pub fn even(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+        ((z >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+    }
+
+    /// Normal with mean 0 and deviation 1 (Box and Muller).
+    pub fn normal(&mut self) -> f64 {
+        (-2.0 * self.even().ln()).sqrt() * (std::f64::consts::TAU * self.even()).cos()
+    }
+}
+
+/// What wall times look like.
+#[derive(Debug, Clone, Copy)]
+pub enum Shape {
+    /// 2 % around 1.
+    Normal,
+    /// A long tail to the right, as on a busy host.
+    LogNormal,
+    /// Three in ten runs take 15 % longer, as with two cache or frequency states.
+    Bimodal,
+}
+
+impl Shape {
+    pub const ALL: [Self; 3] = [Self::Normal, Self::LogNormal, Self::Bimodal];
+
+    pub fn draw(self, noise: &mut Noise) -> f64 {
+        match self {
+            Self::Normal => 1.0 + 0.02 * noise.normal(),
+            Self::LogNormal => (0.3 * noise.normal()).exp(),
+            Self::Bimodal => {
+                let slow = if noise.even() < 0.3 { 0.15 } else { 0.0 };
+                1.0 + slow + 0.01 * noise.normal()
+            }
+        }
+    }
+
+    /// The median that infinitely many draws would have; of the bimodal one, 5/7 of the way up its lower hump
+    /// (Φ⁻¹(5/7) = 0.56595).
+    pub fn median(self) -> f64 {
+        match self {
+            Self::Normal | Self::LogNormal => 1.0,
+            Self::Bimodal => 1.0 + 0.01 * 0.565_949,
+        }
+    }
+}

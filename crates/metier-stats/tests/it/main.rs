@@ -1,0 +1,18 @@
+//! Integration tests of metier-stats, one module a topic.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "tests"
+)]
+
+mod change;
+mod common;
+mod comparison;
+mod properties;
+mod schema;
+mod simulation;
+mod spread;
+mod trend;

@@ -1,0 +1,59 @@
+//! Records (`records.rs`) and places for the tests of this crate.
+
+
+mod records;
+
+use metier_store::{Location, Store};
+use metier_types::RunId;
+
+pub use records::*;
+
+/// A place for one test that goes away with it.
+pub enum Place {
+    Folder(tempfile::TempDir),
+    Schema { url: String, server: String, name: String },
+}
+
+impl Place {
+    /// An SQLite file in a folder that does not exist yet.
+    pub fn sqlite() -> Place {
+        Place::Folder(tempfile::tempdir().unwrap())
+    }
+
+    /// A new schema on the lab's server; `None`, said loudly, without one.
+    pub fn postgres() -> Option<Place> {
+        let Ok(server) = std::env::var("METIER_LAB_POSTGRES") else {
+            eprintln!(
+                "SKIP: the PostgreSQL half of this test, because METIER_LAB_POSTGRES is not set \
+                 (lab/lab up postgres && eval \"$(lab/lab env postgres)\")"
+            );
+            return None;
+        };
+        let name = format!("t{}", RunId::new().to_string().replace('-', ""));
+        let mut client = postgres::Client::connect(&server, postgres::NoTls).unwrap();
+        client.batch_execute(&format!("CREATE SCHEMA {name}")).unwrap();
+        let joint = if server.contains('?') { '&' } else { '?' };
+        let url = format!("{server}{joint}options=-csearch_path%3D{name}");
+        Some(Place::Schema { url, server, name })
+    }
+
+    pub fn location(&self) -> Location {
+        match self {
+            Place::Folder(folder) => Location::Sqlite(folder.path().join("deep/er/metier.db")),
+            Place::Schema { url, .. } => url.parse().unwrap(),
+        }
+    }
+
+    pub fn open(&self) -> Store {
+        Store::open(&self.location()).unwrap()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Place::Schema { server, name, .. } = self {
+            let mut client = postgres::Client::connect(server, postgres::NoTls).unwrap();
+            client.batch_execute(&format!("DROP SCHEMA {name} CASCADE")).unwrap();
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Integration tests of metier-store, one module a topic.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "tests"
+)]
+
+mod common;
+mod engines;
+mod killed;
+mod postgres_faults;
+mod postgres_tls;
+mod sqlite_faults;

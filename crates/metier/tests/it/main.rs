@@ -1,0 +1,42 @@
+//! Integration tests of metier, one module a topic.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "tests"
+)]
+
+mod agent;
+mod archive;
+mod bench;
+mod board;
+mod common;
+mod company;
+mod crate_table;
+mod examples_ci;
+mod harsh;
+mod help;
+mod inspect;
+mod kill;
+mod latency;
+mod listen;
+mod look;
+mod module_cycles;
+#[path = "../../../metier-onnx/tests/it/common/mod.rs"]
+mod onnx;
+mod passport;
+mod place;
+mod postgres;
+mod power;
+mod power_doors;
+mod power_query;
+mod report;
+mod run;
+mod runfile;
+mod session;
+mod settings;
+mod split;
+mod trend;
+mod up;

@@ -1,0 +1,139 @@
+//! `metier up`: says where it is, answers, and ends when told to.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use crate::common::{Place, refusal};
+
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let ready =
+            lines.by_ref().map(Result::unwrap).find(|line| line.contains("ready at http://")).unwrap();
+        let address = ready.split("http://").nth(1).unwrap().split('/').next().unwrap().to_string();
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, address }
+    }
+
+    fn get(&self, path: &str, header: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let host = &self.address;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{header}\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn post(&self, path: &str, body: &[u8]) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let (host, length) = (&self.address, body.len());
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}\r\n"
+        );
+        write!(stream, "{head}Content-Type: application/octet-stream\r\n\r\n").unwrap();
+        // A server that has said no does not read on.
+        let _ = stream.write_all(body);
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        answer
+    }
+
+    fn stop(mut self) -> Option<i32> {
+        // SAFETY: a signal to a process that this test started and has not waited for.
+        unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
+        self.child.wait().unwrap().code()
+    }
+}
+
+#[test]
+fn it_serves_the_store_and_ends_well_when_told_to() {
+    let place = Place::with_fixture();
+    let server = Server::start(place.command(&["up", "--listen", "127.0.0.1:0"]));
+    assert!(server.get("/healthz", "").starts_with("HTTP/1.1 200"));
+    let runs = server.get("/api/v1/runs?limit=1", "");
+    assert!(runs.contains("metier.runs/1") && runs.contains("\"total\":15"), "{runs}");
+    let doctor = server.get("/api/v1/doctor", "");
+    assert!(doctor.contains("control group"), "{doctor}");
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[test]
+fn a_token_comes_from_a_file_or_the_environment_and_is_needed() {
+    let place = Place::with_fixture();
+    let token = "0123456789abcdef0123456789abcdef";
+    std::fs::write(place.path("token"), format!("{token}\n")).unwrap();
+    let server = Server::start(place.command(&["up", "--listen", "0.0.0.0:0", "--token-file", "token"]));
+    let port = server.address.rsplit(':').next().unwrap().to_string();
+    let server = Server { address: format!("127.0.0.1:{port}"), ..server };
+    assert!(server.get("/api/v1/runs", "").starts_with("HTTP/1.1 401"));
+    let shown = server.get("/api/v1/runs", &format!("Authorization: Bearer {token}\r\n"));
+    assert!(shown.starts_with("HTTP/1.1 200"), "{shown}");
+    let line = std::fs::read(format!("/proc/{}/cmdline", server.child.id())).unwrap();
+    assert!(!String::from_utf8_lossy(&line).contains(token));
+    assert_eq!(server.stop(), Some(0));
+
+    let mut command = place.command(&["up", "--listen", "127.0.0.1:0"]);
+    command.env("METIER_TOKEN", "short");
+    let (code, error) = refusal(&command.output().unwrap());
+    assert!(code == 2 && error.contains("16") && !error.contains("short\""), "{error}");
+    let (code, error) = place.fails(&["up", "--listen", "0.0.0.0:0", "--token-file", "gone"]);
+    assert!(code == 1 && error.contains("gone"), "{error}");
+}
+
+#[test]
+fn a_taken_port_is_said() {
+    let place = Place::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = place.run(&["up", "--listen", &address]);
+    let (code, error) = refusal(&output);
+    assert!(code == 1 && error.contains(&address) && error.contains("taken"), "{error}");
+}
+
+#[test]
+fn how_large_a_graph_may_be_is_a_setting() {
+    let place = Place::new();
+    let server = Server::start(place.command(&["up", "--listen", "127.0.0.1:0", "--upload-limit", "2Ki"]));
+    let large = server.post("/api/v1/graphs", &[0; 2049]);
+    assert!(large.starts_with("HTTP/1.1 413") && large.contains("2048"), "{large}");
+    assert!(server.post("/api/v1/graphs", &[0; 2048]).starts_with("HTTP/1.1 422"));
+    assert_eq!(server.stop(), Some(0));
+    for wrong in ["0", "much", "3Gi"] {
+        let (code, error) = place.fails(&["up", "--listen", "127.0.0.1:0", "--upload-limit", wrong]);
+        assert!(code == 2 && error.contains("upload") && error.contains(wrong), "{error}");
+    }
+}
+
+#[test]
+fn the_power_of_this_node_is_looked_at_unless_it_is_not_wanted() {
+    let place = Place::new();
+    let begins = ["up", "--listen", "127.0.0.1:0"];
+    let server = Server::start(place.command(&[&begins[..], &["--power-interval", "1s"]].concat()));
+    let mut told = server.get("/api/v1/power", "");
+    for _ in 0..300 {
+        if !told.contains("\"times\":[]") {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        told = server.get("/api/v1/power", "");
+    }
+    assert!(told.starts_with("HTTP/1.1 200") && told.contains("\"interval_seconds\":1.0"), "{told}");
+    assert!(!told.contains("\"times\":[]") && !told.contains("\"estimated\":[null"), "{told}");
+    let predictors = server.get("/api/v1/power/predictors?limit=1", "");
+    assert!(predictors.contains("metier-defaults"), "{predictors}");
+    assert_eq!(server.stop(), Some(0));
+    let server = Server::start(place.command(&[&begins[..], &["--no-power"]].concat()));
+    assert!(server.get("/api/v1/power", "").starts_with("HTTP/1.1 503"));
+    assert_eq!(server.stop(), Some(0));
+    for wrong in ["0s", "10ms", "2m", "soon"] {
+        let (code, error) = place.fails(&[&begins[..], &["--power-interval", wrong]].concat());
+        assert!(code == 2 && error.contains("power") && error.contains(wrong), "{error}");
+    }
+}
