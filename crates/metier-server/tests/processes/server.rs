@@ -1,13 +1,13 @@
 //! A server with the store in FILE, on a free loopback port, for the tests of this crate that send signals.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a part of the tests")]
 
-use metier_server::Config;
+use metier_server::HttpConfig;
 use metier_store::{Location, Store};
 
 fn main() {
     let file = std::env::args_os().nth(1).unwrap();
     let store = Store::open(&Location::Sqlite(file.into())).unwrap();
-    let config = Config { listen: "127.0.0.1:0".parse().unwrap(), ..Config::default() };
-    metier_server::run(config, store, |address| println!("ready {address}")).unwrap();
+    let config = HttpConfig { listen: "127.0.0.1:0".parse().unwrap(), ..HttpConfig::default() };
+    metier_server::run(config.into(), store, |address| println!("ready {address}")).unwrap();
     println!("ended in order");
 }
