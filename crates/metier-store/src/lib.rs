@@ -33,6 +33,6 @@ pub use error::Error;
 pub use health::Health;
 pub use location::Location;
 pub use owner::Owner;
-pub use query::{RunFilter, RunPage, RunRow};
+pub use query::RunFilter;
 pub use store::{Cancelled, HeldSession, NewSession, SessionEnd, SessionFilter, Store, Trial};
 pub use writer::{Writer, Written};

@@ -23,6 +23,7 @@ pub mod process;
 pub mod quality;
 pub mod quantity;
 pub mod run;
+pub mod run_list;
 pub mod schema;
 pub mod series;
 pub mod session;
@@ -48,6 +49,7 @@ pub use run::{
     ArtefactRef, Cause, CpuUse, EnergyUse, Exit, GpuUse, IoUse, MemoryUse, Meter, NetworkUse, Overhead,
     Pressure, Run, RunState, Summary, Warning,
 };
+pub use run_list::{RunList, RunRow};
 pub use schema::Schema;
 pub use series::{Column, Kind, Series, Unit, Values};
 pub use session::{Asker, Door, Session, SessionState};

@@ -253,7 +253,7 @@ impl Store {
 }
 
 fn refused_state(want: &str, got: RunState) -> Error {
-    Error::Refused { what: "state of the run", got: state_word(got).to_string(), want: want.to_string() }
+    Error::Refused { what: "state of the run", got: got.word().to_string(), want: want.to_string() }
 }
 
 /// The JSON of a stored run.
@@ -278,8 +278,8 @@ fn columns<'a>(run: &Run, json: &'a str, owner: Option<&Owner>) -> [Value<'a>; 1
         indexed(&run.workload.name).into(),
         indexed(run.device.id.as_str()).into(),
         indexed(&run.device.name).into(),
-        state_word(run.state).into(),
-        run.exit.as_ref().map(|exit| cause_word(exit.cause)).into(),
+        run.state.word().into(),
+        run.exit.as_ref().map(|exit| exit.cause.word()).into(),
         moment(run.started).into(),
         i64::from(run.context.warmup).into(),
         search_text(&format!("{} {}", run.id, run.workload.name), &command_line(&run.context.command)).into(),
@@ -305,24 +305,4 @@ fn write_artefacts(session: &mut dyn Session, run: &Run) -> Result<(), Error> {
         session.run(sql, &[key(run.id.as_bytes()).into(), indexed(&artefact.name).into(), digest.into()])?;
     }
     Ok(())
-}
-
-pub(super) fn state_word(state: RunState) -> &'static str {
-    match state {
-        RunState::Running => "running",
-        RunState::Finished => "finished",
-        RunState::Interrupted => "interrupted",
-    }
-}
-
-pub(super) fn cause_word(cause: Cause) -> &'static str {
-    match cause {
-        Cause::Exited => "exited",
-        Cause::Signalled => "signalled",
-        Cause::Timeout => "timeout",
-        Cause::Oom => "oom",
-        Cause::Interrupted => "interrupted",
-        Cause::Lost => "lost",
-        Cause::Unstarted => "unstarted",
-    }
 }
