@@ -10,11 +10,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use metier_types::StageSource;
+use metier_types::{LockUnpoisoned, StageSource};
 
 use super::descriptor::{self, Peer, now_ns};
 use super::frame::{Form, Framer, Frames};
@@ -80,7 +80,7 @@ impl<K: Clone + PartialEq + Send + 'static> Pump<K> {
     }
 
     pub fn open(&self, door: Door<K>) {
-        *self.shared.door.lock().unwrap_or_else(PoisonError::into_inner) = Some(door);
+        *self.shared.door.lock_unpoisoned() = Some(door);
         self.tell(b'o');
     }
 
@@ -279,7 +279,7 @@ impl<K: Clone + PartialEq> Room<K> {
     }
 
     fn who(&self, peer: Peer) -> Option<K> {
-        let door = self.shared.door.lock().unwrap_or_else(PoisonError::into_inner);
+        let door = self.shared.door.lock_unpoisoned();
         door.as_ref().and_then(|door| door(peer))
     }
 }

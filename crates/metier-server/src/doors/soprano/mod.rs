@@ -14,10 +14,11 @@ mod reply;
 mod request;
 mod upload;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use metier_prom::query::Endpoint;
+use metier_types::ShareUnpoisoned;
 use metier_work::choose::{Chooser, Columns};
 use metier_work::nodes::{Pace, Warm};
 use metier_work::placing::Access;
@@ -70,14 +71,14 @@ impl Desk {
     }
 
     fn chooser(&self) -> Arc<Chooser> {
-        self.chooser.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.chooser.read_unpoisoned().clone()
     }
 
     /// Reads predictors and passports; where that fails, those from before go on being used.
     fn reread(&self, app: &App) -> Result<(), Problem> {
         let store = app.storage.store()?;
         match Chooser::read(&store, self.predictor.clone()) {
-            Ok(chooser) => *self.chooser.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(chooser),
+            Ok(chooser) => *self.chooser.write_unpoisoned() = Arc::new(chooser),
             Err(error) => tracing::warn!(%error, "predictors could not be read; those from before are used"),
         }
         Ok(())
