@@ -105,6 +105,21 @@ pub struct Exit {
 }
 
 impl Exit {
+    /// An end of which only the cause is known.
+    pub fn from_cause(cause: Cause) -> Self {
+        Self {
+            code: None,
+            signal: None,
+            cause,
+            planned: false,
+            ended_by: None,
+            detail: None,
+            left_behind: 0,
+            settled_seconds: None,
+            extra: Extra::new(),
+        }
+    }
+
     /// Whether the run did all that it was to do: it ended by itself with code 0, or after the time that it was to run for.
     pub fn is_complete(&self) -> bool {
         self.planned || (self.cause == Cause::Exited && self.code == Some(0))

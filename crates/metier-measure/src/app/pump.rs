@@ -14,9 +14,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use metier_linux::packet_socket::{self, Peer};
 use metier_types::{LockUnpoisoned, StageSource};
 
-use super::descriptor::{self, Peer, now_ns};
+use super::descriptor::{self, now_ns};
 use super::frame::{Form, Framer, Frames};
 use super::queue::{Block, Queue};
 
@@ -248,7 +249,7 @@ impl<K: Clone + PartialEq> Room<K> {
                 doorstep.refused.fetch_add(1, Ordering::Relaxed);
                 continue;
             }
-            let who = descriptor::peer(stream.as_fd()).ok().and_then(|peer| self.who(peer));
+            let who = packet_socket::peer(stream.as_fd()).ok().and_then(|peer| self.who(peer));
             match who {
                 Some(who) if stream.set_nonblocking(true).is_ok() => {
                     self.callers.push(Caller { stream, framer: Framer::new(Form::Json), who });

@@ -1,6 +1,6 @@
 //! Runs: from their beginning to their end, import, and removal.
 
-use metier_types::{ArtefactRef, BatchId, Cause, Exit, Extra, Run, RunId, RunState, Series, Warning};
+use metier_types::{ArtefactRef, BatchId, Cause, Exit, Run, RunId, RunState, Series, Warning};
 use serde::Deserialize;
 
 use super::{Store, indexed, key, moment};
@@ -167,17 +167,7 @@ impl Store {
             };
             let mut run = self.parse(id, &row.text())?;
             run.state = RunState::Interrupted;
-            run.exit = Some(Exit {
-                code: None,
-                signal: None,
-                cause: Cause::Lost,
-                planned: false,
-                ended_by: None,
-                detail: None,
-                left_behind: 0,
-                settled_seconds: None,
-                extra: Extra::new(),
-            });
+            run.exit = Some(Exit::from_cause(Cause::Lost));
             run.warnings.push(Warning::new(
                 "interrupted",
                 "the measuring program went away before the end of the run; only what it had written is here",
