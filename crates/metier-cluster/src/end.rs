@@ -196,24 +196,9 @@ fn explain(exit: &mut Exit, seen: &Seen, limit: Option<Bytes>) {
 
 #[cfg(test)]
 mod tests {
-    use metier_types::Extra;
     use serde_json::json;
 
     use super::*;
-
-    fn exit(cause: Cause) -> Exit {
-        Exit {
-            code: None,
-            signal: None,
-            cause,
-            planned: false,
-            ended_by: None,
-            detail: None,
-            left_behind: 0,
-            settled_seconds: None,
-            extra: Extra::new(),
-        }
-    }
 
     fn seen(pod: serde_json::Value) -> Seen {
         Seen { pod: Some(serde_json::from_value(pod).unwrap()), ..Seen::default() }
@@ -226,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_container_that_was_killed_as_a_whole_for_want_of_memory_is_told_so() {
-        let mut exit = exit(Cause::Lost);
+        let mut exit = Exit::from_cause(Cause::Lost);
         let status = json!({"phase": "Failed", "containerStatuses": ended(137, "OOMKilled")});
         explain(&mut exit, &seen(json!({"metadata": {}, "status": status})), Some(Bytes(1 << 24)));
         assert_eq!((exit.cause, exit.code), (Cause::Oom, Some(137)));
@@ -235,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_pod_that_somebody_deleted_is_lost_and_says_so() {
-        let mut exit = exit(Cause::Lost);
+        let mut exit = Exit::from_cause(Cause::Lost);
         let metadata = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
         explain(&mut exit, &seen(json!({"metadata": metadata, "status": {"phase": "Running"}})), None);
         assert_eq!(exit.cause, Cause::Lost);

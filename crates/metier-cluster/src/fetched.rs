@@ -8,11 +8,12 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use metier_measure::app::relayed;
 use metier_measure::running_target::Sink;
+use metier_types::LockUnpoisoned;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -76,7 +77,7 @@ impl Back {
 
     /// Looks at what was brought, or why it was not; waits for it, where it is about to come.
     pub fn with<T>(&self, look: impl FnOnce(&Result<Fetched, String>) -> T) -> T {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock_unpoisoned();
         if let Coming::Task(task) = &mut *state {
             let here = match task.take() {
                 Some(task) => self.handle.block_on(async {

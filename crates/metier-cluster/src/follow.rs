@@ -8,13 +8,13 @@
 //! [`KEPT`] bytes are kept for the record.
 
 use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::{AsyncReadExt, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, LogParams, WatchEvent, WatchParams};
-use metier_types::RunId;
+use metier_types::{LockUnpoisoned, RunId};
 use tokio::sync::watch;
 
 use crate::cluster::Cluster;
@@ -134,11 +134,11 @@ pub struct Kept {
 impl Log {
     /// What has come so far.
     pub fn taken(&self) -> Kept {
-        std::mem::take(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.kept.lock_unpoisoned())
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Kept) -> T) -> T {
-        change(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+        change(&mut self.kept.lock_unpoisoned())
     }
 
     fn add(&self, bytes: &[u8]) {
@@ -219,7 +219,7 @@ async fn copy(
         skip -= known as u64;
         let fresh = &bytes[known..];
         kept.add(fresh);
-        let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut out = out.lock_unpoisoned();
         // A reader that has gone away does not end the run; the log is in the record.
         let _ = out.write_all(fresh).and_then(|()| out.flush());
     };

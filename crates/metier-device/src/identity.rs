@@ -12,7 +12,7 @@ use crate::Error;
 use metier_linux::Roots;
 use metier_linux::file::{self, kib_field};
 use metier_linux::host::numbered;
-use metier_store::digest;
+use metier_store::{atomic_file, digest};
 
 /// Name of the file that keeps the identity of a device that has none of its own.
 const KEPT: &str = "device-id";
@@ -108,19 +108,15 @@ fn identity(roots: &Roots, data: Option<&Path>, missing: &mut MissingFields) -> 
 /// Keeps an identity, whole or not at all. Of several programs that start at once for the first time the first one's
 /// is everyone's; that one is given back.
 fn keep(path: &Path, fresh: DeviceId) -> std::io::Result<DeviceId> {
-    let ours = path.with_file_name(format!("{KEPT}.{fresh}"));
-    std::fs::write(&ours, format!("{fresh}\n"))?;
-    // A link, unlike a renaming, does not replace what is there.
-    if std::fs::hard_link(&ours, path).is_err() {
-        if let Some(theirs) = file::text(path).and_then(|text| text.parse().ok()) {
-            std::fs::remove_file(&ours)?;
-            return Ok(theirs);
-        }
-        // No links on this file system, or what is there is no identity.
-        std::fs::rename(&ours, path)?;
+    let line = format!("{fresh}\n");
+    if matches!(atomic_file::write_new(path, atomic_file::PUBLIC, line.as_bytes()), Ok(true)) {
         return Ok(fresh);
     }
-    std::fs::remove_file(&ours)?;
+    if let Some(theirs) = file::text(path).and_then(|text| text.parse().ok()) {
+        return Ok(theirs);
+    }
+    // The file system cannot place a file without replacing, or what is there is no identity.
+    atomic_file::write(path, atomic_file::PUBLIC, line.as_bytes())?;
     Ok(fresh)
 }
 

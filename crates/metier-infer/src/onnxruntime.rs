@@ -6,8 +6,9 @@
 mod profile;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use metier_types::LockUnpoisoned;
 use ort::environment::Environment;
 use ort::logging::LogLevel;
 use ort::session::{Session, SessionInputValue};
@@ -36,7 +37,7 @@ impl std::fmt::Debug for Opened {
 impl Opened {
     pub(crate) fn new(library: &Path, threads: usize) -> Result<Self, Error> {
         let failed = |why: String| Error::Library { path: library.to_path_buf(), why };
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = OPEN.lock_unpoisoned();
         if let Some((other, environment)) = open.as_ref() {
             return match other == library {
                 true => Ok(Self { environment: environment.clone(), threads }),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use metier_types::RunId;
 
 use crate::cgroup::{Group, slice};
-use crate::{Roots, file};
+use crate::{Roots, file, proc_stat};
 
 /// How deep groups inside groups are looked for.
 const DEEPEST: u32 = 32;
@@ -40,12 +40,7 @@ pub fn boot_id(roots: &Roots) -> String {
 /// Start time in clock ticks since boot: field 22 of `/proc/PID/stat`. A process that has ended and only waits for its
 /// parent to notice has none: some parents never do.
 pub fn start_time(roots: &Roots, pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(roots.proc.join(pid.to_string()).join("stat")).ok()?;
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    if matches!(fields.next()?, "Z" | "X") {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
+    proc_stat::read(&roots.proc, pid).filter(|stat| !stat.has_ended()).map(|stat| stat.start_ticks)
 }
 
 pub fn is_alive(roots: &Roots, pid: u32, started: u64) -> bool {

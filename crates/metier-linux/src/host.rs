@@ -6,6 +6,7 @@ use metier_types::{Bytes, Celsius, Hertz, HostReading, HostState, Ratio, Seconds
 
 use crate::Roots;
 use crate::file::{self, Held, kib_field, pressure_micros};
+use crate::proc_stat::{self, CpuTimes};
 use crate::throttling;
 
 /// Counters of the whole host at one moment.
@@ -38,8 +39,6 @@ pub struct HostMeter {
 impl HostMeter {
     /// Opens what the host has.
     pub fn open(roots: &Roots) -> Self {
-        // SAFETY: sysconf takes a number and gives one.
-        let tick = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
         let cpus = roots.sys.join("devices/system/cpu");
         let governors: std::collections::BTreeSet<String> = numbered(&cpus, "cpu")
             .filter_map(|cpu| file::text(cpu.join("cpufreq/scaling_governor")))
@@ -59,7 +58,7 @@ impl HostMeter {
                 .collect(),
             throttling: throttling::open(roots),
             governor: (governors.len() == 1).then(|| governors.into_iter().next()).flatten(),
-            tick_ns: 1_000_000_000 / if tick > 0 { tick as u64 } else { 100 },
+            tick_ns: 1_000_000_000 / proc_stat::ticks_per_second(),
         }
     }
 
@@ -96,12 +95,10 @@ impl HostMeter {
     /// The host's counters now.
     pub fn counters(&mut self) -> HostCounters {
         let mut counters = HostCounters::default();
-        if let Some(ticks) = self.stat.as_mut().and_then(Held::text).and_then(cpu_line) {
-            // user nice system idle iowait irq softirq steal; guest time is inside user.
-            let sum = |from: &[usize]| from.iter().filter_map(|i| ticks.get(*i)).sum::<u64>() * self.tick_ns;
-            counters.busy_ns = Some(sum(&[0, 1, 2, 5, 6]));
-            counters.steal_ns = ticks.get(7).map(|t| t * self.tick_ns);
-            counters.total_ns = Some(sum(&[0, 1, 2, 3, 4, 5, 6, 7]));
+        if let Some(times) = self.stat.as_mut().and_then(Held::text).and_then(CpuTimes::of_host) {
+            counters.busy_ns = Some(times.busy() * self.tick_ns);
+            counters.steal_ns = times.steal.map(|ticks| ticks * self.tick_ns);
+            counters.total_ns = Some(times.total() * self.tick_ns);
         }
         for (value, held) in counters.pressure_ns.iter_mut().zip(&mut self.pressure) {
             *value = held.as_mut().and_then(Held::text).and_then(pressure_micros).map(|micros| micros * 1000);
@@ -156,12 +153,6 @@ impl HostMeter {
             extra: Default::default(),
         }
     }
-}
-
-/// The ticks of all cores together: the first line of `/proc/stat`.
-fn cpu_line(text: &str) -> Option<Vec<u64>> {
-    let line = text.lines().next()?.strip_prefix("cpu ")?;
-    Some(line.split_whitespace().filter_map(|word| word.parse().ok()).collect())
 }
 
 /// Most processors that are looked at.

@@ -11,6 +11,7 @@ use crate::Error;
 use metier_linux::Roots;
 use metier_linux::cgroup::{Place, slice};
 use metier_linux::group_owner::{boot_id, is_alive, kill, members, owner_in, remove};
+use metier_linux::proc_stat;
 
 /// Marks runs whose measuring program is gone as interrupted, and removes groups that nobody looks after.
 pub fn sweep(roots: &Roots, store: &Store, device: &Device) -> Result<Vec<RunId>, Error> {
@@ -58,20 +59,17 @@ fn sweep_groups(roots: &Roots) -> bool {
 
 /// Whether some process in the group still has a launcher above it, which is then busy with the signal ladder.
 fn has_launcher(roots: &Roots, group: &Path) -> bool {
-    members(group, 0).into_iter().any(|mut pid| {
+    members(group, 0).into_iter().any(|pid| {
+        let Ok(mut pid) = u32::try_from(pid) else { return false };
         for _ in 0..64 {
-            let Ok(stat) = fs::read_to_string(roots.proc.join(pid.to_string()).join("stat")) else {
-                return false;
-            };
-            if stat.contains("(metier-launch)") {
+            let Some(stat) = proc_stat::read(&roots.proc, pid) else { return false };
+            if stat.name == "metier-launch" {
                 return true;
             }
-            let parent =
-                stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
-            match parent {
-                Some(parent) if parent > 1 => pid = parent,
-                _ => return false,
+            if stat.parent <= 1 {
+                return false;
             }
+            pid = stat.parent;
         }
         false
     })

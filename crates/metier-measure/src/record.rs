@@ -149,17 +149,7 @@ pub(crate) fn unstarted(
     run.context.method = None;
     run.state = RunState::Finished;
     run.ended = Some(now);
-    run.exit = Some(Exit {
-        code: None,
-        signal: None,
-        cause: Cause::Unstarted,
-        planned: false,
-        ended_by: None,
-        detail: Some(detail.to_string()),
-        left_behind: 0,
-        settled_seconds: None,
-        extra: Extra::new(),
-    });
+    run.exit = Some(Exit { detail: Some(detail.to_string()), ..Exit::from_cause(Cause::Unstarted) });
     let summary =
         ["wall_seconds", "cpu_seconds", "cpu_user_seconds", "cpu_system_seconds", "peak_memory_bytes"];
     let rest = ["read_bytes", "written_bytes", "energy_joules", "processes", "own_overhead_ratio"];

@@ -15,6 +15,7 @@ use metier_linux::cgroup::Group;
 use metier_linux::events::ProcessRoot;
 use metier_linux::events::{LISTED, Watch};
 use metier_linux::file::kib_field;
+use metier_linux::proc_stat;
 
 /// Processes looked at in one walk.
 const WALKED: usize = 1024;
@@ -66,18 +67,18 @@ pub struct Walker {
 impl Walker {
     /// A walker for the processes of a run.
     pub fn new(proc: &Path, root: &ProcessRoot, has_events: bool) -> Self {
-        let parent = |pid: &u32| Some(stat_of(proc, *pid)?.parent);
+        let parent = |pid: &u32| Some(proc_stat::read(proc, *pid)?.parent);
         let above = match root {
             ProcessRoot::Below(launcher) => vec![*launcher],
             ProcessRoot::These(pids) => pids.iter().filter_map(parent).collect(),
         };
         // SAFETY: sysconf takes a number and gives one.
-        let (tick, page) = unsafe { (libc::sysconf(libc::_SC_CLK_TCK), libc::sysconf(libc::_SC_PAGESIZE)) };
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         Self {
             proc: proc.into(),
             root: root.clone(),
             above,
-            tick: if tick > 0 { tick as f64 } else { 100.0 },
+            tick: proc_stat::ticks_per_second() as f64,
             page: if page > 0 { page as u64 } else { 4096 },
             next: Instant::now(),
             share: if has_events { SHARE.0 } else { SHARE.1 },
@@ -94,7 +95,7 @@ impl Walker {
             || match &self.root {
                 ProcessRoot::Below(launcher) => descendants(&self.proc, *launcher),
                 ProcessRoot::These(pids) => {
-                    let living = pids.iter().filter(|pid| stat_of(&self.proc, **pid).is_some());
+                    let living = pids.iter().filter(|pid| proc_stat::read(&self.proc, **pid).is_some());
                     living.flat_map(|pid| [vec![*pid], descendants(&self.proc, *pid)].concat()).collect()
                 }
             },
@@ -129,7 +130,7 @@ impl Walker {
 
     fn look(&mut self, pid: u32, now: Seconds, walked: &mut Walked) {
         let folder = self.proc.join(pid.to_string());
-        let Some(stat) = stat_of(&self.proc, pid) else {
+        let Some(stat) = proc_stat::read(&self.proc, pid) else {
             return;
         };
         walked.resident += stat.resident_pages * self.page;
@@ -152,10 +153,10 @@ impl Walker {
         let is_changed = is_new || sighting.name != stat.name;
         if is_changed {
             sighting.command = command_line(&folder);
-            sighting.name = stat.name;
+            sighting.name = stat.name.to_string();
         }
         sighting.last = now;
-        sighting.cpu = Some(Seconds(stat.ticks as f64 / self.tick));
+        sighting.cpu = Some(Seconds(stat.cpu_ticks() as f64 / self.tick));
         sighting.peak = sighting.peak.max(Some(stat.resident_pages * self.page));
         if let Some((called, stored)) =
             fs::read_to_string(folder.join("io")).ok().as_deref().and_then(traffic)
@@ -253,40 +254,10 @@ impl Sighting {
     }
 }
 
-/// The fields of `/proc/PID/stat` that a walk needs.
-struct Stat {
-    name: String,
-    parent: u32,
-    ticks: u64,
-    resident_pages: u64,
-}
-
-impl Stat {
-    fn parse(text: &str) -> Option<Self> {
-        let (front, rest) = text.rsplit_once(')')?;
-        let name = front.split_once('(')?.1.to_string();
-        let fields: Vec<&str> = rest.split_whitespace().collect();
-        let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
-        Some(Self {
-            name,
-            parent: field(4)? as u32,
-            ticks: field(14)? + field(15)?,
-            resident_pages: field(24)?,
-        })
-    }
-}
-
-fn stat_of(proc: &Path, pid: u32) -> Option<Stat> {
-    Stat::parse(&fs::read_to_string(proc.join(pid.to_string()).join("stat")).ok()?)
-}
-
 /// When a process started, by the monotonic clock, to within a clock tick.
 pub(crate) fn started_ns(proc: &Path, pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(proc.join(pid.to_string()).join("stat")).ok()?;
-    let ticks: u64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
-    // SAFETY: sysconf takes a number and gives one.
-    let per_second = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok().filter(|n| *n > 0)?;
-    let since_boot = ticks.checked_mul(1_000_000_000 / per_second)?;
+    let ticks = proc_stat::read(proc, pid)?.start_ticks;
+    let since_boot = ticks.checked_mul(1_000_000_000 / proc_stat::ticks_per_second())?;
     let asleep = metier_linux::wake::boottime_ns().saturating_sub(metier_linux::wake::monotonic_ns());
     Some(since_boot.saturating_sub(asleep))
 }
@@ -294,13 +265,9 @@ pub(crate) fn started_ns(proc: &Path, pid: u32) -> Option<u64> {
 /// Everyone below a process, by parentage.
 fn descendants(proc: &Path, of: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
-    for entry in fs::read_dir(proc).into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
-            continue;
-        };
-        if let Some(stat) =
-            fs::read_to_string(entry.path().join("stat")).ok().and_then(|text| Stat::parse(&text))
-        {
+    let mut buffer = Vec::new();
+    for pid in proc_stat::pids(proc) {
+        if let Some(stat) = proc_stat::read_into(proc, pid, &mut buffer) {
             children.entry(stat.parent).or_default().push(pid);
         }
     }
@@ -355,17 +322,6 @@ fn network_bytes(text: &str) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_stat_line_is_read_behind_any_name() {
-        let line = "7 (a ) (b) S 3 7 7 0 -1 4194304 1 2 3 4 50 60 0 0 20 0 1 0 900 1000 77 1844";
-        let stat = Stat::parse(line).unwrap();
-        assert_eq!(
-            (stat.name.as_str(), stat.parent, stat.ticks, stat.resident_pages),
-            ("a ) (b", 3, 110, 77)
-        );
-        assert!(Stat::parse("7 (x) S").is_none());
-    }
 
     #[test]
     fn loopback_traffic_does_not_count() {

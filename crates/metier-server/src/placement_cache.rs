@@ -1,10 +1,11 @@
 //! Nodes, predictors and passports kept in memory, so that a placement waits neither for Prometheus nor for the
 //! store: one task asks Prometheus again and again, another reads the store once a minute.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use metier_prom::query::Endpoint;
+use metier_types::ShareUnpoisoned;
 use metier_work::choose::{Chooser, Columns};
 use metier_work::nodes::{Pace, Warm};
 use metier_work::placing::Access;
@@ -53,14 +54,14 @@ impl Desk {
     }
 
     pub fn chooser(&self) -> Arc<Chooser> {
-        self.chooser.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.chooser.read_unpoisoned().clone()
     }
 
     /// Reads predictors and passports; where that fails, those from before go on being used.
     fn reread(&self, storage: &Storage) -> Result<(), Problem> {
         let store = storage.store()?;
         match Chooser::read(&store, self.predictor.clone()) {
-            Ok(chooser) => *self.chooser.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(chooser),
+            Ok(chooser) => *self.chooser.write_unpoisoned() = Arc::new(chooser),
             Err(error) => tracing::warn!(%error, "predictors could not be read; those from before are used"),
         }
         Ok(())

@@ -33,7 +33,7 @@ pub const ROUTES: &[Route<Server>] = &[
         parameters: runs::FILTERS,
         sent: Sent::Nothing,
         good: 200,
-        answer: json_of!(runs::RunList),
+        answer: json_of!(metier_types::RunList),
         also: &[503],
         work: Work::Blocking(Lane::Store, runs::list),
     },

@@ -6,11 +6,11 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{PoisonError, RwLock};
+use std::sync::RwLock;
 
 use axum::http::StatusCode;
 use metier_store::{Location, Store};
-use metier_types::Bytes;
+use metier_types::{Bytes, ShareUnpoisoned};
 
 use crate::http::problem::{FieldError, Problem};
 
@@ -50,7 +50,7 @@ impl Storage {
     /// The store, if it is still there. Blocks.
     pub fn store(&self) -> Result<Store, Problem> {
         let (store, known) = {
-            let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
+            let opened = self.opened.read_unpoisoned();
             (opened.store.clone(), opened.file)
         };
         let Location::Sqlite(path) = store.location() else { return Ok(store) };
@@ -67,7 +67,7 @@ impl Storage {
     }
 
     fn reopen(&self, location: &Location) -> Result<Store, Problem> {
-        let mut opened = self.opened.write().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = self.opened.write_unpoisoned();
         let store = Store::open(location).or_else(|_| Store::open_read_only(location)).map_err(problem)?;
         tracing::warn!(store = %location, "the store's file was replaced; the new one is used from now on");
         *opened = Opened::new(store.clone());

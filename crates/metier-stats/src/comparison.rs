@@ -158,11 +158,6 @@ impl Comparison {
         self.metrics.iter().find(|metric| metric.field == field)
     }
 
-    /// What got worse by more than `above`, of the fields that are watched by default ([`Field::WATCHED`]).
-    pub fn regressions(&self, above: Ratio) -> Vec<&Metric> {
-        self.regressions_in(above, &Field::WATCHED)
-    }
-
     /// What got worse by more than `above`, of the given fields.
     ///
     /// A regression is a field whose verdict is `increase` *and* whose median rose by more than `above`. The

@@ -16,6 +16,7 @@
 //! This crate is synchronous on purpose: the measuring path has no async runtime. A server calls it from a
 //! blocking thread.
 
+pub mod atomic_file;
 pub mod codec;
 pub mod digest;
 mod engine;
@@ -32,6 +33,6 @@ pub use error::Error;
 pub use health::Health;
 pub use location::Location;
 pub use owner::Owner;
-pub use query::{RunFilter, RunPage, RunRow};
+pub use query::RunFilter;
 pub use store::{Cancelled, HeldSession, NewSession, SessionEnd, SessionFilter, Store, Trial};
 pub use writer::{Writer, Written};

@@ -1,11 +1,13 @@
-//! Asking for many runs: what to look for, and a page of what was found.
+//! Asking for many runs: what to look for, and the row that a list shows of a record.
 
 use std::fmt;
 use std::str::FromStr;
 
-use metier_types::{BatchId, Cause, DeviceRef, Exit, RunId, RunState, Summary, Timestamp, WorkloadRef};
+use metier_types::{
+    BatchId, Cause, DeviceRef, Exit, RunId, RunRow, RunState, Summary, Timestamp, WorkloadRef,
+};
+use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
@@ -33,72 +35,30 @@ pub struct RunFilter {
     pub warmup: bool,
     /// How many to return; 0 stands for 100, at most 1000.
     pub limit: u32,
-    /// Where the page before ended: its `next`.
+    /// Where the page before ended: [`RunList::next`](metier_types::RunList::next).
     pub after: Option<String>,
 }
 
-/// One run in a list: what a table shows, without the details.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct RunRow {
-    pub id: RunId,
-    /// The repetitions that were asked for together.
-    pub batch: BatchId,
-    pub workload: WorkloadRef,
-    pub device: DeviceRef,
-    /// Whether it is over.
-    pub state: RunState,
-    pub started: Timestamp,
-    /// When its last process was gone.
-    pub ended: Option<Timestamp>,
-    pub exit: Option<Exit>,
-    /// Words to find it by.
-    pub tags: Vec<String>,
-    /// The figures most people look at.
-    pub summary: Summary,
-    /// Which repetition of its batch.
-    pub repetition: u32,
-    /// How many repetitions the batch has.
-    pub repetitions: u32,
-    /// Whether it only warmed up.
-    pub warmup: bool,
-    /// How many warnings it carries.
-    pub warnings: u32,
-    /// Program and arguments as one line, quoted as a shell would need it, at most 4096 characters.
-    pub command: String,
-}
-
-/// A page of runs, newest first.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct RunPage {
-    pub runs: Vec<RunRow>,
-    /// What to pass as [`RunFilter::after`] for the next page; `None` on the last one.
-    pub next: Option<String>,
-    /// How many runs fit the filter on all pages.
-    pub total: u64,
-}
-
-impl RunRow {
-    /// The part of a record that a list shows.
-    pub(crate) fn from_record(json: &str) -> Result<Self, serde_json::Error> {
-        let record: Listed = serde_json::from_str(json)?;
-        Ok(Self {
-            id: record.id,
-            batch: record.batch,
-            workload: record.workload,
-            device: record.device,
-            state: record.state,
-            started: record.started,
-            ended: record.ended,
-            exit: record.exit,
-            tags: record.tags,
-            summary: record.summary,
-            repetition: record.context.repetition,
-            repetitions: record.context.repetitions,
-            warmup: record.context.warmup,
-            warnings: record.warnings.len() as u32,
-            command: command_line(&record.context.command),
-        })
-    }
+/// The part of a record that a list shows.
+pub(crate) fn row_of_record(json: &str) -> Result<RunRow, serde_json::Error> {
+    let record: Listed = serde_json::from_str(json)?;
+    Ok(RunRow {
+        id: record.id,
+        batch: record.batch,
+        workload: record.workload,
+        device: record.device,
+        state: record.state,
+        started: record.started,
+        ended: record.ended,
+        exit: record.exit,
+        tags: record.tags,
+        summary: record.summary,
+        repetition: record.context.repetition,
+        repetitions: record.context.repetitions,
+        warmup: record.context.warmup,
+        warnings: record.warnings.len() as u32,
+        command: command_line(&record.context.command),
+    })
 }
 
 #[derive(Deserialize)]

@@ -23,9 +23,11 @@ pub mod process;
 pub mod quality;
 pub mod quantity;
 pub mod run;
+pub mod run_list;
 pub mod schema;
 pub mod series;
 pub mod session;
+pub mod unpoisoned;
 pub mod workload;
 
 pub use application::{Intake, Stage, StageKind, StageSource};
@@ -48,9 +50,11 @@ pub use run::{
     ArtefactRef, Cause, CpuUse, EnergyUse, Exit, GpuUse, IoUse, MemoryUse, Meter, NetworkUse, Overhead,
     Pressure, Run, RunState, Summary, Warning,
 };
+pub use run_list::{RunList, RunRow};
 pub use schema::Schema;
 pub use series::{Column, Kind, Series, Unit, Values};
 pub use session::{Asker, Door, Session, SessionState};
+pub use unpoisoned::{LockUnpoisoned, ShareUnpoisoned};
 pub use workload::{Workload, WorkloadKind, WorkloadRef};
 
 /// Fields of a JSON object that this version does not know, kept so that a round trip loses nothing.

@@ -21,6 +21,18 @@ pub enum RunState {
     Interrupted,
 }
 
+impl RunState {
+    /// Every state, in the order of declaration.
+    pub const ALL: [Self; 3] = [Self::Running, Self::Finished, Self::Interrupted];
+    /// Words of [`Self::ALL`] in records and filters.
+    pub const WORDS: [&'static str; 3] = ["running", "finished", "interrupted"];
+
+    /// Word in records and filters.
+    pub const fn word(self) -> &'static str {
+        Self::WORDS[self as usize]
+    }
+}
+
 /// Why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -39,6 +51,27 @@ pub enum Cause {
     Lost,
     /// It never started; `exit.detail` says why.
     Unstarted,
+}
+
+impl Cause {
+    /// Every cause, in the order of declaration.
+    pub const ALL: [Self; 7] = [
+        Self::Exited,
+        Self::Signalled,
+        Self::Timeout,
+        Self::Oom,
+        Self::Interrupted,
+        Self::Lost,
+        Self::Unstarted,
+    ];
+    /// Words of [`Self::ALL`] in records and filters.
+    pub const WORDS: [&'static str; 7] =
+        ["exited", "signalled", "timeout", "oom", "interrupted", "lost", "unstarted"];
+
+    /// Word in records and filters.
+    pub const fn word(self) -> &'static str {
+        Self::WORDS[self as usize]
+    }
 }
 
 /// How a run ended.
@@ -72,6 +105,21 @@ pub struct Exit {
 }
 
 impl Exit {
+    /// An end of which only the cause is known.
+    pub fn from_cause(cause: Cause) -> Self {
+        Self {
+            code: None,
+            signal: None,
+            cause,
+            planned: false,
+            ended_by: None,
+            detail: None,
+            left_behind: 0,
+            settled_seconds: None,
+            extra: Extra::new(),
+        }
+    }
+
     /// Whether the run did all that it was to do: it ended by itself with code 0, or after the time that it was to run for.
     pub fn is_complete(&self) -> bool {
         self.planned || (self.cause == Cause::Exited && self.code == Some(0))
@@ -432,5 +480,28 @@ impl Run {
     pub fn mean_cores(&self) -> Option<f64> {
         let (cpu, life) = (self.summary.cpu_seconds?.get(), self.life_seconds()?.get());
         (life > 0.0).then(|| cpu / life)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SessionState;
+
+    #[test]
+    fn words_of_states_and_causes_are_those_of_records() {
+        for state in RunState::ALL {
+            assert_eq!(serde_json::to_value(state).unwrap(), state.word());
+        }
+        for cause in Cause::ALL {
+            assert_eq!(serde_json::to_value(cause).unwrap(), cause.word());
+        }
+        for state in SessionState::ALL {
+            assert_eq!(serde_json::to_value(state).unwrap(), state.word());
+        }
+        let words = |schema: schemars::Schema| schema.to_value()["oneOf"].as_array().unwrap().len();
+        assert_eq!(words(schemars::schema_for!(RunState)), RunState::ALL.len());
+        assert_eq!(words(schemars::schema_for!(Cause)), Cause::ALL.len());
+        assert_eq!(words(schemars::schema_for!(SessionState)), SessionState::ALL.len());
     }
 }

@@ -32,16 +32,13 @@ impl SessionState {
     pub const ALL: [Self; 6] =
         [Self::Queued, Self::Running, Self::Finished, Self::Failed, Self::Cancelled, Self::Interrupted];
 
-    /// As in JSON.
+    /// Words of [`Self::ALL`] in records and filters.
+    pub const WORDS: [&'static str; 6] =
+        ["queued", "running", "finished", "failed", "cancelled", "interrupted"];
+
+    /// Word in records and filters.
     pub const fn word(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Running => "running",
-            Self::Finished => "finished",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-            Self::Interrupted => "interrupted",
-        }
+        Self::WORDS[self as usize]
     }
 
     /// Whether nothing more will happen to it.

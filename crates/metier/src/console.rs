@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 
 use crate::config::Settings;
 use crate::exit::ClosedPipe;
-use crate::output::{Format, Paint, Steps};
+use crate::output::{Destination, Format, Paint, Steps};
 
 /// Says an error on stderr, in the form all errors have. Nothing is left to tell where even that fails.
 pub fn complain(text: &str) {
@@ -38,6 +38,21 @@ impl Console {
     /// Writes data to stdout.
     pub fn data(&self, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
         to_stdout(write)
+    }
+
+    /// Writes data to a file that a flag names, else to stdout.
+    pub fn data_to(
+        &self,
+        file: Option<Destination>,
+        write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        match file {
+            None => self.data(write),
+            Some(mut file) => {
+                write(&mut file)?;
+                file.commit()
+            }
+        }
     }
 
     /// Prints a text to stdout.

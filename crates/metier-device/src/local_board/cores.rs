@@ -8,6 +8,7 @@ use crate::boards::Core;
 use metier_linux::Roots;
 use metier_linux::file::Held;
 use metier_linux::host::numbered;
+use metier_linux::proc_stat::CpuTimes;
 
 /// Cores that are looked at.
 const MOST: usize = 1024;
@@ -44,7 +45,7 @@ impl Cores {
             .stat
             .as_mut()
             .and_then(Held::text)
-            .map(|text| text.lines().filter_map(ticks).take(MOST).collect())
+            .map(|text| CpuTimes::of_each_core(text).take(MOST).map(busy_and_total).collect())
             .unwrap_or_default();
         let before = std::mem::replace(&mut self.before, now);
         let now = &self.before;
@@ -63,12 +64,7 @@ impl Cores {
     }
 }
 
-/// Number, busy and all ticks out of a line `cpu3 user nice system idle iowait irq softirq steal …`.
-fn ticks(line: &str) -> Option<(u32, (u64, u64))> {
-    let (number, rest) = line.strip_prefix("cpu")?.split_once(' ')?;
-    let ticks: Vec<u64> =
-        rest.split_ascii_whitespace().take(8).filter_map(|word| word.parse().ok()).collect();
-    let all: u64 = ticks.iter().sum();
-    let idle: u64 = ticks.get(3..5)?.iter().sum();
-    Some((number.parse().ok()?, (all - idle, all)))
+/// Number, busy and all ticks of a core; time given to other guests counts as busy.
+fn busy_and_total((number, times): (u32, CpuTimes)) -> (u32, (u64, u64)) {
+    (number, (times.busy() + times.steal.unwrap_or(0), times.total()))
 }

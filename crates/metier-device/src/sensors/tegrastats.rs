@@ -8,11 +8,12 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::{Found, Reading, Sensor};
 use crate::boards::{Kind, Line, kind};
 use metier_linux::Roots;
+use metier_types::LockUnpoisoned;
 
 /// Where the program is.
 const PROGRAMS: [&str; 2] = ["/usr/bin/tegrastats", "/usr/sbin/tegrastats"];
@@ -65,7 +66,7 @@ impl Board {
             let mut line = Vec::new();
             while matches!(lines.by_ref().take(LONGEST).read_until(b'\n', &mut line), Ok(1..)) {
                 if let Some(watts) = Line::parse_bytes(&line).board.power() {
-                    *into.lock().unwrap_or_else(PoisonError::into_inner) = Some(watts.get());
+                    *into.lock_unpoisoned() = Some(watts.get());
                 }
                 line.clear();
             }
@@ -84,7 +85,7 @@ impl Sensor for Board {
             self.state = self.start();
         }
         let State::Runs { latest, .. } = &self.state else { return None };
-        latest.lock().unwrap_or_else(PoisonError::into_inner).take().map(Reading::Power)
+        latest.lock_unpoisoned().take().map(Reading::Power)
     }
 }
 

@@ -6,7 +6,6 @@
 //!
 //! A look costs one small read for each process; whose a process is is read when it is met and when it becomes another program. Bounded: processes of a look.
 
-mod stat;
 #[cfg(test)]
 mod tests;
 
@@ -22,7 +21,7 @@ use metier_types::Seconds;
 use crate::Roots;
 use crate::cgroup::naming::{self, Kind};
 use crate::file::Held;
-use stat::Stat;
+use crate::proc_stat::{self, CpuTimes};
 
 /// Processes of a look.
 const MOST_PROCESSES: usize = 32_768;
@@ -30,8 +29,6 @@ const MOST_PROCESSES: usize = 32_768;
 const FILE_BYTES: u64 = 16 << 10;
 /// The command of all kernel threads.
 const KERNEL: &str = "[kernel]";
-/// The process that kernel threads are children of.
-const KERNEL_PARENT: u32 = 2;
 
 /// A command, and what is around it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -101,12 +98,10 @@ struct Grown {
 impl Consumers {
     /// Those below a `/proc`.
     pub fn new(roots: &Roots) -> Self {
-        // SAFETY: a call that only reads a constant of the system.
-        let tick = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as f64;
         Self {
             proc: roots.proc.clone(),
             stat: Held::open(roots.proc.join("stat")),
-            tick,
+            tick: proc_stat::ticks_per_second() as f64,
             seen: HashMap::new(),
             names: HashSet::new(),
             last: None,
@@ -119,12 +114,11 @@ impl Consumers {
     pub fn look(&mut self) -> Option<Look> {
         self.look += 1;
         let now = Instant::now();
-        let busy = self.stat.as_mut().and_then(|held| stat::busy(held.text()?));
+        let busy = self.stat.as_mut().and_then(|held| Some(CpuTimes::of_host(held.text()?)?.busy()));
         let is_first = self.last.is_none();
         let mut grown = Vec::new();
         let mut left_out = 0;
-        let entries = std::fs::read_dir(&self.proc).into_iter().flatten().flatten();
-        for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
+        for pid in proc_stat::pids(&self.proc) {
             if grown.len() >= MOST_PROCESSES {
                 left_out += 1;
                 continue;
@@ -158,22 +152,20 @@ impl Consumers {
 
     fn noted(&mut self, pid: u32, is_first: bool, buffer: &mut Vec<u8>) -> Option<Grown> {
         let folder = self.proc.join(pid.to_string());
-        read(&folder.join("stat"), buffer)?;
-        let text = String::from_utf8_lossy(buffer);
-        let stat = Stat::parse(&text)?;
-        let is_kernel = stat.parent == KERNEL_PARENT || pid == KERNEL_PARENT;
-        let name = if is_kernel { KERNEL } else { stat.name };
-        let earlier = self.seen.get(&pid).filter(|seen| seen.started == stat.started);
+        let stat = proc_stat::read_into(&self.proc, pid, buffer)?;
+        let is_kernel = stat.is_kernel_thread(pid);
+        let name = if is_kernel { KERNEL } else { &stat.name };
+        let (own_now, children_now) = (stat.cpu_ticks(), stat.children_ticks);
+        let (started, parent) = (stat.start_ticks, stat.parent);
+        let earlier = self.seen.get(&pid).filter(|seen| seen.started == started);
         let (own, children) = match earlier {
-            Some(seen) => (stat.own.saturating_sub(seen.own), stat.children.saturating_sub(seen.children)),
+            Some(seen) => (own_now.saturating_sub(seen.own), children_now.saturating_sub(seen.children)),
             // What it used before anybody looked is of no interest; one that is new began since.
             None if is_first => (0, 0),
-            None => (stat.own, stat.children),
+            None => (own_now, children_now),
         };
         let known = earlier.filter(|seen| seen.who.name == name).map(|seen| seen.who.clone());
         let new_name = if known.is_none() { name.to_string() } else { String::new() };
-        let seen = (stat.started, stat.own, stat.children, stat.parent);
-        drop(text);
         let who = match known {
             Some(who) => who,
             None => {
@@ -181,7 +173,6 @@ impl Consumers {
                 self.named(Who { name: new_name, owner })
             }
         };
-        let (started, own_now, children_now, parent) = seen;
         let look = self.look;
         let now = Seen { started, own: own_now, children: children_now, parent, who: who.clone(), look };
         self.seen.insert(pid, now);

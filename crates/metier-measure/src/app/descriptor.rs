@@ -7,33 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// Who is at the other end of a unix socket, as the kernel says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Peer {
-    /// Process id in our namespace; 0 where the process is not visible from it.
-    pub pid: u32,
-    pub uid: u32,
-}
-
-/// Credentials of the process that connected.
-pub fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> {
-    let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut size = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the structure and its size are ours and fit the option.
-    let got = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut who).cast(),
-            &mut size,
-        )
-    };
-    if got != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(Peer { pid: who.pid.max(0) as u32, uid: who.uid })
-}
+use metier_linux::packet_socket::Peer;
 
 /// Asks the kernel to say with each datagram who sent it.
 pub fn want_credentials(socket: BorrowedFd<'_>) -> io::Result<()> {

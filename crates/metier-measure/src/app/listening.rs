@@ -10,11 +10,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use metier_types::{Missing, RunId, Series, StageSource};
+use metier_types::{LockUnpoisoned, Missing, RunId, Series, StageSource};
 
 use super::descriptor;
 use super::follow::Follow;
@@ -345,34 +345,6 @@ pub fn understand<K: Eq + std::hash::Hash + Clone>(
     }
 }
 
-/// Reads what an application left in a folder ([`LOG`], and [`FIFO`] as a plain file), after it has ended.
-pub fn of_folder(folder: &Path) -> Heard {
-    let mut intake = Intake::new(Limits { speakers: 1, ..Limits::default() });
-    for (path, form, source) in [
-        (folder.join(LOG).join(pywaggle::FILE), Form::Json, StageSource::Pywaggle),
-        (folder.join(pywaggle::FILE), Form::Json, StageSource::Pywaggle),
-        (folder.join(FIFO), Form::Lines, StageSource::Lines),
-    ] {
-        // A FIFO has nothing left to read, and would wait for a writer.
-        if !fs::metadata(&path).is_ok_and(|meta| meta.is_file()) {
-            continue;
-        }
-        let mut follow = Follow::from_start(path, form);
-        loop {
-            let mut frames = Frames::default();
-            let more = follow.read(&mut frames).unwrap_or_default();
-            if !more {
-                follow.end(&mut frames);
-            }
-            understand(&mut intake, &(), source, &frames, descriptor::now_ns());
-            if !more {
-                break;
-            }
-        }
-    }
-    heard_of(&intake, 0, 0, Vec::new())
-}
-
 /// A pipe behind a name: our end to read, and one to be inherited.
 fn fifo(path: &Path) -> io::Result<(OwnedFd, OwnedFd)> {
     descriptor::make_fifo(path)?;
@@ -409,5 +381,5 @@ fn unread(address: &str, problem: &str) -> (String, Missing) {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock_unpoisoned()
 }

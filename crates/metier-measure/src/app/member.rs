@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use metier_linux::cgroup::{Group, Place};
+use metier_linux::proc_stat;
 
 /// How deep a family of processes may be.
 const GENERATIONS: usize = 256;
@@ -58,19 +59,12 @@ impl Members {
     }
 }
 
-/// The fields of `/proc/PID/stat` behind the name, which may hold anything.
-fn stat(proc: &Path, pid: u32) -> Option<(char, u32)> {
-    let text = std::fs::read_to_string(proc.join(pid.to_string()).join("stat")).ok()?;
-    let mut fields = text.rsplit_once(')')?.1.split_whitespace();
-    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
-}
-
 fn parent(proc: &Path, pid: u32) -> Option<u32> {
-    stat(proc, pid).map(|(_, parent)| parent).filter(|parent| *parent > 0)
+    proc_stat::read(proc, pid).map(|stat| stat.parent).filter(|parent| *parent > 0)
 }
 
 fn is_ending(proc: &Path, pid: u32) -> bool {
-    stat(proc, pid).is_none_or(|(state, _)| matches!(state, 'Z' | 'X' | 'x'))
+    proc_stat::read(proc, pid).is_none_or(|stat| stat.has_ended())
 }
 
 #[cfg(test)]

@@ -10,13 +10,14 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use metier_types::StageSource;
+use metier_linux::packet_socket::{self, Peer};
+use metier_types::{LockUnpoisoned, StageSource};
 
-use super::descriptor::{self, Peer, now_ns};
+use super::descriptor::{self, now_ns};
 use super::frame::{Form, Framer, Frames};
 use super::queue::{Block, Queue};
 
@@ -80,7 +81,7 @@ impl<K: Clone + PartialEq + Send + 'static> Pump<K> {
     }
 
     pub fn open(&self, door: Door<K>) {
-        *self.shared.door.lock().unwrap_or_else(PoisonError::into_inner) = Some(door);
+        *self.shared.door.lock_unpoisoned() = Some(door);
         self.tell(b'o');
     }
 
@@ -248,7 +249,7 @@ impl<K: Clone + PartialEq> Room<K> {
                 doorstep.refused.fetch_add(1, Ordering::Relaxed);
                 continue;
             }
-            let who = descriptor::peer(stream.as_fd()).ok().and_then(|peer| self.who(peer));
+            let who = packet_socket::peer(stream.as_fd()).ok().and_then(|peer| self.who(peer));
             match who {
                 Some(who) if stream.set_nonblocking(true).is_ok() => {
                     self.callers.push(Caller { stream, framer: Framer::new(Form::Json), who });
@@ -279,7 +280,7 @@ impl<K: Clone + PartialEq> Room<K> {
     }
 
     fn who(&self, peer: Peer) -> Option<K> {
-        let door = self.shared.door.lock().unwrap_or_else(PoisonError::into_inner);
+        let door = self.shared.door.lock_unpoisoned();
         door.as_ref().and_then(|door| door(peer))
     }
 }

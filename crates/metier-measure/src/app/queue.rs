@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use metier_types::StageSource;
+use metier_types::{LockUnpoisoned, StageSource};
 
 use super::frame::Frames;
 
@@ -94,7 +94,7 @@ impl<K: Clone + PartialEq> Queue<K> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inside<K>> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inside.lock_unpoisoned()
     }
 }
 

@@ -10,10 +10,10 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use metier_types::{Missing, RunId, Series, StageSource};
+use metier_types::{LockUnpoisoned, Missing, RunId, Series, StageSource};
 
 use super::descriptor;
 use super::follow::Follow;
@@ -203,7 +203,7 @@ impl Late<'_> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock_unpoisoned()
 }
 
 fn records(input: &mut impl Read, intake: &mut Intake<()>, rows: &mut Option<Late<'_>>) -> io::Result<()> {

@@ -11,12 +11,12 @@ use std::hash::Hash;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use metier_prom::{Family, Format, Kind, Limits, Sample};
-use metier_types::{StageKind, StageSource};
+use metier_types::{LockUnpoisoned, StageKind, StageSource};
 
 use super::descriptor::{enter_network, now_ns};
 use super::intake::Intake;
@@ -253,7 +253,7 @@ fn read_on<K: Eq + Hash + Clone>(
         match page {
             Ok(page) => {
                 went.pages += 1;
-                let mut intake = intake.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut intake = intake.lock_unpoisoned();
                 reading.take(&mut intake, who, &page.families, now_ns());
             }
             Err(problem) => went.problem = Some(problem),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use metier_types::{RunId, Stage, StageKind, StageSource};
 use tempfile::TempDir;
 
-use super::listening::{FIFO, LOG, SOCKET, of_folder};
+use super::listening::{FIFO, LOG, SOCKET};
 use super::socket::datagram_path;
 use super::{Heard, Listening, Members};
 use crate::spec::ListenSources;
@@ -182,15 +182,4 @@ fn a_way_that_cannot_be_had_is_a_reason_and_the_others_work() {
     assert_eq!(heard.problems[0].0, "socket");
     assert_eq!(heard.counts.messages, 1);
     assert_eq!(std::fs::read_to_string(&taken).unwrap(), "somebody's file");
-}
-
-#[test]
-fn a_folder_that_an_application_left_is_read() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join(FIFO), "inference 5 ms\ninference 7 ms").unwrap();
-    std::fs::create_dir(folder.path().join(LOG)).unwrap();
-    let line = "{\"meta\":{},\"name\":\"timeit.x\",\"timestamp\":\"2026-01-31T12:00:00.5\",\"value\":5}\n";
-    std::fs::write(folder.path().join(LOG).join("data.ndjson"), line).unwrap();
-    let heard = of_folder(folder.path());
-    assert_eq!((stage(&heard, "inference").count, stage(&heard, "timeit.x").count), (2, 1));
 }

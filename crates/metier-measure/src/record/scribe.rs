@@ -138,32 +138,16 @@ impl Scribe<'_> {
                 self.missing("memory.kernel_peak", Missing::fixable(reason, "`metier doctor` shows how to get a control group with memory accounting; memory.peak needs Linux 5.19"));
             }
         }
-        let sampled = Quality::Sampled;
-        let bytes = |value: Option<u64>| value.map(Bytes);
-        self.set(
-            "memory.peak_anonymous_bytes",
-            sampled,
-            |r| &mut r.memory.peak_anonymous_bytes,
-            bytes(facts.peaks.anonymous),
-        );
-        self.set(
-            "memory.peak_file_bytes",
-            sampled,
-            |r| &mut r.memory.peak_file_bytes,
-            bytes(facts.peaks.file),
-        );
-        self.set(
-            "memory.peak_kernel_bytes",
-            sampled,
-            |r| &mut r.memory.peak_kernel_bytes,
-            bytes(facts.peaks.kernel),
-        );
-        self.set(
-            "memory.peak_resident_sum_bytes",
-            sampled,
-            |r| &mut r.memory.peak_resident_sum_bytes,
-            bytes(facts.walker.peak_resident),
-        );
+        type PeakField = fn(&mut Run) -> &mut Option<Bytes>;
+        let sampled: [(&str, PeakField, Option<u64>); 4] = [
+            ("anonymous", |r| &mut r.memory.peak_anonymous_bytes, facts.peaks.anonymous),
+            ("file", |r| &mut r.memory.peak_file_bytes, facts.peaks.file),
+            ("kernel", |r| &mut r.memory.peak_kernel_bytes, facts.peaks.kernel),
+            ("resident_sum", |r| &mut r.memory.peak_resident_sum_bytes, facts.walker.peak_resident),
+        ];
+        for (name, field, value) in sampled {
+            self.set(&format!("memory.peak_{name}_bytes"), Quality::Sampled, field, value.map(Bytes));
+        }
         self.set("memory.peak_process_bytes", Quality::Exact, |r| &mut r.memory.peak_process_bytes, largest);
         if facts.peaks.anonymous.is_none() {
             self.missing(

@@ -16,8 +16,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -30,7 +29,7 @@ use crate::target_facts::TargetFacts;
 use crate::{Error, artefacts};
 use metier_linux::cgroup::{Group, GroupFolders, Place, Totals};
 use metier_linux::events::ProcessRoot;
-use metier_linux::{Roots, wake};
+use metier_linux::{Roots, packet_socket, wake};
 
 /// The launcher's file in the folder of a door.
 pub const PROGRAM: &str = "launch";
@@ -65,7 +64,7 @@ impl Door {
     pub fn open(folder: &Path) -> Result<Self, Error> {
         let fail = |reason| Error::Launcher { doing: "opening a socket for it", reason };
         let path = folder.join(SOCKET);
-        let socket = listen(&path).map_err(fail)?;
+        let socket = packet_socket::listen(&path).map_err(fail)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).map_err(fail)?;
         Ok(Self { folder: folder.into(), socket })
     }
@@ -83,20 +82,8 @@ impl Door {
     /// Lets in whoever is there, if the process is one of which this is true of its control groups: a path that
     /// contains the words. Everybody else is turned away.
     pub fn let_in(&self, roots: &Roots, words: &[&str]) -> Option<Joined> {
-        // SAFETY: no address is asked for; the descriptor is checked before it is owned.
-        let socket = unsafe {
-            let fd = libc::accept4(
-                self.socket.as_raw_fd(),
-                std::ptr::null_mut(),
-                std::ptr::null_mut(),
-                libc::SOCK_CLOEXEC,
-            );
-            if fd < 0 {
-                return None;
-            }
-            OwnedFd::from_raw_fd(fd)
-        };
-        let pid = peer(&socket)?;
+        let (socket, peer) = packet_socket::accept(self.socket.as_fd()).ok()?;
+        let pid = Some(peer.pid).filter(|pid| *pid > 0)?;
         let groups = fs::read_to_string(roots.proc.join(pid.to_string()).join("cgroup")).ok()?;
         if !words.is_empty() && !words.iter().any(|word| groups.contains(word)) {
             return None;
@@ -272,52 +259,6 @@ fn enter(root: &File, cwd: &File) -> io::Result<()> {
         done(libc::chroot(c".".as_ptr()))?;
         done(libc::fchdir(cwd.as_raw_fd()))
     }
-}
-
-/// A packet socket that listens at a path.
-fn listen(path: &Path) -> io::Result<OwnedFd> {
-    let bytes = path.as_os_str().as_bytes();
-    // SAFETY: the address is plain data, filled below within its size, and its size is passed.
-    unsafe {
-        let mut address: libc::sockaddr_un = std::mem::zeroed();
-        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-        if bytes.len() >= address.sun_path.len() {
-            let text = format!("{} is longer than a socket's path may be", path.display());
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
-        for (to, from) in address.sun_path.iter_mut().zip(bytes) {
-            *to = *from as libc::c_char;
-        }
-        let fd =
-            libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0);
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let socket = OwnedFd::from_raw_fd(fd);
-        let size = size_of::<libc::sockaddr_un>() as libc::socklen_t;
-        if libc::bind(fd, (&raw const address).cast(), size) != 0 || libc::listen(fd, 4) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(socket)
-    }
-}
-
-/// The process at the other end, in our namespace of processes.
-fn peer(socket: &OwnedFd) -> Option<u32> {
-    // SAFETY: the structure is plain data and its size is passed.
-    let pid = unsafe {
-        let mut credentials: libc::ucred = std::mem::zeroed();
-        let mut size = size_of::<libc::ucred>() as libc::socklen_t;
-        let got = libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut credentials).cast(),
-            &mut size,
-        );
-        if got == 0 { credentials.pid } else { 0 }
-    };
-    u32::try_from(pid).ok().filter(|pid| *pid > 0)
 }
 
 #[cfg(test)]

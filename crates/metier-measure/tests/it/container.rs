@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use metier_device::identity;
-use metier_linux::Roots;
+use metier_linux::{Roots, proc_stat};
 use metier_measure::spec::{Awaited, ContainerSpec, Mount, Pull};
 use metier_measure::{NoRecorder, Options, Session, Spec, StoreRecorder, Target, leftovers};
 use metier_store::{Location, Store};
@@ -513,10 +513,8 @@ fn when_the_launcher_is_killed_with_us_the_next_start_sweeps() {
 }
 
 fn child_of(parent: u32, name: &str) -> Option<u32> {
-    std::fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
-        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
-        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
-        let of: u32 = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
-        (of == parent && stat.contains(&format!("({name})"))).then_some(pid)
+    let proc = std::path::Path::new("/proc");
+    proc_stat::pids(proc).find(|pid| {
+        proc_stat::read(proc, *pid).is_some_and(|stat| stat.parent == parent && stat.name == name)
     })
 }

@@ -8,6 +8,8 @@ use std::fmt::Write as _;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
+use metier_types::{LockUnpoisoned, ShareUnpoisoned};
+
 use super::reply;
 use super::request::Request;
 use crate::Error;
@@ -100,7 +102,7 @@ impl Estimator {
 
     /// The pipelines that it answers with.
     pub fn registry(&self) -> Arc<Registry> {
-        self.registry.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        self.registry.read_unpoisoned().clone()
     }
 
     /// From now on tells what is asked for, once for each kind of request after each [`Estimator::follow`], to somebody who looks elsewhere for it. Nobody waits for them.
@@ -111,7 +113,7 @@ impl Estimator {
     fn say_broken(&self, pipeline: &Pipeline, model: &Model, error: &Error) {
         let place = (model.source.name(), model.output_type.name(), model.group.name());
         let name = format!("{} {place:?} {}", pipeline.name, model.full_name);
-        let mut said = self.broken.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut said = self.broken.lock_unpoisoned();
         if said.len() < KINDS && said.insert(name) {
             let (source, output_type, feature_group) = place;
             let (pipeline, predictor) = (&pipeline.name, &model.full_name);
@@ -124,7 +126,7 @@ impl Estimator {
 
     /// Predictors that could not be read, in words; each was said once.
     pub fn broken(&self) -> Vec<String> {
-        self.broken.lock().unwrap_or_else(std::sync::PoisonError::into_inner).iter().cloned().collect()
+        self.broken.lock_unpoisoned().iter().cloned().collect()
     }
 
     /// Takes other pipelines from now on.
@@ -139,16 +141,16 @@ impl Estimator {
 
     fn change(&self, latest: impl FnOnce() -> Arc<Registry>) {
         {
-            let mut registry = self.registry.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut registry = self.registry.write_unpoisoned();
             *registry = latest();
         }
-        self.ready.write().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
-        self.broken.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
+        self.ready.write_unpoisoned().clear();
+        self.broken.lock_unpoisoned().clear();
     }
 
     /// The predictors that requests were answered with.
     pub fn in_use(&self) -> Vec<InUse> {
-        let ready = self.ready.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let ready = self.ready.read_unpoisoned();
         let mut list: Vec<InUse> = ready.values().map(|ready| ready.about.clone()).collect();
         list.sort_unstable();
         list.dedup();
@@ -196,13 +198,13 @@ impl Estimator {
         source: Source,
     ) -> Result<Arc<Ready>, String> {
         let key = kind(request, output_type, source);
-        let known = self.ready.read().unwrap_or_else(std::sync::PoisonError::into_inner).get(&key).cloned();
+        let known = self.ready.read_unpoisoned().get(&key).cloned();
         if let Some(ready) = known {
             return Ok(ready);
         }
         let registry = self.registry();
         let ready = Arc::new(self.find(&registry, request, output_type, source)?);
-        let mut all = self.ready.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut all = self.ready.write_unpoisoned();
         // Where other pipelines came meanwhile, what was found in the old ones is for this request only.
         if Arc::ptr_eq(&registry, &self.registry()) {
             if all.len() >= KINDS {

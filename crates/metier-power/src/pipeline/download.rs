@@ -6,10 +6,11 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use metier_store::atomic_file::{self, AtomicFile};
 use reqwest::header::{ETAG, IF_NONE_MATCH};
 use reqwest::{Client, StatusCode, Url};
 use sha2::{Digest as _, Sha256};
@@ -96,20 +97,15 @@ impl Download {
             .create(folder)
             .map_err(|error| Error::file(folder, error))?;
         clear_away(folder);
-        // A name that nobody else has: what others fetch meanwhile must not be written into what is moved into its place.
-        let part = super::files::aside(&folder.join("pipeline"));
-        let fetched = self.bring(&part).map_err(failed);
-        let changed = fetched.and_then(|etag| match etag {
+        match self.bring().map_err(failed)? {
             None => Ok(false),
-            Some(etag) => self.take(&part, &etag).map(|()| true),
-        });
-        let _ = fs::remove_file(&part);
-        changed
+            Some((part, etag)) => self.take(part, &etag).map(|()| true),
+        }
     }
 
     /// Puts what came in its place, if it is a pipeline.
-    fn take(&self, part: &Path, etag: &str) -> Result<(), Error> {
-        super::load(part).map_err(|error| {
+    fn take(&self, part: AtomicFile, etag: &str) -> Result<(), Error> {
+        super::load(part.part_path()).map_err(|error| {
             let why = match error {
                 Error::File { why, .. } => why,
                 other => other.to_string(),
@@ -119,7 +115,7 @@ impl Download {
         // Without the tag of the old one while the new one comes in: a tag must never be newer than its file.
         let tag = self.tag();
         let _ = fs::remove_file(&tag);
-        fs::rename(part, &self.file).map_err(|error| Error::file(&self.file, error))?;
+        part.replace().map_err(|error| Error::file(&self.file, error))?;
         if !etag.is_empty() {
             fs::write(&tag, etag).map_err(|error| Error::file(&tag, error))?;
         }
@@ -130,13 +126,13 @@ impl Download {
         self.file.with_file_name("etag")
     }
 
-    /// Writes what comes. `None` where what is kept is still the same, else its tag.
-    fn bring(&self, part: &Path) -> Result<Option<String>, String> {
+    /// Writes what comes, and gives it with its tag; `None` where what is kept is still the same.
+    fn bring(&self) -> Result<Option<(AtomicFile, String)>, String> {
         let client = client(&self.limits, &self.address)?;
-        runtime()?.block_on(self.answer(&client, part))
+        runtime()?.block_on(self.answer(&client))
     }
 
-    async fn answer(&self, client: &Client, part: &Path) -> Result<Option<String>, String> {
+    async fn answer(&self, client: &Client) -> Result<Option<(AtomicFile, String)>, String> {
         let mut request = client.get(self.address.clone());
         let known = self.kept().and_then(|_| fs::read_to_string(self.tag()).ok());
         if let Some(tag) = &known {
@@ -155,9 +151,8 @@ impl Download {
         }
         let tag = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok());
         let tag = tag.filter(|tag| tag.len() <= ETAG_BYTES).unwrap_or_default().to_string();
-        let written = |error: std::io::Error| format!("it cannot be kept: {}: {error}", part.display());
-        let file = fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(part);
-        let mut file = file.map_err(written)?;
+        let written = |error: std::io::Error| format!("it cannot be kept: {}: {error}", self.file.display());
+        let mut file = AtomicFile::create(&self.file, atomic_file::PRIVATE).map_err(written)?;
         let mut came = 0;
         while let Some(bytes) = response
             .chunk()
@@ -170,8 +165,7 @@ impl Download {
             }
             file.write_all(&bytes).map_err(written)?;
         }
-        file.sync_all().map_err(written)?;
-        Ok(Some(tag))
+        Ok(Some((file, tag)))
     }
 }
 

@@ -4,8 +4,8 @@ use std::fs;
 use std::io::{Cursor, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use metier_store::atomic_file;
 use zip::ZipArchive;
 
 use crate::Error;
@@ -97,19 +97,7 @@ impl Reader {
 
 /// Writes a file whole or not at all.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let aside = aside(path);
-    fs::write(&aside, bytes).and_then(|()| fs::rename(&aside, path)).map_err(|error| {
-        let _ = fs::remove_file(&aside);
-        Error::file(path, error)
-    })
-}
-
-/// A name beside a file that it is written under first. No other process or thread has it: two that write the same file do not disturb each other.
-pub fn aside(path: &Path) -> PathBuf {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(format!(".{}-{}.part", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
-    aside.into()
+    atomic_file::write(path, atomic_file::PUBLIC, bytes).map_err(|error| Error::file(path, error))
 }
 
 /// A member of a zip that is in memory.

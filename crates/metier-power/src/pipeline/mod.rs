@@ -20,7 +20,7 @@ mod single;
 
 pub use ask::{Lacking, ModelServer, bring_initial};
 pub use download::{Download, Limits};
-pub use files::{ARCHIVE_BYTES, Files, MEMBERS, Reader, aside, replace};
+pub use files::{ARCHIVE_BYTES, Files, MEMBERS, Reader, replace};
 pub use listed::{ComponentError, Listed, Wanted, list};
 pub use load::load;
 pub use model::{Archive, Model};

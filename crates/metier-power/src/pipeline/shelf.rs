@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::SystemTime;
 
-use metier_types::Timestamp;
+use metier_types::{LockUnpoisoned, ShareUnpoisoned, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::files::replace;
@@ -171,7 +171,7 @@ impl Shelf {
     }
 
     pub fn registry(&self) -> Arc<Registry> {
-        self.registry.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.registry.read_unpoisoned().clone()
     }
 
     /// Where the shipped predictors come from.
@@ -187,7 +187,7 @@ impl Shelf {
     /// Fetches and reads everything again. A pipeline that cannot be had any more stays as it was.
     pub fn reload(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        let _one = self.fetching.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.fetching.lock_unpoisoned();
         for place in &self.places {
             let Place::Address(download) = place else { continue };
             let fetched = download.fetch().map(drop).map_err(|error| error.to_string());
@@ -195,21 +195,21 @@ impl Shelf {
                 let stays = if download.kept().is_some() { "; what came before stays" } else { "" };
                 warnings.push(format!("{why}{stays}"));
             }
-            self.fetched.lock().unwrap_or_else(PoisonError::into_inner).insert(download.shown(), fetched);
+            self.fetched.lock_unpoisoned().insert(download.shown(), fetched);
         }
-        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.changing.lock_unpoisoned();
         self.read_again(warnings)
     }
 
     /// Reads everything again, without fetching anything.
     pub fn reread(&self) -> Vec<String> {
-        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.changing.lock_unpoisoned();
         self.read_again(Vec::new())
     }
 
     /// Whether a pipeline was written, added or taken away since all were read last.
     pub fn has_changed(&self) -> bool {
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) != stamps(&self.paths())
+        *self.seen.lock_unpoisoned() != stamps(&self.paths())
     }
 
     fn paths(&self) -> Vec<PathBuf> {
@@ -248,12 +248,12 @@ impl Shelf {
 
     /// Addresses that were tried, and why the last try failed.
     pub fn fetched(&self) -> BTreeMap<String, Result<(), String>> {
-        self.fetched.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.fetched.lock_unpoisoned().clone()
     }
 
     /// Whether there is an address that was not tried yet.
     pub fn is_waiting(&self) -> bool {
-        let fetched = self.fetched.lock().unwrap_or_else(PoisonError::into_inner);
+        let fetched = self.fetched.lock_unpoisoned();
         let waits =
             |place: &Place| matches!(place, Place::Address(one) if !fetched.contains_key(&one.shown()));
         self.places.iter().any(waits)
@@ -262,7 +262,7 @@ impl Shelf {
     fn read_again(&self, warnings: Vec<String>) -> Vec<String> {
         let paths = self.paths();
         // Before they are read: what is written meanwhile is seen the next time.
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = stamps(&paths);
+        *self.seen.lock_unpoisoned() = stamps(&paths);
         let places: Vec<PathBuf> =
             self.places.iter().filter_map(Place::path).map(Path::to_path_buf).collect();
         let mut loaded = Registry::load(&places);
@@ -290,7 +290,7 @@ impl Shelf {
         for pipeline in &sent.registry.pipelines {
             registry.merge((**pipeline).clone());
         }
-        *self.registry.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(registry);
+        *self.registry.write_unpoisoned() = Arc::new(registry);
         loaded.warnings
     }
 
@@ -303,7 +303,7 @@ impl Shelf {
                 want: "a server that was started with a folder for them".into(),
             });
         };
-        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.changing.lock_unpoisoned();
         self.check(upload)?;
         let pipeline = root.join(&upload.pipeline);
         let group =

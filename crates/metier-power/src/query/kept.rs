@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
+use metier_store::atomic_file::{self, AtomicFile};
 use serde_json::Value;
 
 use crate::Error;
@@ -70,11 +71,9 @@ impl Kept {
 
     /// Makes one response of these metrics, and forgets the parts.
     pub fn finish(self, metrics: &[String], to: &Path) -> Result<(), Error> {
-        let mut aside = to.as_os_str().to_owned();
-        aside.push(".part");
-        let aside = Path::new(&aside);
         let wrong = |error: std::io::Error| Error::file(to, error);
-        let mut out = BufWriter::new(fs::File::create(aside).map_err(wrong)?);
+        let file = AtomicFile::create(to, atomic_file::PUBLIC).map_err(wrong)?;
+        let mut out = BufWriter::new(file.file());
         for (at, metric) in metrics.iter().enumerate() {
             let path = self.file(metric);
             let text = fs::read(&path).map_err(|error| Error::file(&path, error))?;
@@ -84,7 +83,8 @@ impl Kept {
         }
         out.write_all(if metrics.is_empty() { b"{}" } else { b"}" }).map_err(wrong)?;
         out.flush().map_err(wrong)?;
-        fs::rename(aside, to).map_err(wrong)?;
+        drop(out);
+        file.replace().map_err(wrong)?;
         self.remove()
     }
 

@@ -6,11 +6,12 @@ use std::io::{self, Cursor, Seek, Write};
 use std::path::Path;
 use std::rc::Rc;
 
+use metier_store::atomic_file::{self, AtomicFile};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
 use crate::Error;
-use crate::pipeline::{Files, Reader, aside};
+use crate::pipeline::{Files, Reader};
 
 fn put<W: Write + Seek>(zip: &mut ZipWriter<W>, name: &str, bytes: &[u8]) -> Result<(), Error> {
     let wrong = |why: String| Error::file(name, why);
@@ -33,21 +34,19 @@ pub fn pack_file(folder: &Path, to: &Path) -> Result<(), Error> {
     let (files, names) = Files::open(folder)?;
     let mut reader = files.reader()?;
     let root = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let aside = aside(to);
-    let packed = pack_to(&mut reader, &names, &root, &aside).map_err(|error| match error {
-        // What was being written has a name that nobody knows.
-        Error::File { path, why } if path == aside => Error::file(to, why),
-        other => other,
-    });
-    let placed = packed.and_then(|()| fs::rename(&aside, to).map_err(|error| Error::file(to, error)));
-    if placed.is_err() {
-        let _ = fs::remove_file(&aside);
-    }
-    placed
+    let failed = |error: io::Error| Error::file(to, error);
+    let file = AtomicFile::create(to, atomic_file::PUBLIC).map_err(failed)?;
+    pack_to(&mut reader, &names, &root, file.file(), to)?;
+    file.replace().map_err(failed)
 }
 
-fn pack_to(reader: &mut Reader, names: &[String], root: &str, to: &Path) -> Result<(), Error> {
-    let file = fs::File::create(to).map_err(|error| Error::file(to, error))?;
+fn pack_to(
+    reader: &mut Reader,
+    names: &[String],
+    root: &str,
+    file: &fs::File,
+    to: &Path,
+) -> Result<(), Error> {
     let trouble = Rc::new(RefCell::new(None));
     let wrong = || trouble.borrow_mut().take().map_or(Ok(()), |error: io::Error| Err(Error::file(to, error)));
     let mut zip = ZipWriter::new(Sink { file: io::BufWriter::new(file), trouble: trouble.clone() });
@@ -61,12 +60,12 @@ fn pack_to(reader: &mut Reader, names: &[String], root: &str, to: &Path) -> Resu
 }
 
 /// A file that takes in whatever comes, and keeps why it could not: the library, once a write has failed, tries again when it is dropped and prints that on stderr.
-struct Sink {
-    file: io::BufWriter<fs::File>,
+struct Sink<'a> {
+    file: io::BufWriter<&'a fs::File>,
     trouble: Rc<RefCell<Option<io::Error>>>,
 }
 
-impl Sink {
+impl Sink<'_> {
     fn kept<T>(&self, done: io::Result<T>, otherwise: T) -> io::Result<T> {
         Ok(done.unwrap_or_else(|error| {
             self.trouble.borrow_mut().get_or_insert(error);
@@ -75,7 +74,7 @@ impl Sink {
     }
 }
 
-impl Write for Sink {
+impl Write for Sink<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let done = self.file.write(bytes);
         self.kept(done, bytes.len())
@@ -87,7 +86,7 @@ impl Write for Sink {
     }
 }
 
-impl Seek for Sink {
+impl Seek for Sink<'_> {
     fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
         let done = self.file.seek(to);
         self.kept(done, 0)
@@ -106,7 +105,9 @@ mod tests {
         fs::write(folder.join("a.json"), vec![b'1'; 1 << 20]).unwrap();
         let (files, names) = Files::open(&folder).unwrap();
         let full = Path::new("/dev/full");
-        let error = pack_to(&mut files.reader().unwrap(), &names, "mine", full).unwrap_err().to_string();
+        let mut reader = files.reader().unwrap();
+        let device = fs::OpenOptions::new().write(true).open(full).unwrap();
+        let error = pack_to(&mut reader, &names, "mine", &device, full).unwrap_err().to_string();
         assert!(error.starts_with("/dev/full: No space left"), "{error}");
     }
 

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use metier_measure::app::queue::{Closed, Queue};
 use metier_measure::app::socket::{self, Sockets};
 use metier_measure::app::{Intake, Limits, Tally};
 use metier_prom::{Kind, Labels, Page};
-use metier_types::StageKind;
+use metier_types::{LockUnpoisoned, StageKind};
 
 use super::config::Bounds;
 use super::names::Book;
@@ -215,7 +215,7 @@ impl Drop for Apps {
 }
 
 fn lock(intake: &Mutex<Intake<Who>>) -> MutexGuard<'_, Intake<Who>> {
-    intake.lock().unwrap_or_else(PoisonError::into_inner)
+    intake.lock_unpoisoned()
 }
 
 fn work(queue: &Queue<Who>, intake: &Mutex<Intake<Who>>) {

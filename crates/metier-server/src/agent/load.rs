@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use metier_linux::Roots;
+use metier_linux::proc_stat::{self, CpuTimes};
 use metier_prom::{Kind, Labels, Page};
 use metier_types::Bytes;
 
@@ -15,29 +16,23 @@ pub struct Load {
     ticks: f64,
 }
 
-/// The first columns of `/proc/stat`, in their order. Guests are in `user` and `nice` already.
-const MODES: [&str; 8] = ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"];
-
 impl Load {
     /// For a node of that name.
     pub fn new(roots: &Roots, node: &str) -> Self {
         Self {
             common: Labels::new().and("char_node_name", node),
             proc: roots.proc.clone(),
-            ticks: rustix::param::clock_ticks_per_second() as f64,
+            ticks: proc_stat::ticks_per_second() as f64,
         }
     }
 
     /// Reads and writes it all. What the host does not offer has no series.
     pub fn write(&self, page: &mut Page) {
         let stat = std::fs::read_to_string(self.proc.join("stat")).unwrap_or_default();
-        let first = stat.lines().next().and_then(|line| line.strip_prefix("cpu ")).unwrap_or_default();
         let help = "Time of all processors together, by mode.";
         let mut family = page.family("metier_device_cpu_seconds_total", Kind::Counter, help);
-        for (mode, ticks) in MODES.iter().zip(first.split_whitespace()) {
-            if let Ok(ticks) = ticks.parse::<u64>() {
-                family.sample(&self.common.with(&[("mode", *mode)]), ticks as f64 / self.ticks);
-            }
+        for (mode, ticks) in CpuTimes::of_host(&stat).iter().flat_map(CpuTimes::by_mode) {
+            family.sample(&self.common.with(&[("mode", mode)]), ticks as f64 / self.ticks);
         }
         let meminfo = std::fs::read_to_string(self.proc.join("meminfo")).unwrap_or_default();
         let available = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"));

@@ -7,10 +7,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use metier_linux::cgroup::naming::Kind;
+use metier_types::LockUnpoisoned;
 
 use super::groups::Groups;
 
@@ -170,7 +171,7 @@ impl Names {
     }
 
     pub fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        self.book.lock_unpoisoned()
     }
 
     /// How often each source was asked.
@@ -190,7 +191,7 @@ impl Names {
         let mut wanted = Wanted::default();
         let mut there: HashSet<&str> = HashSet::new();
         {
-            let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut book = self.book.lock_unpoisoned();
             let is_due = |waits: &HashMap<String, (Instant, Duration)>, id: &str| {
                 waits.get(id).is_none_or(|(due, _)| *due <= now)
             };
@@ -248,7 +249,7 @@ fn ask(
         for (source, count) in sources.iter_mut().zip(asked) {
             count.times.fetch_add(1, Ordering::Relaxed);
             match source.look_up(&wanted) {
-                Ok(found) => book.lock().unwrap_or_else(PoisonError::into_inner).add(found, &wanted),
+                Ok(found) => book.lock_unpoisoned().add(found, &wanted),
                 Err(error) => {
                     // Said once; the metric counts the others.
                     if count.failures.fetch_add(1, Ordering::Relaxed) == 0 {

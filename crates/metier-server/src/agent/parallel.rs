@@ -1,6 +1,8 @@
 //! Work of one page, shared by a few threads that live as long as it lasts.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use metier_types::LockUnpoisoned;
 
 /// Threads that work on a page, the asking one included. A page is short: more would only wake more cores.
 const MOST: usize = 3;
@@ -18,8 +20,7 @@ pub fn in_parallel<T: Send>(pieces: Vec<T>, work: impl Fn(T, &mut Vec<u8>) + Syn
     let run = || {
         let mut buffer = Vec::new();
         loop {
-            let handful: Vec<T> =
-                pieces.lock().unwrap_or_else(PoisonError::into_inner).by_ref().take(HANDFUL).collect();
+            let handful: Vec<T> = pieces.lock_unpoisoned().by_ref().take(HANDFUL).collect();
             if handful.is_empty() {
                 return;
             }

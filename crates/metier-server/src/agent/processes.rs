@@ -12,6 +12,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use metier_linux::proc_stat::{self, ProcessStat};
 use metier_types::{Bytes, Seconds};
 
 use super::usage;
@@ -90,44 +91,6 @@ pub struct Processes {
     pub total: u64,
 }
 
-/// The fields of `/proc/PID/stat` that count.
-#[derive(Debug, PartialEq)]
-struct Stat<'a> {
-    name: &'a str,
-    parent: u32,
-    user: u64,
-    system: u64,
-    threads: u64,
-    started: u64,
-    resident_pages: u64,
-}
-
-impl<'a> Stat<'a> {
-    /// A name may hold blanks and brackets: it ends at the last one that closes.
-    fn parse(text: &'a str) -> Option<Self> {
-        let (front, rest) = text.rsplit_once(')')?;
-        let name = front.split_once('(')?.1;
-        let mut fields = rest.split_ascii_whitespace();
-        let state = fields.next()?;
-        let parent = fields.next()?.parse().ok()?;
-        let user = fields.nth(9)?.parse().ok()?;
-        let system = fields.next()?.parse().ok()?;
-        let threads = fields.nth(4)?.parse().ok()?;
-        let started = fields.nth(1)?.parse().ok()?;
-        let resident_pages = fields.nth(1)?.parse().ok()?;
-        // One that has ended and waits for its parent uses nothing.
-        (!matches!(state, "Z" | "X")).then_some(Self {
-            name,
-            parent,
-            user,
-            system,
-            threads,
-            started,
-            resident_pages,
-        })
-    }
-}
-
 impl Processes {
     /// Those below a `/proc`; `most` commands by CPU time and as many by memory are shown.
     pub fn new(proc: PathBuf, most: usize, by_pid: bool) -> Self {
@@ -135,7 +98,7 @@ impl Processes {
             proc,
             most,
             by_pid,
-            tick: rustix::param::clock_ticks_per_second().max(1) as f64,
+            tick: proc_stat::ticks_per_second() as f64,
             page: rustix::param::page_size() as u64,
             scan: 0,
             seen: HashMap::new(),
@@ -154,15 +117,14 @@ impl Processes {
             (account.resident, account.processes, account.threads) = (0, 0, 0);
             account.recent *= FADING;
         }
-        let entries = std::fs::read_dir(&self.proc).into_iter().flatten().flatten();
-        for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
+        for pid in proc_stat::pids(&self.proc) {
             if self.total as usize >= MOST_PROCESSES {
                 self.left_out += 1;
                 continue;
             }
-            let path = self.proc.join(pid.to_string()).join("stat");
-            let Ok(file) = File::open(path) else { continue };
-            let Some(stat) = usage::read(&file, buffer).and_then(Stat::parse) else { continue };
+            let stat = proc_stat::read_into(&self.proc, pid, buffer);
+            // A process that has ended and waits for its parent uses nothing.
+            let Some(stat) = stat.filter(|stat| !stat.has_ended()) else { continue };
             self.total += 1;
             self.note(pid, &stat);
         }
@@ -174,19 +136,20 @@ impl Processes {
         self.accounts.retain(|_, account| account.shown > 0 || account.processes > 0);
     }
 
-    fn note(&mut self, pid: u32, stat: &Stat<'_>) {
-        let is_kernel = stat.parent == 2 || pid == 2;
-        let name = if is_kernel { KERNEL } else { stat.name };
+    fn note(&mut self, pid: u32, stat: &ProcessStat<'_>) {
+        let (user, system) = (stat.user_ticks, stat.system_ticks);
+        let is_kernel = stat.is_kernel_thread(pid);
+        let name = if is_kernel { KERNEL } else { &*stat.name };
         let own = self.by_pid && !is_kernel;
-        let earlier = self.seen.get_mut(&pid).filter(|seen| seen.started == stat.started);
+        let earlier = self.seen.get_mut(&pid).filter(|seen| seen.started == stat.start_ticks);
         let is_named = |account: &str| match own {
             true => account.split_once(' ').is_some_and(|(_, rest)| rest == name),
             false => account == name,
         };
         let (grown, account) = match earlier {
             Some(seen) => {
-                let grown = (stat.user.saturating_sub(seen.user), stat.system.saturating_sub(seen.system));
-                (seen.user, seen.system, seen.scan) = (stat.user, stat.system, self.scan);
+                let grown = (user.saturating_sub(seen.user), system.saturating_sub(seen.system));
+                (seen.user, seen.system, seen.scan) = (user, system, self.scan);
                 if !is_named(&seen.account) {
                     // It became another program.
                     seen.account = if own { format!("{pid} {name}").into() } else { name.into() };
@@ -201,15 +164,15 @@ impl Processes {
                     .get_key_value(&text)
                     .map_or(text, |(known, _): (&Arc<str>, _)| known.clone());
                 let seen = Seen {
-                    started: stat.started,
-                    user: stat.user,
-                    system: stat.system,
+                    started: stat.start_ticks,
+                    user,
+                    system,
                     io: None,
                     account: account.clone(),
                     scan: self.scan,
                 };
                 self.seen.insert(pid, seen);
-                ((stat.user, stat.system), account)
+                ((user, system), account)
             }
         };
         let account = self.accounts.entry(account).or_default();
@@ -390,16 +353,16 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_no_process() {
-        for text in [
-            "",
-            ")",
-            "1 (x",
-            "1 (x) S",
-            "1 (x) Z 1 1 1 0 -1 4 1 0 0 0 1 1 0 0 20 0 3 0 5 1000 7 1",
-            "1 (x) S a",
-        ] {
-            assert_eq!(Stat::parse(text), None, "{text}");
+    fn a_process_that_has_ended_and_one_that_cannot_be_read_are_no_processes() {
+        let folder = tempfile::tempdir().unwrap();
+        process(folder.path(), 10, "worker", 1, 1, 1);
+        let ended = "11 (x) Z 1 1 1 0 -1 4 1 0 0 0 1 1 0 0 20 0 3 0 5 1000 7 1";
+        for (pid, text) in [("11", ended), ("12", ""), ("13", "13 (x) S a")] {
+            fs::create_dir(folder.path().join(pid)).unwrap();
+            fs::write(folder.path().join(pid).join("stat"), text).unwrap();
         }
+        let mut processes = Processes::new(folder.path().into(), 5, false);
+        processes.read(&mut Vec::new());
+        assert_eq!((processes.total, processes.commands().len()), (1, 1));
     }
 }

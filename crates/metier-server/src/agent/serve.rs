@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -11,6 +11,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use metier_prom::Format;
+use metier_types::LockUnpoisoned;
 
 use super::collector::Collector;
 use super::config::AgentConfig;
@@ -74,9 +75,9 @@ pub async fn serve(
     let tidy = tokio::spawn(async move {
         loop {
             tokio::time::sleep(IDLE).await;
-            agent.collector.lock().unwrap_or_else(PoisonError::into_inner).rest_if_idle(IDLE);
+            agent.collector.lock_unpoisoned().rest_if_idle(IDLE);
             // Pages that nobody will ask for again.
-            let mut kept = agent.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut kept = agent.kept.lock_unpoisoned();
             kept.iter_mut()
                 .for_each(|page| *page = page.take().filter(|(made, _)| made.elapsed() < agent.fresh));
         }
@@ -135,7 +136,7 @@ fn reply(agent: &Agent, request: &Request) -> Result<Reply, Problem> {
 /// node. All else that is served here is whether we are alive, which can wait so long.
 fn page(agent: &Agent, format: Format) -> Bytes {
     let at = usize::from(format == Format::OpenMetrics);
-    let mut kept = agent.kept.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kept = agent.kept.lock_unpoisoned();
     if let Some((made, page)) = &kept[at]
         && made.elapsed() < agent.fresh
     {
@@ -143,7 +144,7 @@ fn page(agent: &Agent, format: Format) -> Bytes {
     }
     // The older one goes first: two are not needed at once.
     kept[at] = None;
-    let mut collector = agent.collector.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut collector = agent.collector.lock_unpoisoned();
     let page = Bytes::from(collector.page(format));
     if !agent.fresh.is_zero() {
         kept[at] = Some((Instant::now(), page.clone()));

@@ -15,11 +15,9 @@ use crate::http::problem::{FieldError, Problem};
 use crate::http::{Call, Reply};
 use crate::storage;
 
-const STATES: &[&str] = &["queued", "running", "finished", "failed", "cancelled", "interrupted"];
-
 /// What narrows the list.
 pub const FILTERS: &[Parameter] = &[
-    Parameter::query("state", Form::OneOf(STATES), "Where they stand."),
+    Parameter::query("state", Form::OneOf(&SessionState::WORDS), "Where they stand."),
     Parameter::query("job", Form::Job, "Asked for by this job."),
     Parameter::query(
         "limit",
@@ -144,15 +142,5 @@ pub fn problem(error: Error) -> Problem {
         Error::Store(error) => storage::problem(error),
         Error::File(faults) => faulty(StatusCode::UNPROCESSABLE_ENTITY, &faults),
         other => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, other.to_string()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_words_of_states_are_those_of_the_records() {
-        assert_eq!(STATES, SessionState::ALL.map(SessionState::word));
     }
 }

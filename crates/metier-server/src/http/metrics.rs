@@ -4,10 +4,11 @@
 //! this server gives. Nothing that a client chooses becomes a label.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use metier_prom::{Format, Kind, Page};
+use metier_types::LockUnpoisoned;
 
 /// The media type of the text format.
 pub const TEXT_FORMAT: &str = Format::Text.media_type();
@@ -36,7 +37,7 @@ struct Histogram {
 
 impl Requests {
     pub fn note(&self, route: &'static str, method: &'static str, status: u16, took: Duration) {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.counts.lock_unpoisoned();
         *counts.answered.entry((route, method, status)).or_default() += 1;
         let histogram = counts.durations.entry(route).or_default();
         let seconds = took.as_secs_f64();
@@ -49,7 +50,7 @@ impl Requests {
 
     /// Writes what was counted.
     pub fn write(&self, page: &mut Page) {
-        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = self.counts.lock_unpoisoned();
         let mut answered = page.family(
             "metier_http_requests_total",
             Kind::Counter,

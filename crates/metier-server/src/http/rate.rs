@@ -1,7 +1,9 @@
 //! How often runs may be asked for: a few at once, and then so many a second.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Instant;
+
+use metier_types::LockUnpoisoned;
 
 /// A bucket that fills by time and empties by asking.
 #[derive(Debug)]
@@ -19,7 +21,7 @@ impl Rate {
 
     /// Whether one more is allowed now.
     pub fn allows(&self, now: Instant) -> bool {
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = self.left.lock_unpoisoned();
         let since = left.1.map_or(0.0, |at| now.saturating_duration_since(at).as_secs_f64());
         *left = ((left.0 + since * self.per_second).min(self.burst), Some(now));
         let is_allowed = left.0 >= 1.0;

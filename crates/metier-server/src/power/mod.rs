@@ -12,7 +12,7 @@ mod tests;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use metier_device::sensors::Covers;
@@ -20,7 +20,7 @@ use metier_linux::Roots;
 use metier_linux::consumers::Who;
 use metier_power::estimate::{Estimator, InUse};
 use metier_power::ledger::Ledger;
-use metier_types::MissingFields;
+use metier_types::{LockUnpoisoned, MissingFields};
 
 pub use sampler::Sampler;
 
@@ -88,6 +88,6 @@ impl Watch {
 
     /// What was seen of late.
     pub fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock_unpoisoned()
     }
 }

@@ -9,12 +9,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use metier_linux::wake::monotonic_ns;
-use metier_types::RunId;
+use metier_types::{LockUnpoisoned, RunId};
 
 use super::log::{Happened, Line, Log, Part};
 use crate::queue::Launch;
@@ -125,7 +125,7 @@ impl Child {
 
     /// The last that its measuring process said, for why it did not come up.
     pub fn last_words(&self) -> String {
-        self.last_words.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.last_words.lock_unpoisoned().clone()
     }
 
     /// Asks it to end.
@@ -200,7 +200,7 @@ fn pump(
         }
         let text = String::from_utf8_lossy(&line);
         let text = text.trim_end_matches(['\n', '\r']);
-        let mut wanted = found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wanted = found.lock_unpoisoned();
         if wanted.as_ref().is_some_and(|found| text.contains(&found.text))
             && let Some(Found { log, run, name, part, .. }) = wanted.take()
         {
@@ -208,7 +208,7 @@ fn pump(
         }
         drop(wanted);
         if let Some(said) = text.strip_prefix("metier: ") {
-            *last_words.lock().unwrap_or_else(PoisonError::into_inner) = said.to_string();
+            *last_words.lock_unpoisoned() = said.to_string();
         }
         if !is_quiet && shown < MOST_SHOWN {
             shown += line.len();

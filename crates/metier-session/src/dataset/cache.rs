@@ -13,13 +13,13 @@
 //! time says when it was last used. Nothing is removed unless there is a limit ([`Cache::trim`]), and then not what is held.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use metier_store::digest;
+use metier_store::{atomic_file, digest};
 use metier_types::{Bytes, Digest};
 use serde::{Deserialize, Serialize};
 
@@ -210,17 +210,8 @@ fn is_at(file: &File, path: &Path) -> bool {
 
 /// Writes JSON so that a reader sees the old or the new, never a part.
 pub(super) fn write_whole(path: &Path, content: &impl Serialize) -> std::io::Result<()> {
-    let temporary = path.with_extension(format!("json.{}", std::process::id()));
-    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&temporary)?;
-    let done = serde_json::to_vec_pretty(content)
-        .map_err(std::io::Error::other)
-        .and_then(|text| file.write_all(&text))
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&temporary, path));
-    if done.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    done
+    let text = serde_json::to_vec_pretty(content).map_err(std::io::Error::other)?;
+    atomic_file::write(path, atomic_file::PRIVATE, &text)
 }
 
 /// On the disk, and not to be changed.

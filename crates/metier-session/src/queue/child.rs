@@ -7,11 +7,11 @@
 use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use metier_types::Session;
+use metier_types::{LockUnpoisoned, Session};
 
 use super::log::Log;
 use super::{Error, Launch, file, system};
@@ -145,5 +145,5 @@ impl Child {
 }
 
 fn lock(log: &Mutex<Log>) -> MutexGuard<'_, Log> {
-    log.lock().unwrap_or_else(PoisonError::into_inner)
+    log.lock_unpoisoned()
 }

@@ -25,12 +25,12 @@ fn a_clear_slow_down_is_an_increase_and_a_regression() {
     assert!((change - (1.105 / 1.005 - 1.0)).abs() < 1e-12, "{change}");
     assert!(wall.low.unwrap().get() > 0.05 && wall.high.unwrap().get() < 0.15, "{wall:?}");
     assert_eq!((wall.a.n, wall.a.min, wall.a.max), (6, Some(0.99), Some(1.02)));
-    assert_eq!(result.regressions(Ratio(0.05)).len(), 1);
-    assert!(result.regressions(Ratio(0.20)).is_empty(), "10 % is not above 20 %");
+    assert_eq!(result.regressions_in(Ratio(0.05), &Field::WATCHED).len(), 1);
+    assert!(result.regressions_in(Ratio(0.20), &Field::WATCHED).is_empty(), "10 % is not above 20 %");
     assert!(result.regressions_in(Ratio(0.05), &[Field::CpuSeconds]).is_empty(), "wall is not watched");
     let back = compare(&walls(&SLOW), &walls(&FAST), &options()).unwrap();
     assert_eq!(back.metric(Field::WallSeconds).unwrap().verdict, Verdict::Decrease);
-    assert!(back.regressions(Ratio(0.0)).is_empty());
+    assert!(back.regressions_in(Ratio(0.0), &Field::WATCHED).is_empty());
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn one_run_on_a_side_is_shown_but_not_judged() {
     assert_eq!((wall.low, wall.p_value, wall.coverage), (None, None, None));
     assert!(wall.because.as_ref().unwrap().contains("1 and 5 runs"));
     assert!(codes(&result).contains(&"too-few-repeats"));
-    assert!(result.regressions(Ratio(0.05)).is_empty());
+    assert!(result.regressions_in(Ratio(0.05), &Field::WATCHED).is_empty());
 }
 
 #[test]

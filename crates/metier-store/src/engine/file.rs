@@ -10,7 +10,9 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+
+use metier_types::LockUnpoisoned;
 
 use super::SCHEMA_VERSION;
 use super::sqlite::APPLICATION_ID;
@@ -30,7 +32,7 @@ pub(super) struct Claim(FileId);
 
 impl Opening {
     pub fn begin() -> Self {
-        Self(OPEN.lock().unwrap_or_else(PoisonError::into_inner))
+        Self(OPEN.lock_unpoisoned())
     }
 
     /// Whether this process has a connection to the file already.
@@ -55,7 +57,7 @@ impl Opening {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        release(&mut OPEN.lock().unwrap_or_else(PoisonError::into_inner), self.0);
+        release(&mut OPEN.lock_unpoisoned(), self.0);
     }
 }
 

@@ -1,12 +1,11 @@
 //! Finding runs: lists with filters and pages, and the one that a person means.
 
-use metier_types::{Run, RunId, Timestamp};
+use metier_types::{Run, RunId, RunList, RunRow, Schema, Timestamp};
 
-use super::runs::{cause_word, state_word};
 use super::{Store, indexed, key, moment};
 use crate::engine::Value;
-use crate::query::{Cursor, RunRow};
-use crate::{Error, RunFilter, RunPage};
+use crate::query::{Cursor, row_of_record};
+use crate::{Error, RunFilter};
 
 /// Digits of an id that a person must give at least.
 const DIGITS: usize = 4;
@@ -15,7 +14,7 @@ const CANDIDATES: usize = 10;
 
 impl Store {
     /// Runs that fit a filter, newest first.
-    pub fn runs(&self, filter: &RunFilter) -> Result<RunPage, Error> {
+    pub fn runs(&self, filter: &RunFilter) -> Result<RunList, Error> {
         let limit = match filter.limit {
             0 => 100,
             limit if limit <= 1000 => i64::from(limit),
@@ -62,14 +61,14 @@ impl Store {
         let has_more = rows.len() as i64 > limit;
         let runs = rows.into_iter().take(limit as usize).map(|mut row| {
             let (id, json) = (row.text(), row.text());
-            RunRow::from_record(&json).map_err(|error| self.bad_record("run", id, error))
+            row_of_record(&json).map_err(|error| self.bad_record("run", id, error))
         });
         let runs: Vec<RunRow> = runs.collect::<Result<_, _>>()?;
         let next = runs
             .last()
             .filter(|_| has_more)
             .map(|last| Cursor { started: moment(last.started), id: key(last.id.as_bytes()) }.to_string());
-        Ok(RunPage { runs, next, total: total.max(0) as u64 })
+        Ok(RunList { schema: Schema::new(), runs, next, total: total.max(0) as u64 })
     }
 
     /// The whole records of the latest runs that fit a filter, newest first, at most so many.
@@ -176,10 +175,10 @@ fn conditions(filter: &RunFilter) -> (String, Vec<Parameter>) {
         add("(device = @ OR device_name = @)", text(device));
     }
     if let Some(state) = filter.state {
-        add("state = @", text(state_word(state)));
+        add("state = @", text(state.word()));
     }
     if let Some(cause) = filter.cause {
-        add("cause = @", text(cause_word(cause)));
+        add("cause = @", text(cause.word()));
     }
     if let Some(tag) = &filter.tag {
         add("id IN (SELECT run FROM tag WHERE tag = @)", text(tag));

@@ -15,9 +15,9 @@ pub use trials::Trial;
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use metier_types::{RunId, Timestamp};
+use metier_types::{LockUnpoisoned, RunId, Timestamp};
 
 use crate::engine::postgres::Postgres;
 use crate::engine::sqlite::Sqlite;
@@ -155,7 +155,7 @@ impl fmt::Debug for Store {
 
 /// A panic of another thread leaves no half-done transaction: the next one rolls it back first.
 fn lock<T>(engine: &Mutex<T>) -> MutexGuard<'_, T> {
-    engine.lock().unwrap_or_else(PoisonError::into_inner)
+    engine.lock_unpoisoned()
 }
 
 /// An id as it stands in the database: 32 hexadecimal digits.

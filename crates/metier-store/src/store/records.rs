@@ -17,29 +17,26 @@ struct Shelf {
     put: &'static str,
 }
 
-const DEVICES: Shelf = Shelf {
-    record: "device",
-    get: "SELECT record FROM device WHERE id = ?1",
-    all: "SELECT id, record FROM device ORDER BY name, id",
-    put: "INSERT INTO device (id, name, record) VALUES (?1, ?2, ?3) \
-          ON CONFLICT (id) DO UPDATE SET name = excluded.name, record = excluded.record",
-};
+/// The statements of a table that holds records by id and name.
+macro_rules! shelf {
+    ($table:literal) => {
+        Shelf {
+            record: $table,
+            get: concat!("SELECT record FROM ", $table, " WHERE id = ?1"),
+            all: concat!("SELECT id, record FROM ", $table, " ORDER BY name, id"),
+            put: concat!(
+                "INSERT INTO ",
+                $table,
+                " (id, name, record) VALUES (?1, ?2, ?3) \
+                 ON CONFLICT (id) DO UPDATE SET name = excluded.name, record = excluded.record"
+            ),
+        }
+    };
+}
 
-const WORKLOADS: Shelf = Shelf {
-    record: "workload",
-    get: "SELECT record FROM workload WHERE id = ?1",
-    all: "SELECT id, record FROM workload ORDER BY name, id",
-    put: "INSERT INTO workload (id, name, record) VALUES (?1, ?2, ?3) \
-          ON CONFLICT (id) DO UPDATE SET name = excluded.name, record = excluded.record",
-};
-
-const PASSPORTS: Shelf = Shelf {
-    record: "passport",
-    get: "SELECT record FROM passport WHERE id = ?1",
-    all: "SELECT id, record FROM passport ORDER BY name, id",
-    put: "INSERT INTO passport (id, name, record) VALUES (?1, ?2, ?3) \
-          ON CONFLICT (id) DO UPDATE SET name = excluded.name, record = excluded.record",
-};
+const DEVICES: Shelf = shelf!("device");
+const WORKLOADS: Shelf = shelf!("workload");
+const PASSPORTS: Shelf = shelf!("passport");
 
 impl Store {
     /// Records a device, in place of what was known of it.

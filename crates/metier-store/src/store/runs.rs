@@ -1,6 +1,6 @@
 //! Runs: from their beginning to their end, import, and removal.
 
-use metier_types::{ArtefactRef, BatchId, Cause, Exit, Extra, Run, RunId, RunState, Series, Warning};
+use metier_types::{ArtefactRef, BatchId, Cause, Exit, Run, RunId, RunState, Series, Warning};
 use serde::Deserialize;
 
 use super::{Store, indexed, key, moment};
@@ -167,17 +167,7 @@ impl Store {
             };
             let mut run = self.parse(id, &row.text())?;
             run.state = RunState::Interrupted;
-            run.exit = Some(Exit {
-                code: None,
-                signal: None,
-                cause: Cause::Lost,
-                planned: false,
-                ended_by: None,
-                detail: None,
-                left_behind: 0,
-                settled_seconds: None,
-                extra: Extra::new(),
-            });
+            run.exit = Some(Exit::from_cause(Cause::Lost));
             run.warnings.push(Warning::new(
                 "interrupted",
                 "the measuring program went away before the end of the run; only what it had written is here",
@@ -253,7 +243,7 @@ impl Store {
 }
 
 fn refused_state(want: &str, got: RunState) -> Error {
-    Error::Refused { what: "state of the run", got: state_word(got).to_string(), want: want.to_string() }
+    Error::Refused { what: "state of the run", got: got.word().to_string(), want: want.to_string() }
 }
 
 /// The JSON of a stored run.
@@ -278,8 +268,8 @@ fn columns<'a>(run: &Run, json: &'a str, owner: Option<&Owner>) -> [Value<'a>; 1
         indexed(&run.workload.name).into(),
         indexed(run.device.id.as_str()).into(),
         indexed(&run.device.name).into(),
-        state_word(run.state).into(),
-        run.exit.as_ref().map(|exit| cause_word(exit.cause)).into(),
+        run.state.word().into(),
+        run.exit.as_ref().map(|exit| exit.cause.word()).into(),
         moment(run.started).into(),
         i64::from(run.context.warmup).into(),
         search_text(&format!("{} {}", run.id, run.workload.name), &command_line(&run.context.command)).into(),
@@ -305,24 +295,4 @@ fn write_artefacts(session: &mut dyn Session, run: &Run) -> Result<(), Error> {
         session.run(sql, &[key(run.id.as_bytes()).into(), indexed(&artefact.name).into(), digest.into()])?;
     }
     Ok(())
-}
-
-pub(super) fn state_word(state: RunState) -> &'static str {
-    match state {
-        RunState::Running => "running",
-        RunState::Finished => "finished",
-        RunState::Interrupted => "interrupted",
-    }
-}
-
-pub(super) fn cause_word(cause: Cause) -> &'static str {
-    match cause {
-        Cause::Exited => "exited",
-        Cause::Signalled => "signalled",
-        Cause::Timeout => "timeout",
-        Cause::Oom => "oom",
-        Cause::Interrupted => "interrupted",
-        Cause::Lost => "lost",
-        Cause::Unstarted => "unstarted",
-    }
 }

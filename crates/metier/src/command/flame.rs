@@ -74,13 +74,7 @@ impl Flame {
             }
         };
         let write = |out: &mut dyn Write| -> anyhow::Result<()> { Ok(out.write_all(text.as_bytes())?) };
-        match destination {
-            None => room.console.data(write)?,
-            Some(mut file) => {
-                write(&mut file)?;
-                file.commit()?;
-            }
-        }
+        room.console.data_to(destination, write)?;
         Ok(Code::OK)
     }
 }

@@ -60,13 +60,7 @@ impl Report {
             }
             Ok(())
         };
-        match destination {
-            None => room.console.data(write)?,
-            Some(mut file) => {
-                write(&mut file)?;
-                file.commit()?;
-            }
-        }
+        room.console.data_to(destination, write)?;
         Ok(Code::OK)
     }
 

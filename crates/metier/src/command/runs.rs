@@ -4,14 +4,13 @@ mod remove;
 mod rows;
 mod trend;
 
-use clap::{Args, Subcommand, ValueEnum};
-use metier_store::{RunFilter, RunRow};
-use metier_types::{BatchId, Cause, RunState, Timestamp};
-use serde::Serialize;
+use clap::{Args, Subcommand};
+use metier_store::RunFilter;
+use metier_types::{BatchId, Cause, RunList, RunRow, RunState, Schema, Timestamp};
 
 use super::Room;
 use crate::exit::{Code, usage};
-use crate::output::{self, Format};
+use crate::output::{self, Format, parse_word};
 use crate::time;
 
 const EXAMPLES: &str = "Examples:
@@ -45,11 +44,11 @@ pub struct Runs {
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
     /// Only in this state
-    #[arg(long)]
-    state: Option<StateWord>,
+    #[arg(long, value_parser = parse_word(&RunState::ALL, RunState::word))]
+    state: Option<RunState>,
     /// Only those that ended so
-    #[arg(long)]
-    cause: Option<CauseWord>,
+    #[arg(long, value_parser = parse_word(&Cause::ALL, Cause::word))]
+    cause: Option<Cause>,
     /// Only with this tag
     #[arg(long)]
     tag: Option<String>,
@@ -82,59 +81,6 @@ enum Then {
     Rm(remove::Remove),
 }
 
-/// States as they are typed.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum StateWord {
-    Running,
-    Finished,
-    Interrupted,
-}
-
-impl From<StateWord> for RunState {
-    fn from(word: StateWord) -> Self {
-        match word {
-            StateWord::Running => Self::Running,
-            StateWord::Finished => Self::Finished,
-            StateWord::Interrupted => Self::Interrupted,
-        }
-    }
-}
-
-/// Causes as they are typed.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum CauseWord {
-    Exited,
-    Signalled,
-    Timeout,
-    Oom,
-    Interrupted,
-    Lost,
-    Unstarted,
-}
-
-impl From<CauseWord> for Cause {
-    fn from(word: CauseWord) -> Self {
-        match word {
-            CauseWord::Exited => Self::Exited,
-            CauseWord::Signalled => Self::Signalled,
-            CauseWord::Timeout => Self::Timeout,
-            CauseWord::Oom => Self::Oom,
-            CauseWord::Interrupted => Self::Interrupted,
-            CauseWord::Lost => Self::Lost,
-            CauseWord::Unstarted => Self::Unstarted,
-        }
-    }
-}
-
-/// The list as programs get it.
-#[derive(Serialize)]
-struct RunList<'a> {
-    schema: &'static str,
-    runs: &'a [RunRow],
-    next: Option<String>,
-    total: u64,
-}
-
 impl Runs {
     /// Prints the list, or forgets runs.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
@@ -149,7 +95,7 @@ impl Runs {
             // Nothing measured yet is an empty list, not a failure; a store that was named is expected to be there.
             Err(error) if is_absent(&error) && is_default(room) => {
                 room.console.note("nothing was measured yet; `metier run -- COMMAND` measures a command");
-                return self.print(room, &[], None, 0);
+                return self.print(room, Vec::new(), None, 0);
             }
             other => other?,
         };
@@ -167,7 +113,7 @@ impl Runs {
                 break;
             }
         }
-        self.print(room, &rows, after, total)
+        self.print(room, rows, after, total)
     }
 
     fn filter(&self, now: Timestamp) -> anyhow::Result<RunFilter> {
@@ -178,8 +124,8 @@ impl Runs {
         Ok(RunFilter {
             workload: self.workload.clone(),
             device: self.device.clone(),
-            state: self.state.map(Into::into),
-            cause: self.cause.map(Into::into),
+            state: self.state,
+            cause: self.cause,
             tag: self.tag.clone(),
             batch: self.batch,
             text: self.text.clone(),
@@ -191,8 +137,15 @@ impl Runs {
         })
     }
 
-    fn print(&self, room: &Room, rows: &[RunRow], next: Option<String>, total: u64) -> anyhow::Result<Code> {
-        let list = RunList { schema: "metier.runs/1", runs: rows, next, total };
+    fn print(
+        &self,
+        room: &Room,
+        runs: Vec<RunRow>,
+        next: Option<String>,
+        total: u64,
+    ) -> anyhow::Result<Code> {
+        let list = RunList { schema: Schema::new(), runs, next, total };
+        let rows = &list.runs;
         match room.console.format {
             Format::Json => room.console.data(|out| output::json(out, &list))?,
             Format::Yaml => room.console.data(|out| output::yaml(out, &list))?,

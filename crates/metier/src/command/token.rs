@@ -3,12 +3,13 @@
 //! It is kept in the data folder, readable for its owner only, and made when it is first needed. Whoever gives the server a
 //! token of their own (`--token-file`, METIER_TOKEN) does not need it.
 
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
+use metier_store::atomic_file;
 
 use super::Room;
 use crate::config::data_folder;
@@ -72,20 +73,8 @@ pub fn read_or_make(path: &Path) -> anyhow::Result<String> {
         std::fs::create_dir_all(folder).with_context(failed)?;
     }
     // Whole or not at all, for whoever reads it at the same moment; who comes second takes the first one's.
-    let temporary = path.with_extension(format!("{}", std::process::id()));
-    let mut options = std::fs::OpenOptions::new();
-    let written = options
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&temporary)
-        .and_then(|mut file| writeln!(file, "{token}"))
-        .and_then(|()| match std::fs::hard_link(&temporary, path) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-            other => other,
-        });
-    let _ = std::fs::remove_file(&temporary);
-    written.with_context(failed)?;
+    let line = format!("{token}\n");
+    atomic_file::write_new(path, atomic_file::PRIVATE, line.as_bytes()).with_context(failed)?;
     read(path)
 }
 

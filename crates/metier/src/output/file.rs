@@ -3,13 +3,12 @@
 //! It is made beside its place at once, so that a folder that cannot be written is noticed before any work, and
 //! takes its place at the end. Pipes and devices, which cannot be replaced, are written directly.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use tempfile::NamedTempFile;
+use metier_store::atomic_file::{self, AtomicFile};
 
 /// A file that is being written.
 pub struct Destination {
@@ -18,7 +17,7 @@ pub struct Destination {
 }
 
 enum Target {
-    Beside(NamedTempFile),
+    Beside(AtomicFile),
     Stream(File),
 }
 
@@ -34,17 +33,7 @@ impl Destination {
         } else if path.is_dir() {
             anyhow::bail!("{flag} {shown}: is a folder; name a file in it");
         } else {
-            let folder = match path.parent() {
-                Some(folder) if !folder.as_os_str().is_empty() => folder,
-                _ => Path::new("."),
-            };
-            let file = tempfile::Builder::new()
-                .prefix(".metier-")
-                // As any other program would make it; the umask takes away what it should.
-                .permissions(Permissions::from_mode(0o666))
-                .tempfile_in(folder)
-                .with_context(cannot)?;
-            Target::Beside(file)
+            Target::Beside(AtomicFile::create(path, atomic_file::PUBLIC).with_context(cannot)?)
         };
         Ok(Self { path: path.to_path_buf(), target })
     }
@@ -53,8 +42,7 @@ impl Destination {
     pub fn commit(self) -> anyhow::Result<()> {
         let cannot = || format!("cannot write {}", self.path.display());
         if let Target::Beside(file) = self.target {
-            file.as_file().sync_all().with_context(cannot)?;
-            file.persist(&self.path).map_err(|error| error.error).with_context(cannot)?;
+            file.replace().with_context(cannot)?;
         }
         Ok(())
     }

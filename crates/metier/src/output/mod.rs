@@ -13,6 +13,7 @@ use std::io::Write;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use metier_types::{Series, Values};
 use serde::Serialize;
 
@@ -60,6 +61,17 @@ impl Form {
 pub fn words<T: ValueEnum>() -> Vec<String> {
     let name = |value: &T| value.to_possible_value().map(|word| word.get_name().to_string());
     T::value_variants().iter().filter_map(name).collect()
+}
+
+/// Parses one word of an enum of records, and offers the words in help and completion.
+pub fn parse_word<T: Copy + Send + Sync>(
+    values: &'static [T],
+    word: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    let words = values.iter().map(move |value| word(*value));
+    PossibleValuesParser::new(words).try_map(move |text| {
+        values.iter().copied().find(|value| word(*value) == text).ok_or("not one of the words")
+    })
 }
 
 /// The word of one value.

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use metier_types::{Extra, Passport, Precision, Ratio, Seconds, Throttling};
+use metier_types::{Extra, LockUnpoisoned, Passport, Precision, Ratio, Seconds, Throttling};
 
 use super::{Bench, kernel, miss};
 
@@ -33,10 +33,7 @@ pub fn measure(bench: &mut Bench, passport: &mut Passport) {
         (0..threads).for_each(|_| drop(scope.spawn(busy)));
         let mut early = before;
         for look in 0..LOOKS {
-            speeds
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .push(speed(&work, bench.time / LOOKS));
+            speeds.lock_unpoisoned().push(speed(&work, bench.time / LOOKS));
             // Idle cores are clocked low: the frequency before is that of the first busy moment.
             if look == 0 {
                 early.frequency_hertz = bench.host.reading().frequency_hertz;

@@ -3,14 +3,14 @@
 
 use std::fs;
 use std::io;
-use std::mem::{size_of, zeroed};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::mem::zeroed;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use metier_linux::{Roots, group_owner, wake};
+use metier_linux::{Roots, group_owner, packet_socket, wake};
 
 /// The gate's program file, built by `build.rs`.
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/metier-gate"));
@@ -53,7 +53,7 @@ impl Gate {
         fs::write(&program, PROGRAM)?;
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
         let socket = folder.join("socket");
-        let listener = listen(&socket)?;
+        let listener = packet_socket::listen(&socket)?;
         fs::set_permissions(&socket, fs::Permissions::from_mode(0o666))?;
         Ok(Self { folder: folder.into(), listener })
     }
@@ -70,22 +70,9 @@ impl Gate {
 
     /// Who is at the gate.
     pub fn accept(&self) -> Option<Waiting> {
-        // SAFETY: no address is asked for; the descriptor is checked before it is owned; the credentials are plain data
-        // whose size is passed.
-        unsafe {
-            let none = std::ptr::null_mut();
-            let fd = libc::accept4(self.listener.as_raw_fd(), none, none.cast(), libc::SOCK_CLOEXEC);
-            if fd < 0 {
-                return None;
-            }
-            let socket = OwnedFd::from_raw_fd(fd);
-            let mut who: libc::ucred = zeroed();
-            let mut size = size_of::<libc::ucred>() as libc::socklen_t;
-            let asked =
-                libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut who).cast(), &mut size);
-            let waiting = Waiting { socket, pid: u32::try_from(who.pid).ok().filter(|_| asked == 0)? };
-            (waiting.hear().as_deref() == Some(b"R")).then_some(waiting)
-        }
+        let (socket, peer) = packet_socket::accept(self.listener.as_fd()).ok()?;
+        let waiting = Waiting { socket, pid: peer.pid };
+        (waiting.hear().as_deref() == Some(b"R")).then_some(waiting)
     }
 }
 
@@ -163,32 +150,6 @@ impl Waiting {
             libc::recv(self.socket.as_raw_fd(), packet.as_mut_ptr().cast(), packet.len(), libc::MSG_DONTWAIT)
         };
         usize::try_from(got).ok().filter(|length| *length > 0).map(|length| packet[..length].to_vec())
-    }
-}
-
-fn listen(path: &Path) -> io::Result<OwnedFd> {
-    let bytes = path.as_os_str().as_bytes();
-    // SAFETY: the address is plain data that is filled within its bounds; the descriptor is checked before it is owned.
-    unsafe {
-        let mut address: libc::sockaddr_un = zeroed();
-        if bytes.len() >= address.sun_path.len() {
-            return Err(io::Error::other("the socket's path is too long"));
-        }
-        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-        for (to, from) in address.sun_path.iter_mut().zip(bytes) {
-            *to = *from as libc::c_char;
-        }
-        let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        let fd = libc::socket(libc::AF_UNIX, kind, 0);
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let socket = OwnedFd::from_raw_fd(fd);
-        let size = size_of::<libc::sockaddr_un>() as libc::socklen_t;
-        if libc::bind(fd, (&raw const address).cast(), size) != 0 || libc::listen(fd, 4) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(socket)
     }
 }
 

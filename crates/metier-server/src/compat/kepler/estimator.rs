@@ -10,11 +10,12 @@ use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use metier_power::estimate::{Estimator, is_whole};
+use metier_types::LockUnpoisoned;
 
 use super::kept::Kept;
 use crate::error::Error;
@@ -264,7 +265,7 @@ fn finish(mut stream: UnixStream, shared: &Shared, kept: &Kept<'_>, reply: &mut 
 
 /// What keeps other large requests waiting while this one is answered.
 fn alone<'a>(shared: &'a Shared, request: &[u8]) -> Option<std::sync::MutexGuard<'a, ()>> {
-    (request.len() > QUICK_BYTES).then(|| shared.large.lock().unwrap_or_else(PoisonError::into_inner))
+    (request.len() > QUICK_BYTES).then(|| shared.large.lock_unpoisoned())
 }
 
 fn answer_alone(stream: &mut UnixStream, shared: &Shared, request: &[u8], reply: &mut Vec<u8>) -> bool {

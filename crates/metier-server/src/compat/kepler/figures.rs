@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use metier_prom::{Format, Kind, Labels, Page};
+use metier_types::LockUnpoisoned;
 
 use super::models::Models;
 
@@ -71,7 +72,7 @@ pub fn page(models: &Models) -> String {
     for (class, count) in ["2xx", "4xx", "5xx"].iter().zip(&models.answers) {
         family.sample(&Labels::default().and("status", class), count.load(Ordering::Relaxed) as f64);
     }
-    let given = models.given.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let given = models.given.lock_unpoisoned();
     let mut family = page.family(
         "metier_power_predictor_given_total",
         Kind::Counter,

@@ -28,6 +28,7 @@ use metier_power::node::MachineSpec;
 use metier_power::pipeline::{Model, Shelf, Upload};
 use metier_power::selection::{self, Chosen};
 use metier_power::vocabulary::{FeatureGroup, OutputType, Source};
+use metier_types::LockUnpoisoned;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
@@ -263,7 +264,7 @@ fn count(models: &Models, chosen: &Chosen<'_>, weight: bool) {
         model.output_type.name().to_string(),
         (if weight { "weight" } else { "archive" }).to_string(),
     ];
-    let mut given = models.given.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut given = models.given.lock_unpoisoned();
     if given.len() < COUNTED || given.contains_key(&key) {
         *given.entry(key).or_default() += 1;
     }

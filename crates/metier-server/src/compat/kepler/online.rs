@@ -3,7 +3,7 @@
 //! One thread, one round at a time. A round that fails (no Prometheus, no exporter, too few rows) is said and counted, and changes nothing.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use metier_power::response::{Response, Series};
 use metier_power::vocabulary::{OutputType, Source, shorten};
 use metier_prom::query::{Blocking, Client, Endpoint};
 use metier_prom::{Kind, Labels, Page};
-use metier_types::Timestamp;
+use metier_types::{LockUnpoisoned, Timestamp};
 
 use crate::error::Error;
 
@@ -59,7 +59,7 @@ pub struct Figures {
 
 impl Figures {
     fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        self.told.lock_unpoisoned()
     }
 
     /// Waits; whether it is to end.

@@ -1,7 +1,6 @@
 //! Runs as rows: a table for people, cells for CSV.
 
-use metier_store::RunRow;
-use metier_types::Timestamp;
+use metier_types::{RunRow, Timestamp};
 
 use crate::output::{Cell, Paint, Table, figures, plain, word_of as word};
 use crate::time;

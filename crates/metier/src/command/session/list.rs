@@ -1,48 +1,24 @@
 //! Sessions as rows and in detail.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use metier_store::SessionFilter;
 use metier_types::{Session as Record, SessionState, Timestamp};
 use serde::Serialize;
 
 use super::super::Room;
 use crate::exit::Code;
-use crate::output::{self, Cell, Format, Paint, Table, plain, word_of};
+use crate::output::{self, Cell, Format, Paint, Table, parse_word, plain, word_of};
 use crate::time;
 
 /// List sessions
 #[derive(Debug, Args)]
 pub struct List {
     /// Only in this state
-    #[arg(long)]
-    state: Option<StateWord>,
+    #[arg(long, value_parser = parse_word(&SessionState::ALL, SessionState::word))]
+    state: Option<SessionState>,
     /// How many at most
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
-}
-
-/// States as they are typed.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum StateWord {
-    Queued,
-    Running,
-    Finished,
-    Failed,
-    Cancelled,
-    Interrupted,
-}
-
-impl From<StateWord> for SessionState {
-    fn from(word: StateWord) -> Self {
-        match word {
-            StateWord::Queued => Self::Queued,
-            StateWord::Running => Self::Running,
-            StateWord::Finished => Self::Finished,
-            StateWord::Failed => Self::Failed,
-            StateWord::Cancelled => Self::Cancelled,
-            StateWord::Interrupted => Self::Interrupted,
-        }
-    }
 }
 
 /// The list as programs get it.
@@ -54,11 +30,7 @@ struct Sessions<'a> {
 
 impl List {
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let filter = SessionFilter {
-            state: self.state.map(Into::into),
-            limit: self.limit,
-            ..SessionFilter::default()
-        };
+        let filter = SessionFilter { state: self.state, limit: self.limit, ..SessionFilter::default() };
         let sessions = room.store()?.sessions(&filter)?;
         let list = Sessions { schema: "metier.sessions/1", sessions: &sessions };
         match room.console.format {

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use metier_linux::proc_stat::{self, ProcessStat};
+
 /// Every process of a run has this variable, with a value of its own.
 pub const MARK: &str = "METIER_TEST_MARK";
 
@@ -48,16 +50,17 @@ fn processes() -> Vec<i32> {
 
 /// Name and parent of a process.
 pub fn name_and_parent(pid: i32) -> Option<(String, i32)> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (before, after) = stat.rsplit_once(')')?;
-    let name = before.split_once('(')?.1.to_string();
-    Some((name, after.split_whitespace().nth(1)?.parse().ok()?))
+    let stat = stat_of(pid)?;
+    Some((stat.name.into_owned(), stat.parent as i32))
 }
 
 /// Whether a process lives; one that only waits to be collected does not.
 pub fn is_there(pid: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+    stat_of(pid).is_some_and(|stat| !stat.has_ended())
+}
+
+fn stat_of(pid: i32) -> Option<ProcessStat<'static>> {
+    proc_stat::read(Path::new("/proc"), pid as u32)
 }
 
 /// The launcher that a measuring program has started.

@@ -7,13 +7,13 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use metier_power::isolate::Isolator;
 use metier_power::pipeline::Shelf;
 use metier_power::profile::Idle;
 use metier_power::training::{self, Known, Outcome, Plan};
-use metier_types::Timestamp;
+use metier_types::{LockUnpoisoned, Timestamp};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -103,7 +103,7 @@ impl Job {
                 // Counted before it is seen to be over.
                 self.ended[2].fetch_add(1, Ordering::SeqCst);
                 *state = State::Stopped;
-                drop(self.input.lock().unwrap_or_else(PoisonError::into_inner).take());
+                drop(self.input.lock_unpoisoned().take());
             }
             waits
         });
@@ -118,7 +118,7 @@ impl Job {
             }
             waits
         });
-        self.input.lock().unwrap_or_else(PoisonError::into_inner).take().filter(|_| begins)
+        self.input.lock_unpoisoned().take().filter(|_| begins)
     }
 
     /// Waits for its end.
@@ -181,7 +181,7 @@ impl Jobs {
     }
 
     fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+        self.desk.lock_unpoisoned()
     }
 
     /// Takes one in; `None` where too many wait.

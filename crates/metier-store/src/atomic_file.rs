@@ -1,0 +1,158 @@
+//! Files that appear whole or not at all.
+//!
+//! The content is written beside its place, synchronised, moved there, and the folder synchronised: a reader sees the
+//! old file or the new one, also after a loss of power. A file that is dropped before it is placed leaves nothing.
+//! Errors of the system carry no path: the caller names the file that was to be written, not the one beside it.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+/// Mode of files that others may read; the umask takes away what it should.
+pub const PUBLIC: u32 = 0o666;
+/// Mode of files for their owner only.
+pub const PRIVATE: u32 = 0o600;
+
+/// A file that is being written beside its place.
+#[derive(Debug)]
+pub struct AtomicFile {
+    path: PathBuf,
+    file: NamedTempFile,
+}
+
+impl AtomicFile {
+    /// Creates the file beside `path`, under a name that no other process or thread has.
+    pub fn create(path: &Path, mode: u32) -> io::Result<Self> {
+        let file = tempfile::Builder::new()
+            .prefix(".metier-")
+            .suffix(".part")
+            // Unlike `tempfile_in`, this leaves errors of the system as they are.
+            .make_in(folder_of(path), |part| {
+                OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(part)
+            })?;
+        Ok(Self { path: path.to_path_buf(), file })
+    }
+
+    /// The file as it is being written, for a library that seeks in it.
+    pub fn file(&self) -> &File {
+        self.file.as_file()
+    }
+
+    /// Path beside the place, to check the content before it is placed.
+    pub fn part_path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Puts the file in its place, over what is there.
+    pub fn replace(self) -> io::Result<()> {
+        self.file.as_file().sync_all()?;
+        self.file.persist(&self.path).map_err(|error| error.error)?;
+        sync_folder(&self.path);
+        Ok(())
+    }
+
+    /// Puts the file in its place unless a file is there already; `false` if so.
+    pub fn place_new(self) -> io::Result<bool> {
+        self.file.as_file().sync_all()?;
+        match self.file.persist_noclobber(&self.path) {
+            Ok(_) => sync_folder(&self.path),
+            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
+            Err(error) => return Err(error.error),
+        }
+        Ok(true)
+    }
+}
+
+impl Write for AtomicFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.as_file_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.as_file_mut().flush()
+    }
+}
+
+/// Replaces a file with this content.
+pub fn write(path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
+    filled(path, mode, content)?.replace()
+}
+
+/// Writes a file unless it is there already; `false` if so.
+pub fn write_new(path: &Path, mode: u32, content: &[u8]) -> io::Result<bool> {
+    filled(path, mode, content)?.place_new()
+}
+
+fn filled(path: &Path, mode: u32, content: &[u8]) -> io::Result<AtomicFile> {
+    let mut file = AtomicFile::create(path, mode)?;
+    file.write_all(content)?;
+    Ok(file)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Makes the new name durable. The file is in place by then: a file system that cannot do this is no failure.
+fn sync_folder(path: &Path) {
+    let _ = File::open(folder_of(path)).and_then(|folder| folder.sync_all());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn content_replaces_what_was_there_and_nothing_is_left_beside() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        write(&path, PRIVATE, b"first").unwrap();
+        write(&path, PRIVATE, b"second").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"second");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(names(folder.path()), ["a"]);
+    }
+
+    #[test]
+    fn a_new_file_never_replaces_and_the_first_of_many_writers_wins() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let placed: usize = std::thread::scope(|scope| {
+            let write = |n: u8| write_new(&path, PUBLIC, &[n; 1000]).unwrap();
+            let writers: Vec<_> = (0..8).map(|n| scope.spawn(move || write(n))).collect();
+            writers.into_iter().map(|writer| usize::from(writer.join().unwrap())).sum()
+        });
+        assert_eq!(placed, 1);
+        let content = fs::read(&path).unwrap();
+        assert!(content.len() == 1000 && content.iter().all(|byte| *byte == content[0]));
+        assert_eq!(names(folder.path()), ["a"]);
+    }
+
+    #[test]
+    fn a_failure_leaves_nothing_and_the_old_content() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        write(&path, PUBLIC, b"old").unwrap();
+        let mut dropped = AtomicFile::create(&path, PUBLIC).unwrap();
+        dropped.write_all(b"half").unwrap();
+        drop(dropped);
+        assert_eq!((fs::read(&path).unwrap().as_slice(), names(folder.path()).len()), (b"old".as_slice(), 1));
+        // A folder cannot be replaced by a file.
+        let taken = folder.path().join("folder");
+        fs::create_dir_all(taken.join("inner")).unwrap();
+        write(&taken, PUBLIC, b"x").unwrap_err();
+        assert_eq!(names(folder.path()).len(), 2);
+        let absent = write(&folder.path().join("absent/a"), PUBLIC, b"x").unwrap_err();
+        assert_eq!(absent.to_string(), "No such file or directory (os error 2)");
+    }
+}

@@ -1,0 +1,55 @@
+//! Locks that stay usable after a thread panicked while it held one.
+//!
+//! Every lock here guards state that is whole at each step, so a poisoned lock is taken as any other.
+
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Locking a [`Mutex`] whether it is poisoned or not.
+pub trait LockUnpoisoned<T: ?Sized> {
+    /// As [`Mutex::lock`], also of a poisoned mutex.
+    fn lock_unpoisoned(&self) -> MutexGuard<'_, T>;
+}
+
+impl<T: ?Sized> LockUnpoisoned<T> for Mutex<T> {
+    fn lock_unpoisoned(&self) -> MutexGuard<'_, T> {
+        self.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Locking an [`RwLock`] whether it is poisoned or not.
+pub trait ShareUnpoisoned<T: ?Sized> {
+    /// As [`RwLock::read`], also of a poisoned lock.
+    fn read_unpoisoned(&self) -> RwLockReadGuard<'_, T>;
+    /// As [`RwLock::write`], also of a poisoned lock.
+    fn write_unpoisoned(&self) -> RwLockWriteGuard<'_, T>;
+}
+
+impl<T: ?Sized> ShareUnpoisoned<T> for RwLock<T> {
+    fn read_unpoisoned(&self) -> RwLockReadGuard<'_, T> {
+        self.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_unpoisoned(&self) -> RwLockWriteGuard<'_, T> {
+        self.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_whose_holder_panicked_is_taken_with_its_content() {
+        let (mutex, shared) = (Mutex::new(1), RwLock::new(2));
+        let panicked = std::thread::scope(|scope| {
+            let holder = scope.spawn(|| {
+                let _held = (mutex.lock_unpoisoned(), shared.write_unpoisoned());
+                panic!("on purpose");
+            });
+            holder.join().is_err()
+        });
+        assert!(panicked && mutex.is_poisoned() && shared.is_poisoned());
+        *shared.write_unpoisoned() += 1;
+        assert_eq!((*mutex.lock_unpoisoned(), *shared.read_unpoisoned()), (1, 3));
+    }
+}
