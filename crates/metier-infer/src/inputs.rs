@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use metier_onnx::analysis::Value;
 use metier_onnx::{Analysis, Bindings, DataType, Dim, Graph};
+use metier_types::random::{SplitMix64, hash_name};
 
 use crate::{Error, Tensor, Values, memory};
 
@@ -135,10 +136,11 @@ fn drawn(
             return assume(longest as f64);
         }
     }
-    let mut random = Random::new(making.seed, &input.name);
+    // Inputs of one graph differ by their names.
+    let mut random = SplitMix64::new(making.seed ^ hash_name(&input.name));
     let zero = |draw: f64| if making.zeros { 0.0 } else { draw };
     if kind.is_float() {
-        return Values::of(kind, (0..count).map(|_| zero(random.even())));
+        return Values::of(kind, (0..count).map(|_| zero(random.fraction())));
     }
     let below =
         if kind == DataType::Bool { 2 } else { table(told, &input.name).unwrap_or(SMALL).clamp(1, SMALL) };
@@ -214,30 +216,4 @@ fn said(shape: impl Iterator<Item = Option<u64>>) -> String {
 
 fn word(kind: DataType) -> String {
     format!("{kind:?}").to_lowercase()
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014): small, even, and the same everywhere.
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64, name: &str) -> Self {
-        // FNV-1a of the name: inputs of one graph differ.
-        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        Self(seed ^ hash)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// From 0 to below 1.
-    fn even(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
 }

@@ -10,6 +10,7 @@ use metier_learn::algebra::Matrix;
 use metier_learn::factor::{Calibrated, Factored, Run, Runs, Settings};
 use metier_learn::score::quantile;
 use metier_learn::validate::group_of;
+use metier_types::random::{SplitMix64, mix};
 use serde_json::{Value, json};
 
 const FOLDS: u64 = 5;
@@ -19,28 +20,12 @@ const MOST_RUNS: usize = 5;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// SplitMix64: chance with a seed.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        ((u128::from(mix(self.0)) * end as u128) >> 64) as usize
+/// Moves so many, chosen by chance, to the front.
+fn front<T>(random: &mut SplitMix64, list: &mut [T], count: usize) {
+    for at in 0..count.min(list.len()) {
+        let other = at + random.below(list.len() - at);
+        list.swap(at, other);
     }
-
-    /// Moves so many, chosen by chance, to the front.
-    fn front<T>(&mut self, list: &mut [T], count: usize) {
-        for at in 0..count.min(list.len()) {
-            let other = at + self.below(list.len() - at);
-            list.swap(at, other);
-        }
-    }
-}
-
-fn mix(value: u64) -> u64 {
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }
 
 /// The program of a workload without the size of its input, so that a small and a large one are held out together.
@@ -143,7 +128,7 @@ fn bootstrap(list: &[(u64, f64)], of: impl Fn(&[f64]) -> f64) -> Value {
     let mut by_group: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     list.iter().for_each(|(group, value)| by_group.entry(*group).or_default().push(*value));
     let groups: Vec<&Vec<f64>> = by_group.values().collect();
-    let mut chance = Chance(7);
+    let mut chance = SplitMix64::new(7);
     let mut figures: Vec<f64> = (0..RESAMPLES)
         .map(|_| {
             let drawn: Vec<f64> =
@@ -193,7 +178,7 @@ fn choose(world: &World, settings: &Settings) -> Result<Value, Failure> {
     let mut errors: BTreeMap<usize, Vec<(u64, f64)>> = BTreeMap::new();
     let mut covered: BTreeMap<usize, Vec<(u64, f64)>> = BTreeMap::new();
     let runs = &world.runs;
-    let mut chance = Chance(1);
+    let mut chance = SplitMix64::new(1);
     for number in 0..FOLDS {
         let (test, keep): (Vec<usize>, Vec<usize>) =
             (0..world.workload_names.len()).partition(|at| fold(runs.groups[*at]) == number);
@@ -216,7 +201,7 @@ fn choose(world: &World, settings: &Settings) -> Result<Value, Failure> {
                 .collect::<Result<Vec<_>, _>>()?;
             let prior = ours.factored.new_workload(features, &[])?;
             for draw in 0..DRAWS {
-                chance.front(&mut own, 5 + MOST_RUNS);
+                front(&mut chance, &mut own, 5 + MOST_RUNS);
                 let times: Vec<f64> = own[..5].iter().map(|(_, log)| *log).collect();
                 let mut pick = |way: &str, chosen: usize| outcomes.add(way, group, &times, chosen);
                 pick("random", chance.below(5));
@@ -272,7 +257,7 @@ fn choose(world: &World, settings: &Settings) -> Result<Value, Failure> {
 fn new_devices(world: &World, settings: &Settings) -> Result<Value, Failure> {
     let device = |at: usize| group_of(world.platform_names[at].split(':').nth(1).unwrap_or_default());
     let mut errors: BTreeMap<usize, Vec<(u64, f64)>> = BTreeMap::new();
-    let mut chance = Chance(2);
+    let mut chance = SplitMix64::new(2);
     for number in 0..FOLDS {
         let (test, keep): (Vec<usize>, Vec<usize>) =
             (0..world.platform_names.len()).partition(|at| fold(device(*at)) == number);
@@ -286,7 +271,7 @@ fn new_devices(world: &World, settings: &Settings) -> Result<Value, Failure> {
                 .map(|run| (run.workload, run.log_seconds))
                 .collect();
             let length = own.len();
-            chance.front(&mut own, length);
+            front(&mut chance, &mut own, length);
             for count in [0, 1, 3, 5, 10, 20] {
                 let guess = sum.new_platform(world.runs.platforms.row(platform), &own[..count])?;
                 for (workload, log) in &own[20..] {

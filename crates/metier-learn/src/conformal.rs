@@ -87,7 +87,7 @@ impl Calibration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use crate::random::SplitMix64;
 
     fn unseen(group: u64, error: f64) -> Unseen {
         Unseen { measured: error, predicted: 0.0, scale: 1.0, group }
@@ -113,8 +113,8 @@ mod tests {
     /// New groups are covered as promised, though rows of a group are alike.
     #[test]
     fn new_groups_are_covered_as_promised() {
-        let mut random = Random::new(11);
-        let mut uniform = || (random.next() >> 11) as f64 / (1u64 << 53) as f64;
+        let mut random = SplitMix64::new(11);
+        let mut uniform = || random.fraction();
         let (mut covered, mut asked) = (0.0, 0.0);
         for round in 0..400u64 {
             let group = |id: u64, uniform: &mut dyn FnMut() -> f64| -> Vec<Unseen> {

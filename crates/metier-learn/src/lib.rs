@@ -14,12 +14,13 @@ pub mod conformal;
 mod error;
 pub mod factor;
 mod pack;
-pub mod random;
 pub mod regress;
 pub mod score;
 pub mod table;
+mod tree;
 pub mod validate;
 pub mod xgboost;
 
 pub use error::Error;
+pub use metier_types::random;
 pub use table::Table;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::random::mix;
+use crate::random::{self, mix};
 use crate::{Error, Table};
 
 /// Rows to learn from and rows to be scored on.
@@ -56,8 +56,7 @@ pub fn is_held_out(group: u64, share: f64, seed: u64) -> bool {
 
 /// A number for a name, the same on every machine (FNV-1a).
 pub fn group_of(name: &str) -> u64 {
-    name.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    random::hash_name(name)
 }
 
 #[cfg(test)]

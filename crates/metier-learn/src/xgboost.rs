@@ -8,6 +8,7 @@
 use serde_json::Value;
 
 use crate::Error;
+use crate::tree::{LEAF, SplitRule, TreeNode, find_leaf};
 
 /// Most places of all trees together.
 const PLACES: usize = 20_000_000;
@@ -20,16 +21,6 @@ enum Link {
     Logistic,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Place {
-    feature: u32,
-    /// Threshold, or the value of a leaf.
-    value: f32,
-    left: i32,
-    right: i32,
-    unknown_left: bool,
-}
-
 /// A predictor that XGBoost has learned.
 #[derive(Debug, Clone, PartialEq)]
 pub struct XGBoost {
@@ -38,7 +29,7 @@ pub struct XGBoost {
     features: usize,
     base: f32,
     link: Link,
-    trees: Vec<(f32, Vec<Place>)>,
+    trees: Vec<(f32, Vec<TreeNode>)>,
 }
 
 fn wrong<T>(field: impl Into<String>, why: impl Into<String>) -> Result<T, Error> {
@@ -174,21 +165,12 @@ impl XGBoost {
     }
 }
 
-fn leaf(tree: &[Place], row: &[f32]) -> f32 {
-    let mut at = 0usize;
-    for _ in 0..=tree.len() {
-        let Some(place) = tree.get(at) else { return 0.0 };
-        if place.left < 0 {
-            return place.value;
-        }
-        let value = row.get(place.feature as usize).copied().unwrap_or(f32::NAN);
-        let is_left = if value.is_nan() { place.unknown_left } else { value < place.value };
-        at = if is_left { place.left } else { place.right } as usize;
-    }
-    0.0
+fn leaf(tree: &[TreeNode], row: &[f32]) -> f32 {
+    let value_of = |feature| row.get(feature).copied().map_or(f64::NAN, f64::from);
+    find_leaf(tree, SplitRule::Below, value_of).map_or(0.0, |leaf| tree[leaf].value as f32)
 }
 
-fn tree_of(tree: &Value, number_of: usize, features: usize) -> Result<Vec<Place>, Error> {
+fn tree_of(tree: &Value, number_of: usize, features: usize) -> Result<Vec<TreeNode>, Error> {
     let lists = ["split_indices", "split_conditions", "left_children", "right_children", "default_left"];
     let [indices, conditions, lefts, rights, defaults] = lists.map(|field| list(tree, field, number_of));
     let (indices, conditions, lefts, rights, defaults) = (indices?, conditions?, lefts?, rights?, defaults?);
@@ -236,7 +218,10 @@ fn tree_of(tree: &Value, number_of: usize, features: usize) -> Result<Vec<Place>
             Value::Bool(value) => *value,
             other => other.as_i64() == Some(1),
         };
-        places.push(Place { feature: feature.max(0) as u32, value: value as f32, left, right, unknown_left });
+        // XGBoost compares in single precision.
+        let value = f64::from(value as f32);
+        let feature = if is_leaf { LEAF } else { feature as u32 };
+        places.push(TreeNode { value, feature, left: left as u32, right: right as u32, unknown_left });
     }
     Ok(places)
 }

@@ -13,7 +13,6 @@ use std::path::Path;
 
 use metier_learn::Table;
 use metier_learn::boost::{Boosted, Loss, Packed, Settings};
-use metier_learn::random::Random;
 use metier_learn::score::Score;
 use metier_power::frame::Frame;
 use metier_power::node::Index;
@@ -21,6 +20,7 @@ use metier_power::nonnegative;
 use metier_power::trainers::{self, Validation};
 use metier_power::vocabulary::{Component, FeatureGroup, OutputType, Source, Trainer};
 use metier_power::weights::Weights;
+use metier_types::random::SplitMix64;
 use serde_json::{Value, json};
 
 /// The machine of the tables: stress was put on 4 to 40 threads, and at most 29.2 of them were busy; nothing else of it was published.
@@ -193,7 +193,7 @@ fn student(
         columns.iter().zip(&most).map(|(column, most)| column[row] / most).sum::<f64>() / most.len() as f64
     };
     let (rest, work): (Vec<usize>, Vec<usize>) = train.iter().partition(|row| load(**row) < REST);
-    let mut random = Random::new(1);
+    let mut random = SplitMix64::new(1);
     let mut chance = || random.below(1 << 20) as f64 / (1 << 20) as f64;
     let mut rows: Vec<(Vec<f64>, f64)> = train.iter().map(|one| (row(*one), 1.0)).collect();
     for one in train.iter().cycle().take(NEAR * train.len()) {

@@ -12,7 +12,7 @@
 //! | boosted | the sum of its leaves; the features as they are, and ratios of two (`a/b`, 0 where b is 0) |
 //! | learned | what [`Learned`] says of scaled features |
 
-use metier_learn::boost::{Boosted, Flat};
+use metier_learn::boost::{BatchTrees, Boosted};
 use metier_learn::xgboost::XGBoost;
 
 use crate::trainers::Learned;
@@ -89,7 +89,7 @@ pub const MARGIN: f64 = 1.05;
 /// Trees, and what they ask about a row of features.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trees {
-    flat: Flat,
+    batch: BatchTrees,
     asked: Vec<Asked>,
 }
 
@@ -112,7 +112,7 @@ impl Trees {
             place(name).map(Asked::Feature).or_else(ratio).ok_or_else(|| Some(name.clone()))
         };
         let asked = trees.names.iter().map(asked).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { flat: Flat::new(trees).ok_or(None)?, asked })
+        Ok(Self { batch: BatchTrees::new(trees).ok_or(None)?, asked })
     }
 
     /// Watts of rows of so many features, one behind the other.
@@ -126,7 +126,7 @@ impl Trees {
                 Asked::Ratio(above, below) => (at(above) / at(below)) as f32,
             }));
         }
-        self.flat.predict(&all)
+        self.batch.predict(&all)
     }
 }
 

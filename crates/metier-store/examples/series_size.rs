@@ -14,30 +14,21 @@ use std::time::Instant;
 
 use metier_store::codec::{self, Limits};
 use metier_store::{Location, Owner, RunFilter, Store};
+use metier_types::random::SplitMix64;
 use metier_types::{BatchId, Column, Kind, Run, RunId, RunState, Series, Unit, Values};
 
 const RATE: usize = 100;
 
-/// A small generator of noise (SplitMix64): the same hour each time.
-struct Noise(u64);
+/// The same noise each time.
+struct Noise(SplitMix64);
 
 impl Noise {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
     /// About normal, by the sum of three.
     fn bell(&mut self, width: f64) -> f64 {
-        (self.unit() + self.unit() + self.unit() - 1.5) * width
+        (self.0.fraction() + self.0.fraction() + self.0.fraction() - 1.5) * width
     }
     fn chance(&mut self, one_in: u64) -> bool {
-        self.next().is_multiple_of(one_in)
+        self.0.next().is_multiple_of(one_in)
     }
 }
 
@@ -50,7 +41,7 @@ fn floats(rows: usize, mut each: impl FnMut(usize) -> f64) -> Values {
 }
 
 fn recorded(run: RunId, rows: usize) -> Series {
-    let mut noise = Noise(7);
+    let mut noise = Noise(SplitMix64::new(7));
     let mut series = Series::new(run, "use");
     series.times = (0..rows).map(|row| row as i64 * 10_000_000 + noise.bell(40_000.0).abs() as i64).collect();
     let counter = |noise: &mut Noise, step: f64, width: f64, unit: i64| {
@@ -73,7 +64,7 @@ fn recorded(run: RunId, rows: usize) -> Series {
         let mut sum = 0i64;
         integers(rows, |_| {
             if noise.chance(one_in) {
-                sum += (noise.next() % 64) as i64 * unit;
+                sum += (noise.0.next() % 64) as i64 * unit;
             }
             sum
         })
@@ -108,7 +99,7 @@ fn recorded(run: RunId, rows: usize) -> Series {
             Unit::Celsius,
             floats(rows, |_| (48_500.0 + n.bell(2_000.0)).round() / 1000.0),
         ),
-        ("steal", Gauge, Unit::Ratio, floats(rows, |_| n.unit() / 37.0)),
+        ("steal", Gauge, Unit::Ratio, floats(rows, |_| n.0.fraction() / 37.0)),
         ("others", Gauge, Unit::Ratio, floats(rows, |_| 0.2 + n.bell(0.05))),
         ("power", Gauge, Unit::Watts, floats(rows, |_| 21.0 + n.bell(3.0))),
     ];

@@ -22,6 +22,7 @@ pub mod predictor;
 pub mod process;
 pub mod quality;
 pub mod quantity;
+pub mod random;
 pub mod run;
 pub mod run_list;
 pub mod schema;

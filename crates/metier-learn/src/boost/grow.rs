@@ -4,14 +4,15 @@ use serde::{Deserialize, Serialize};
 
 use super::bins::Bins;
 use super::{Monotone, Settings};
+use crate::tree::{LEAF, SplitRule, TreeNode, find_leaf};
 
-/// One place of a tree.
+/// One node as it is grown and stored in predictor files.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(super) struct Place {
-    /// The feature that is asked; a leaf has none.
+pub(super) struct BoostedNode {
+    /// The feature that is compared; a leaf has none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(super) feature: Option<u32>,
-    /// Up to this the way is left; for a leaf, its value.
+    /// Threshold of a split, value of a leaf.
     pub(super) value: f64,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) left: u32,
@@ -20,34 +21,39 @@ pub(super) struct Place {
     /// Whether rows without the feature go left.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) unknown_left: bool,
-    /// What the split saved.
+    /// Loss that the split saved.
     #[serde(default)]
     pub(super) gain: f64,
+}
+
+impl BoostedNode {
+    pub(super) fn leaf(value: f64) -> Self {
+        Self { feature: None, value, left: 0, right: 0, unknown_left: false, gain: 0.0 }
+    }
+}
+
+impl From<BoostedNode> for TreeNode {
+    fn from(node: BoostedNode) -> Self {
+        let BoostedNode { feature, value, left, right, unknown_left, .. } = node;
+        Self { value, feature: feature.unwrap_or(LEAF), left, right, unknown_left }
+    }
 }
 
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// A regression tree; the first place is its root.
+/// A regression tree; the first node is its root.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tree {
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<BoostedNode>,
 }
 
 impl Tree {
     /// The value of the leaf that a row falls into.
     pub fn predict(&self, row: &[f64]) -> f64 {
-        let mut at = 0usize;
-        // A tree that was read from a file may lead in circles: no way is longer than the tree.
-        for _ in 0..=self.places.len() {
-            let Some(place) = self.places.get(at) else { return 0.0 };
-            let Some(feature) = place.feature else { return place.value };
-            let value = row.get(feature as usize).copied().unwrap_or(f64::NAN);
-            let is_left = if value.is_nan() { place.unknown_left } else { value <= place.value };
-            at = if is_left { place.left } else { place.right } as usize;
-        }
-        0.0
+        let value_of = |feature| row.get(feature).copied().unwrap_or(f64::NAN);
+        find_leaf(&self.places, SplitRule::UpTo, value_of).map_or(0.0, |leaf| self.places[leaf].value)
     }
 
     pub(super) fn add_gains(&self, gains: &mut [f64]) {
@@ -133,8 +139,7 @@ impl<'a> Grower<'a> {
         columns: &[u32],
         exact: &dyn Fn(&[u32]) -> Option<f64>,
     ) -> Option<Tree> {
-        let mut places =
-            vec![Place { feature: None, value: 0.0, left: 0, right: 0, unknown_left: false, gain: 0.0 }];
+        let mut places = vec![BoostedNode::leaf(0.0)];
         let sums = self.sums(gradients, &rows, columns);
         let mut total = Sum::default();
         for row in &rows {
@@ -258,7 +263,7 @@ impl<'a> Grower<'a> {
         leaf: Leaf,
         split: Split,
         columns: &[u32],
-        places: &mut Vec<Place>,
+        places: &mut Vec<BoostedNode>,
     ) -> (Leaf, Leaf) {
         let Split { feature, bin, unknown_left, gain } = split;
         let codes = self.bins.column(feature);
@@ -303,9 +308,8 @@ impl<'a> Grower<'a> {
             Monotone::Down => (left_low, right_high) = (between, between),
         }
         let (left_place, right_place) = (places.len(), places.len() + 1);
-        let empty = Place { feature: None, value: 0.0, left: 0, right: 0, unknown_left: false, gain: 0.0 };
-        places.extend([empty, empty]);
-        places[leaf.place] = Place {
+        places.extend([BoostedNode::leaf(0.0); 2]);
+        places[leaf.place] = BoostedNode {
             feature: Some(feature as u32),
             value: self.bins.edge(feature, bin),
             left: left_place as u32,

@@ -4,20 +4,20 @@
 //! are; here the trees are added up. Monotone constraints hold for the sum: every tree honours them.
 //! A feature that is not known (NaN) has a side of its own at every split, learned from the rows that lack it.
 
+mod batch;
 mod bins;
-mod flat;
 mod grow;
 mod loss;
 mod packed;
 
 use serde::{Deserialize, Serialize};
 
-pub use flat::Flat;
+pub use batch::BatchTrees;
 pub use grow::Tree;
 pub use loss::Loss;
 pub use packed::Packed;
 
-use crate::random::Random;
+use crate::random::SplitMix64;
 use crate::{Error, Table};
 use bins::Bins;
 
@@ -141,7 +141,7 @@ impl Boosted {
         let mut fitted = Self { names: table.names().to_vec(), start, trees: Vec::new() };
         let mut said = vec![start; table.len()];
         let mut judge = held_out.map(|held_out| Judge::new(held_out, start, settings));
-        let mut random = Random::new(settings.seed);
+        let mut random = SplitMix64::new(settings.seed);
         let mut grower = grow::Grower::new(&bins, settings, table.len());
         for _ in 0..settings.trees {
             let rows = sample(table.len(), settings.rows, &mut random);
@@ -224,7 +224,7 @@ impl<'a> Judge<'a> {
 }
 
 /// Numbers below `count`, all of them or a share chosen by chance, ascending.
-fn sample(count: usize, share: f64, random: &mut Random) -> Vec<u32> {
+fn sample(count: usize, share: f64, random: &mut SplitMix64) -> Vec<u32> {
     let mut all: Vec<u32> = (0..count as u32).collect();
     if share < 1.0 {
         let keep = ((count as f64 * share).round() as usize).clamp(1, count.max(1));

@@ -6,7 +6,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Boosted;
-use super::grow::{Place, Tree};
+use super::grow::{BoostedNode, Tree};
 use crate::pack::{Reader, Writer};
 
 /// Most questions on the way to a leaf.
@@ -68,21 +68,28 @@ fn put(tree: &Tree, writer: &mut Writer) {
 }
 
 fn take(reader: &mut Reader) -> Option<Tree> {
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<BoostedNode> = Vec::new();
     // Where the number of a right side has to be put once it is known.
     let mut open: Vec<usize> = Vec::new();
     loop {
         let (word, value) = (reader.count()?, f64::from(reader.number()?));
         let at = places.len();
         if word == 0 {
-            places.push(Place { feature: None, value, left: 0, right: 0, unknown_left: false, gain: 0.0 });
+            places.push(BoostedNode::leaf(value));
             let Some(parent) = open.pop() else { return Some(Tree { places }) };
             places[parent].right = u32::try_from(places.len()).ok()?;
         } else {
             let feature = u32::try_from((word / 2).checked_sub(1)?).ok()?;
             let left = u32::try_from(at + 1).ok()?;
             let unknown_left = word % 2 == 1;
-            places.push(Place { feature: Some(feature), value, left, right: 0, unknown_left, gain: 0.0 });
+            places.push(BoostedNode {
+                feature: Some(feature),
+                value,
+                left,
+                right: 0,
+                unknown_left,
+                gain: 0.0,
+            });
             open.push(at);
             if open.len() > DEPTH {
                 return None;

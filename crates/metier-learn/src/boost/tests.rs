@@ -3,13 +3,13 @@ use proptest::prelude::*;
 use super::*;
 use crate::score::Score;
 
-fn uniform(random: &mut Random) -> f64 {
-    (random.next() >> 11) as f64 / (1u64 << 53) as f64
+fn uniform(random: &mut SplitMix64) -> f64 {
+    random.fraction()
 }
 
 /// Friedman's first problem: five features matter, five do not; noise of standard deviation 1.
 pub(super) fn friedman(rows: usize, seed: u64) -> Table {
-    let mut random = Random::new(seed);
+    let mut random = SplitMix64::new(seed);
     let mut table = Table::new((0..10).map(|n| format!("x{n}")).collect());
     for row in 0..rows {
         let x: Vec<f64> = (0..10).map(|_| uniform(&mut random)).collect();
@@ -187,7 +187,7 @@ fn no_way_is_longer_than_the_depth() {
 fn trees_that_are_laid_out_flat_say_the_same() {
     let table = friedman(300, 7);
     let fitted = Boosted::fit(&table, None, &Settings { trees: 20, ..Settings::default() }).unwrap();
-    let flat = Flat::new(&fitted).unwrap();
+    let flat = BatchTrees::new(&fitted).unwrap();
     // Also a number of rows that is no multiple of those that walk side by side.
     for count in [0, 1, 7, 8, 9, 300] {
         let rows: Vec<f32> = (0..count).flat_map(|row| table.row(row)).map(|value| *value as f32).collect();
@@ -200,8 +200,8 @@ fn trees_that_are_laid_out_flat_say_the_same() {
     }
     let mut circle = fitted.clone();
     circle.trees[0].places[0].left = 0;
-    assert_eq!(Flat::new(&circle), None);
+    assert_eq!(BatchTrees::new(&circle), None);
     let mut narrow = fitted;
     narrow.names.truncate(1);
-    assert_eq!(Flat::new(&narrow), None);
+    assert_eq!(BatchTrees::new(&narrow), None);
 }

@@ -3,7 +3,7 @@
 use super::{Run, Runs, Settings, join};
 use crate::Error;
 use crate::algebra::{Cholesky, Matrix};
-use crate::random::Random;
+use crate::random::SplitMix64;
 
 /// Effects are hardly drawn towards 0: they are not what may be overfitted.
 const EFFECT_RIDGE: f64 = 0.01;
@@ -18,15 +18,14 @@ pub struct Solved {
 pub fn solve(runs: &Runs, settings: &Settings) -> Result<Solved, Error> {
     let level = runs.runs.iter().map(|run| run.log_seconds).sum::<f64>() / runs.runs.len() as f64;
     let width = settings.rank + 1;
-    let mut random = Random::new(settings.seed);
+    let mut random = SplitMix64::new(settings.seed);
     let mut workloads = Matrix::zeros(runs.workloads.rows(), width);
     let mut platforms = Matrix::zeros(runs.platforms.rows(), width);
     for matrix in [&mut workloads, &mut platforms] {
         for row in 0..matrix.rows() {
             for column in 1..width {
                 // Small and different: equal columns would stay equal.
-                *matrix.at_mut(row, column) =
-                    0.2 * ((random.next() >> 11) as f64 / (1u64 << 53) as f64 - 0.5);
+                *matrix.at_mut(row, column) = 0.2 * (random.fraction() - 0.5);
             }
         }
     }

@@ -204,6 +204,6 @@ fn join(level: f64, workload: &[f64], platform: &[f64]) -> f64 {
 /// An order by chance that depends on nothing but the seed.
 fn shuffled(count: usize, seed: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
-    random::Random::new(seed).shuffle(&mut order);
+    random::SplitMix64::new(seed).shuffle(&mut order);
     order
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::random::Random;
+use crate::random::SplitMix64;
 
 /// Times that are truly a level, effects and two factors, where the factors depend on the features; a share of all pairs has run.
 struct Truth {
@@ -7,19 +7,19 @@ struct Truth {
     all: Vec<Vec<f64>>,
 }
 
-fn uniform(random: &mut Random) -> f64 {
-    (random.next() >> 11) as f64 / (1u64 << 53) as f64 * 2.0 - 1.0
+fn uniform(random: &mut SplitMix64) -> f64 {
+    random.fraction() * 2.0 - 1.0
 }
 
 fn truth(workloads: usize, platforms: usize, share: f64, noise: f64) -> Truth {
-    let mut random = Random::new(5);
+    let mut random = SplitMix64::new(5);
     let mut features = |count: usize, width: usize| {
         let rows: Vec<Vec<f64>> =
             (0..count).map(|_| (0..width).map(|_| uniform(&mut random)).collect()).collect();
         Matrix::from_rows(&rows).unwrap()
     };
     let (of_workloads, of_platforms) = (features(workloads, 4), features(platforms, 3));
-    let mut random = Random::new(6);
+    let mut random = SplitMix64::new(6);
     let numbers = |x: &[f64], own: f64| [2.0 * x[0] + own, x[1] + 0.5 * x[2] * x[2], x[2] - x[0]];
     let of_w: Vec<[f64; 3]> =
         (0..workloads).map(|w| numbers(of_workloads.row(w), 0.3 * uniform(&mut random))).collect();

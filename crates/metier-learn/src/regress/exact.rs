@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::check;
 use crate::Error;
 use crate::algebra::Matrix;
+use crate::tree::{LEAF, SplitRule, TreeNode, find_leaf};
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
@@ -29,9 +30,9 @@ impl Settings {
     pub const XGBOOST: Self = Self { trees: 100, depth: 6, rate: 0.1, ridge: 1.0, gain: 1e-6, single: true };
 }
 
-/// One place of a tree: a question where it has children, a leaf where not.
+/// One node as it is grown and stored: a split if it has children, else a leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-struct Place {
+struct ExactNode {
     feature: u32,
     /// Below this (XGBoost) or up to this (scikit-learn) the way is left; a leaf's value.
     value: f64,
@@ -43,13 +44,21 @@ struct Place {
     rows: u32,
 }
 
+impl From<ExactNode> for TreeNode {
+    fn from(node: ExactNode) -> Self {
+        let ExactNode { feature, value, children, .. } = node;
+        let feature = if children == 0 { LEAF } else { feature };
+        Self { value, feature, left: children, right: children.saturating_add(1), unknown_left: false }
+    }
+}
+
 /// A start and trees that are added to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Exact {
     width: usize,
     start: f64,
     single: bool,
-    trees: Vec<Vec<Place>>,
+    trees: Vec<Vec<ExactNode>>,
 }
 
 fn single(value: f64, is_single: bool) -> f64 {
@@ -96,7 +105,7 @@ impl Exact {
 
     /// What it says for a row.
     pub fn predict(&self, row: &[f64]) -> f64 {
-        let add = |sum: f64, tree: &Vec<Place>| single(sum + leaf(tree, row, self.single), self.single);
+        let add = |sum: f64, tree: &Vec<ExactNode>| single(sum + leaf(tree, row, self.single), self.single);
         self.trees.iter().fold(self.start, add)
     }
 
@@ -132,12 +141,14 @@ impl Exact {
     }
 }
 
-fn tree_json(id: usize, tree: &[Place], width: usize) -> Value {
+fn tree_json(id: usize, tree: &[ExactNode], width: usize) -> Value {
     let count = tree.len();
-    let child =
-        |place: &Place, other: i64| if place.children == 0 { -1 } else { i64::from(place.children) + other };
-    let parent =
-        |(at, place): (usize, &Place)| if at == 0 { i64::from(i32::MAX) } else { i64::from(place.parent) };
+    let child = |place: &ExactNode, other: i64| {
+        if place.children == 0 { -1 } else { i64::from(place.children) + other }
+    };
+    let parent = |(at, place): (usize, &ExactNode)| {
+        if at == 0 { i64::from(i32::MAX) } else { i64::from(place.parent) }
+    };
     json!({
         "base_weights": tree.iter().map(|place| place.weight as f32).collect::<Vec<_>>(),
         "categories": [], "categories_nodes": [], "categories_segments": [], "categories_sizes": [],
@@ -154,18 +165,13 @@ fn tree_json(id: usize, tree: &[Place], width: usize) -> Value {
     })
 }
 
-fn leaf(tree: &[Place], row: &[f64], is_single: bool) -> f64 {
-    let mut at = 0usize;
-    for _ in 0..=tree.len() {
-        let Some(place) = tree.get(at) else { return 0.0 };
-        if place.children == 0 {
-            return place.value;
-        }
-        let value = single(row.get(place.feature as usize).copied().unwrap_or(f64::NAN), is_single);
-        let is_left = if is_single { value < place.value } else { value <= place.value };
-        at = place.children as usize + usize::from(!is_left);
-    }
-    0.0
+fn leaf(tree: &[ExactNode], row: &[f64], is_single: bool) -> f64 {
+    let value_of = |feature: usize| single(row.get(feature).copied().unwrap_or(f64::NAN), is_single);
+    find_leaf(tree, split_rule(is_single), value_of).map_or(0.0, |leaf| tree[leaf].value)
+}
+
+fn split_rule(is_single: bool) -> SplitRule {
+    if is_single { SplitRule::Below } else { SplitRule::UpTo }
 }
 
 struct Grower<'a> {
@@ -181,8 +187,9 @@ struct Split {
 }
 
 impl Grower<'_> {
-    fn tree(&self) -> Vec<Place> {
-        let empty = Place { feature: 0, value: 0.0, children: 0, parent: 0, gain: 0.0, weight: 0.0, rows: 0 };
+    fn tree(&self) -> Vec<ExactNode> {
+        let empty =
+            ExactNode { feature: 0, value: 0.0, children: 0, parent: 0, gain: 0.0, weight: 0.0, rows: 0 };
         let mut places = vec![empty];
         let mut open: Vec<(usize, usize, Vec<u32>)> = vec![(0, 0, (0..self.left.len() as u32).collect())];
         let mut next = 0;
@@ -203,7 +210,7 @@ impl Grower<'_> {
             };
             let (lefts, rights): (Vec<u32>, Vec<u32>) = rows.iter().copied().partition(is_left);
             let children = places.len();
-            places.extend([Place { parent: place as u32, ..empty }; 2]);
+            places.extend([ExactNode { parent: place as u32, ..empty }; 2]);
             let own = &mut places[place];
             (own.feature, own.value, own.children, own.gain) =
                 (split.feature as u32, split.value, children as u32, split.gain);

@@ -10,7 +10,8 @@ use super::{check, too_many};
 use crate::Error;
 use crate::algebra::Matrix;
 use crate::pack::{Reader, Writer};
-use crate::random::Random;
+use crate::random::SplitMix64;
+use crate::tree::{LEAF, SplitRule, TreeNode, find_leaf};
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
@@ -21,25 +22,19 @@ pub struct Settings {
     pub seed: u64,
 }
 
-/// Trees as lists: a question has a feature, a threshold and its first child (the second follows); a leaf has its rows.
-#[derive(Debug, Clone, PartialEq, Default)]
-struct Tree {
-    /// Negative for a leaf.
-    features: Vec<i32>,
-    thresholds: Vec<f32>,
-    /// First child of a question; where a leaf's rows begin in `rows`.
-    next: Vec<u32>,
-    /// Rows of all leaves; each leaf's end where the next leaf's begin.
+/// A tree whose leaves hold rows: `left..right` of a leaf is its range in `rows`.
+#[derive(Debug, Clone, PartialEq)]
+struct RowTree {
+    nodes: Vec<TreeNode>,
+    /// Rows of all leaves.
     rows: Vec<u32>,
-    /// How many rows a leaf has; 0 for a question.
-    counts: Vec<u32>,
 }
 
 /// A forest and the targets of the rows that it was grown from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Packed", into = "Packed")]
 pub struct Forest {
-    trees: Vec<Tree>,
+    trees: Vec<RowTree>,
     /// Targets, ascending; leaves name rows by their place here.
     targets: Vec<f64>,
     /// What each row counts.
@@ -92,7 +87,7 @@ impl Forest {
         let sorted = |of: &[f64]| -> Vec<f64> { order.iter().map(|row| of[*row]).collect() };
         let x = x.select(&order);
         let (split, weights) = (sorted(split), sorted(weights));
-        let mut random = Random::new(settings.seed);
+        let mut random = SplitMix64::new(settings.seed);
         let leaf_rows = settings.leaf_rows.max(1);
         let trees = (0..settings.trees).map(|_| grow(&x, &split, &weights, leaf_rows, &mut random)).collect();
         Ok(Self { trees, targets: sorted(y), weights })
@@ -138,20 +133,21 @@ impl From<Forest> for Packed {
         for tree in &forest.trees {
             let mut open = vec![0usize];
             while let Some(at) = open.pop() {
-                let Ok(feature) = u64::try_from(tree.features[at]) else {
+                let node = tree.nodes[at];
+                if node.feature == LEAF {
+                    let rows = tree.rows_of(node);
                     writer.count(0);
-                    writer.count(u64::from(tree.counts[at]));
-                    let begin = tree.next[at] as usize;
+                    writer.count(rows.len() as u64);
                     let mut before = 0;
-                    for row in &tree.rows[begin..begin + tree.counts[at] as usize] {
+                    for row in rows {
                         writer.count(u64::from(row - before));
                         before = *row;
                     }
-                    continue;
-                };
-                writer.count(feature + 1);
-                writer.number(tree.thresholds[at]);
-                open.extend([tree.next[at] as usize + 1, tree.next[at] as usize]);
+                } else {
+                    writer.count(u64::from(node.feature) + 1);
+                    writer.number(node.value as f32);
+                    open.extend([node.right as usize, node.left as usize]);
+                }
             }
         }
         // Weights are few different numbers; all alike is said with one.
@@ -177,92 +173,89 @@ impl TryFrom<Packed> for Forest {
         let mut reader = Reader::new(&packed.trees).ok_or_else(broken)?;
         let mut trees = Vec::new();
         for _ in 0..packed.count {
-            trees.push(Tree::read(&mut reader, rows).ok_or_else(broken)?);
+            trees.push(RowTree::read(&mut reader, rows).ok_or_else(broken)?);
         }
         Ok(Self { trees, targets: packed.targets, weights })
     }
 }
 
-impl Tree {
-    fn add(&mut self) {
-        self.features.push(-1);
-        self.thresholds.push(0.0);
-        self.next.push(0);
-        self.counts.push(0);
+impl RowTree {
+    fn new() -> Self {
+        Self { nodes: vec![TreeNode::leaf(0.0)], rows: Vec::new() }
+    }
+
+    /// Turns a leaf into a split; gives the index of its left child, which the right one follows.
+    fn split(&mut self, at: usize, feature: u32, threshold: f32) -> usize {
+        let (children, value) = (self.nodes.len(), f64::from(threshold));
+        let (left, right) = (children as u32, children as u32 + 1);
+        self.nodes.extend([TreeNode::leaf(0.0); 2]);
+        self.nodes[at] = TreeNode { value, feature, left, right, unknown_left: false };
+        children
+    }
+
+    /// Gives a leaf all rows from `begin` on.
+    fn fill(&mut self, at: usize, begin: usize) {
+        let node = &mut self.nodes[at];
+        (node.left, node.right) = (begin as u32, self.rows.len() as u32);
     }
 
     /// One tree whose leaves name rows below `rows`.
     fn read(reader: &mut Reader, rows: usize) -> Option<Self> {
-        let mut tree = Self::default();
-        tree.add();
+        let mut tree = Self::new();
         let mut open = vec![0usize];
         while let Some(at) = open.pop() {
+            i32::try_from(tree.nodes.len().max(tree.rows.len())).ok()?;
             match reader.count()?.checked_sub(1) {
                 Some(feature) => {
-                    tree.features[at] = i32::try_from(feature).ok()?;
-                    tree.thresholds[at] = reader.number()?;
-                    let children = tree.features.len();
-                    tree.next[at] = u32::try_from(children).ok()?;
-                    tree.add();
-                    tree.add();
-                    open.extend([children + 1, children]);
+                    let feature = u32::try_from(i32::try_from(feature).ok()?).ok()?;
+                    let left = tree.split(at, feature, reader.number()?);
+                    open.extend([left + 1, left]);
                 }
                 None => {
                     let count = reader.count()?;
                     if count > reader.left() as u64 {
                         return None;
                     }
-                    tree.next[at] = u32::try_from(tree.rows.len()).ok()?;
-                    tree.counts[at] = u32::try_from(count).ok()?;
+                    let begin = tree.rows.len();
                     let mut row = 0u64;
                     for _ in 0..count {
                         row = row.checked_add(reader.count()?).filter(|row| *row < rows as u64)?;
                         tree.rows.push(u32::try_from(row).ok()?);
                     }
+                    tree.fill(at, begin);
                 }
             }
         }
         Some(tree)
     }
 
+    fn rows_of(&self, leaf: TreeNode) -> &[u32] {
+        self.rows.get(leaf.left as usize..leaf.right as usize).unwrap_or_default()
+    }
+
     fn leaf(&self, row: &[f64]) -> &[u32] {
-        let mut at = 0usize;
-        for _ in 0..=self.features.len() {
-            let (Some(feature), Some(next)) = (self.features.get(at), self.next.get(at)) else { break };
-            let Ok(feature) = usize::try_from(*feature) else {
-                let count = self.counts.get(at).copied().unwrap_or(0) as usize;
-                let begin = *next as usize;
-                return self.rows.get(begin..begin.saturating_add(count)).unwrap_or_default();
-            };
-            let value = row.get(feature).copied().unwrap_or(0.0) as f32;
-            let is_left = self.thresholds.get(at).is_some_and(|threshold| value <= *threshold);
-            at = *next as usize + usize::from(!is_left);
-        }
-        &[]
+        let value_of = |feature: usize| f64::from(row.get(feature).copied().unwrap_or(0.0) as f32);
+        let leaf = find_leaf(&self.nodes, SplitRule::UpTo, value_of);
+        leaf.map_or(&[], |leaf| self.rows_of(self.nodes[leaf]))
     }
 }
 
-fn grow(x: &Matrix, split: &[f64], weights: &[f64], leaf_rows: usize, random: &mut Random) -> Tree {
-    let mut tree = Tree::default();
-    tree.add();
+fn grow(x: &Matrix, split: &[f64], weights: &[f64], leaf_rows: usize, random: &mut SplitMix64) -> RowTree {
+    let mut tree = RowTree::new();
     let mut open = vec![(0usize, (0..split.len() as u32).collect::<Vec<u32>>())];
     while let Some((at, rows)) = open.pop() {
         match part(x, split, weights, &rows, leaf_rows, random) {
             Some((feature, threshold)) => {
                 let is_left = |row: &u32| (x.at(*row as usize, feature) as f32) <= threshold;
-                let (left, right): (Vec<u32>, Vec<u32>) = rows.iter().copied().partition(is_left);
-                let children = tree.features.len();
-                (tree.features[at], tree.thresholds[at], tree.next[at]) =
-                    (feature as i32, threshold, children as u32);
-                tree.add();
-                tree.add();
-                open.push((children + 1, right));
-                open.push((children, left));
+                let (left_rows, right_rows): (Vec<u32>, Vec<u32>) = rows.iter().copied().partition(is_left);
+                let left = tree.split(at, feature as u32, threshold);
+                open.push((left + 1, right_rows));
+                open.push((left, left_rows));
             }
             None => {
-                tree.next[at] = tree.rows.len() as u32;
-                tree.counts[at] = rows.len() as u32;
+                let begin = tree.rows.len();
                 tree.rows.extend(rows);
+                tree.fill(at, begin);
             }
         }
     }
@@ -276,7 +269,7 @@ fn part(
     weights: &[f64],
     rows: &[u32],
     leaf_rows: usize,
-    random: &mut Random,
+    random: &mut SplitMix64,
 ) -> Option<(usize, f32)> {
     if rows.len() < 2 * leaf_rows {
         return None;
@@ -298,7 +291,7 @@ fn part(
             let value = x.at(*row as usize, feature) as f32;
             (low, high) = (low.min(value), high.max(value));
         }
-        let drawn = (random.next() >> 11) as f64 / (1u64 << 53) as f64;
+        let drawn = random.fraction();
         if high <= low {
             continue;
         }

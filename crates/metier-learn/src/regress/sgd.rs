@@ -5,7 +5,7 @@ use super::check;
 use super::linear::Linear;
 use crate::Error;
 use crate::algebra::{Matrix, dot};
-use crate::random::Random;
+use crate::random::SplitMix64;
 
 const RIDGE: f64 = 1e-4;
 const RATE: f64 = 0.01;
@@ -20,7 +20,7 @@ pub fn fit(x: &Matrix, y: &[f64], seed: u64) -> Result<Linear, Error> {
     let mut weights = vec![0.0; x.width()];
     let mut bias = 0.0;
     let mut order: Vec<usize> = (0..y.len()).collect();
-    let mut random = Random::new(seed);
+    let mut random = SplitMix64::new(seed);
     let (mut best, mut waited, mut step) = (f64::INFINITY, 0, 1.0f64);
     for _ in 0..EPOCHS {
         random.shuffle(&mut order);

@@ -3,20 +3,20 @@
 use super::adapt::{Adaptation, Measured};
 use super::graph::{Loaded, Slowdown};
 use super::*;
-use metier_learn::random::Random;
+use metier_learn::random::SplitMix64;
 
 struct Device {
-    random: Random,
+    random: SplitMix64,
     noise: f64,
 }
 
 impl Device {
     fn new(seed: u64, noise: f64) -> Self {
-        Self { random: Random::new(seed), noise }
+        Self { random: SplitMix64::new(seed), noise }
     }
 
     fn uniform(&mut self) -> f64 {
-        (self.random.next() >> 11) as f64 / (1u64 << 53) as f64
+        self.random.fraction()
     }
 
     fn normal(&mut self) -> f64 {

@@ -162,10 +162,7 @@ fn clipped(name: &str, fits: usize) -> String {
 
 /// Warm colours for programs, cool ones for the kernel; the same name has the same colour everywhere.
 fn by_name(name: &str) -> String {
-    // FNV-1a: small, and the same in every version.
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = metier_types::random::hash_name(name);
     let (a, b) = ((hash >> 8) % 24, (hash >> 32) % 12);
     if name == "all" {
         "hsl(40 20% 82%)".to_string()

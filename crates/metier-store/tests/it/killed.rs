@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::common::*;
 use metier_store::{Location, RunFilter, Store};
+use metier_types::random::SplitMix64;
 use metier_types::{RunId, RunState};
 
 fn writer(path: &Path, runs: usize) -> Child {
@@ -85,16 +86,15 @@ fn a_kill_loses_at_most_the_chunk_being_written() {
     let path = folder.path().join("metier.db");
     let location = Location::Sqlite(path.clone());
     let mut everything: Vec<(RunId, RunState, i64)> = Vec::new();
-    let mut seed = 0x2545_F491_4F6C_DD1Du64;
+    let mut random = SplitMix64::new(1);
     for round in 0..50 {
         let mut writer = Writer::start(&path, 1000);
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         if round < 15 {
             // From before the file exists on.
-            std::thread::sleep(Duration::from_micros((seed >> 33) % 15_000));
+            std::thread::sleep(Duration::from_micros(random.below(15_000) as u64));
         } else {
             while writer.runs.is_empty() && writer.listen() {}
-            std::thread::sleep(Duration::from_micros((seed >> 33) % 50_000));
+            std::thread::sleep(Duration::from_micros(random.below(50_000) as u64));
         }
         writer.child.kill().unwrap();
         everything.extend(writer.acknowledged());

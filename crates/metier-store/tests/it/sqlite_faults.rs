@@ -9,6 +9,7 @@ use std::process::Command;
 
 use crate::common::*;
 use metier_store::{Error, Location, RunFilter, Store};
+use metier_types::random::SplitMix64;
 
 fn at(path: &Path) -> Location {
     Location::Sqlite(path.to_path_buf())
@@ -190,11 +191,8 @@ fn damage_is_told_and_never_a_panic() {
     let path = folder.path().join("metier.db");
     let run = filled(&path);
     let sound = fs::read(&path).unwrap();
-    let mut seed = 99u64;
-    let mut next = move || {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) as usize
-    };
+    let mut random = SplitMix64::new(99);
+    let mut next = move || random.below(1 << 31);
     let (mut refused, mut told) = (0, 0);
     for round in 0..150 {
         let mut bytes = sound.clone();

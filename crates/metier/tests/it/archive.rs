@@ -5,6 +5,7 @@ use std::process::Stdio;
 
 use crate::common::{Place, fixture, refusal, stderr, stdout};
 use base64::Engine as _;
+use metier_types::random::SplitMix64;
 use serde_json::{Value, json};
 
 fn lines() -> Vec<Value> {
@@ -278,12 +279,9 @@ fn export_refuses_what_makes_no_sense() {
 fn damage_is_refused_in_one_line_and_half_an_archive_always() {
     let place = Place::new();
     let good = std::fs::read(fixture()).unwrap();
-    // A linear congruential generator (Knuth's MMIX constants): the same damage in every run of the test.
-    let mut state = 0x6d65_7469_6572u64;
-    let mut random = |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % below
-    };
+    // The same damage in every run of the test.
+    let mut generator = SplitMix64::new(0x6d65_7469_6572);
+    let mut random = |below: usize| generator.below(below);
     for round in 0..150 {
         let mut bad = good.clone();
         match round % 4 {

@@ -17,6 +17,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use metier_types::random::SplitMix64;
 use reader::Content;
 use traces::{
     MARK, burn, groups_of, is_there, launcher_of, marked, metier, name_and_parent, signal, wait_until,
@@ -33,11 +34,10 @@ fn number(variable: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{variable} is {text:?}; want a whole number")))
 }
 
-/// SplitMix64.
-struct Random(u64);
+struct KillTimes(SplitMix64);
 
-impl Random {
-    fn new(offset: u64) -> Random {
+impl KillTimes {
+    fn new(offset: u64) -> KillTimes {
         static SEED: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
         let seed = *SEED.get_or_init(|| {
             let seed = number("METIER_KILL_SEED")
@@ -45,15 +45,11 @@ impl Random {
             eprintln!("METIER_KILL_SEED={seed} repeats this choice of kills");
             seed
         });
-        Random(seed ^ offset.wrapping_mul(0xd134_2543_de82_ef95))
+        KillTimes(SplitMix64::new(seed ^ offset.wrapping_mul(0xd134_2543_de82_ef95)))
     }
 
     fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (word ^ (word >> 31)) % end
+        self.0.next() % end
     }
 
     fn between(&mut self, low_us: u64, high_us: u64) -> Duration {
@@ -78,7 +74,7 @@ struct Plan {
 
 impl Plan {
     /// Runs of each phase; `said` is the file that the command makes where the kill waits for it.
-    fn choose(random: &mut Random, attempt: usize, said: &Path) -> Plan {
+    fn choose(random: &mut KillTimes, attempt: usize, said: &Path) -> Plan {
         let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
         let shell = |script: String| words(&["sh", "-c", &script]);
         let said = said.display();
@@ -237,7 +233,7 @@ impl Hunt<'_> {
     }
 
     fn work(&self, worker: usize) {
-        let mut random = Random::new(worker as u64 + 1);
+        let mut random = KillTimes::new(worker as u64 + 1);
         while self.kills.load(Ordering::SeqCst) < self.target && self.problems.lock().unwrap().len() < 10 {
             let attempt = self.attempts.fetch_add(1, Ordering::SeqCst);
             assert!(attempt < self.target * 5 + 50, "runs end before they can be killed");
@@ -451,7 +447,7 @@ impl Hunt<'_> {
 #[test]
 fn a_kill_while_the_store_is_being_made_leaves_one_that_works() {
     let _turn = TURN.lock().unwrap_or_else(|broken| broken.into_inner());
-    let mut random = Random::new(77);
+    let mut random = KillTimes::new(77);
     for round in 0..24 {
         let folder = tempfile::tempdir().unwrap();
         let store = folder.path().join("new/metier.db");
@@ -538,7 +534,7 @@ fn a_killed_launcher_is_told_and_the_next_start_cleans_up() {
     let _turn = TURN.lock().unwrap_or_else(|broken| broken.into_inner());
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("metier.db");
-    let mut random = Random::new(99);
+    let mut random = KillTimes::new(99);
     let script = "sleep 600 & setsid sleep 600 & exec sleep 600";
     for round in 0..9 {
         let name = format!("launcher{round}");

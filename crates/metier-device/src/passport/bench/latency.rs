@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use metier_types::random::SplitMix64;
 use metier_types::{Bytes, Latency, Passport, Seconds};
 
 use super::kernel::{self, Line};
@@ -17,19 +18,15 @@ pub struct Ring {
 
 impl Ring {
     /// Over so many bytes, at least one line; `seed` makes the order.
-    pub fn new(bytes: u64, mut seed: u64) -> Self {
+    pub fn new(bytes: u64, seed: u64) -> Self {
         let count = (bytes as usize / kernel::LINE).max(1);
         let mut lines = vec![Line::empty(); count];
         let start = lines.as_ptr();
         // Sattolo's way of shuffling: what comes out is always one single ring.
         let mut order: Vec<u32> = (0..count as u32).collect();
+        let mut random = SplitMix64::new(seed);
         for i in (1..count).rev() {
-            // xorshift64*, more than enough for an order of accesses.
-            seed ^= seed >> 12;
-            seed ^= seed << 25;
-            seed ^= seed >> 27;
-            let random = seed.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
-            order.swap(i, random as usize % i);
+            order.swap(i, random.below(i));
         }
         for (line, next) in lines.iter_mut().zip(order) {
             line.next = start.wrapping_add(next as usize);

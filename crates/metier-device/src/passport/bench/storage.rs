@@ -9,6 +9,7 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use metier_types::random::SplitMix64;
 use metier_types::{Bytes, Extra, Passport, Seconds, StorageRate};
 
 use super::{Bench, Spread, miss};
@@ -95,13 +96,10 @@ fn scratch(folder: &Path) -> io::Result<(File, Option<File>)> {
 /// Writes the whole file and waits for the medium, again and again; a file that takes too long is made shorter once.
 fn written(file: &mut File, size: u64, time: Duration) -> io::Result<(u64, Option<Spread>)> {
     // Bytes that no file system makes smaller.
-    let mut seed = 0x1234_5678_9abc_def1_u64;
+    let mut random = SplitMix64::new(1);
     let mut block = vec![0_u8; BLOCK];
     for word in block.chunks_exact_mut(8) {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        word.copy_from_slice(&seed.to_ne_bytes());
+        word.copy_from_slice(&random.next().to_ne_bytes());
     }
     let deadline = Instant::now() + time;
     let (mut size, mut rates) = (size, Vec::new());

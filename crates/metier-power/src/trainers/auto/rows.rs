@@ -4,7 +4,7 @@
 //! features. Few measured rows are such mixtures, and errors are largest there; so rows of rest and rows of work are mixed here, each mixture counting a tenth of a row.
 
 use metier_learn::algebra::Matrix;
-use metier_learn::random::Random;
+use metier_types::random::SplitMix64;
 
 use crate::Error;
 
@@ -51,7 +51,7 @@ impl Rows {
         let load = |row: usize| x.row(row).iter().sum::<f64>() / x.width().max(1) as f64;
         let (rest, work): (Vec<usize>, Vec<usize>) = (0..y.len()).partition(|row| load(*row) < REST);
         if rest.len() > 1 && work.len() > 1 {
-            let mut chance = Random::new(seed);
+            let mut chance = SplitMix64::new(seed);
             for _ in 0..y.len() / ROWS_PER_MIXTURE {
                 let (one, other) = (work[chance.below(work.len())], rest[chance.below(rest.len())]);
                 let share = chance.below(1 << 20) as f64 / (1 << 20) as f64;
