@@ -1,6 +1,5 @@
 //! Records (`records.rs`) and places for the tests of this crate.
 
-
 mod records;
 
 use metier_store::{Location, Store};
