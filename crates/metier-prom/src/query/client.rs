@@ -136,14 +136,17 @@ impl Client {
 
     async fn answer(&self, part: &str, pairs: Pairs, asked: String) -> Result<Answer, Error> {
         let body = self.body(part, &pairs, &asked).await?;
-        Answer::read(body).map_err(|what| self.no_answer(&asked, Trouble::Malformed { what: cut(&what) }))
+        Answer::read(body).map_err(|what| self.malformed(&asked, &what))
     }
 
     async fn list<T: DeserializeOwned>(&self, part: &str, pairs: Pairs, asked: String) -> Result<T, Error> {
         let body = self.body(part, &pairs, &asked).await?;
-        let envelope = envelope(&body)
-            .map_err(|what: String| self.no_answer(&asked, Trouble::Malformed { what: cut(&what) }))?;
+        let envelope = envelope(&body).map_err(|what| self.malformed(&asked, &what))?;
         Ok(envelope.data)
+    }
+
+    fn malformed(&self, asked: &str, what: &serde_json::Error) -> Error {
+        self.no_answer(asked, Trouble::Malformed { what: cut(&what.to_string()) })
     }
 
     fn no_answer(&self, asked: &str, trouble: Trouble) -> Error {
