@@ -89,6 +89,7 @@ mod tests {
         enum Shape {
             /// With corners.
             SharpEdged = "sharp-edged" | "sharp",
+            /// Without.
             Round = "round",
         }
     }
