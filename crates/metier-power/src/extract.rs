@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use metier_types::words;
+
 use crate::frame::Frame;
 use crate::packages::Shares;
 use crate::response::{Response, Series};
@@ -39,30 +41,14 @@ pub enum Timing {
     Own,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Extractor {
-    /// Rows as they are.
-    #[default]
-    Default,
-    /// Rolling means over [`WINDOW`] rows.
-    Smooth,
-}
-
-impl Extractor {
-    /// The one of that name.
-    pub fn named(name: &str) -> Option<Self> {
-        match name {
-            "default" | "DefaultExtractor" => Some(Self::Default),
-            "smooth" | "SmoothExtractor" => Some(Self::Smooth),
-            _ => None,
-        }
-    }
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Default => "default",
-            Self::Smooth => "smooth",
-        }
+words! { (name, named)
+    #[derive(Default)]
+    pub enum Extractor {
+        /// Rows as they are.
+        #[default]
+        Default = "default" | "DefaultExtractor",
+        /// Rolling means over [`WINDOW`] rows.
+        Smooth = "smooth" | "SmoothExtractor",
     }
 }
 

@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use metier_types::words;
+
 use crate::Error;
 use crate::formula::Formula;
 use crate::frame::Frame;
@@ -23,41 +25,20 @@ const ROUNDING: f64 = 1e-6;
 /// Correlation from which a predictor is believed.
 const LEAST_CORRELATION: f64 = 0.7;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Isolator {
-    /// Nothing is taken out.
-    None,
-    /// The smallest power of all rows.
-    #[default]
-    Min,
-    /// What a profile of the idle machine says.
-    Profile,
-    /// What a predictor says of the background's features.
-    Trainer,
-    Joint,
-}
-
-impl Isolator {
-    /// The one of that name, in either of the original's spellings.
-    pub fn named(name: &str) -> Option<Self> {
-        match name {
-            "none" | "NoneIsolator" => Some(Self::None),
-            "min" | "MinIdleIsolator" => Some(Self::Min),
-            "profile" | "ProfileBackgroundIsolator" => Some(Self::Profile),
-            "trainer" | "TrainIsolator" => Some(Self::Trainer),
-            "joint" | "JointIsolator" => Some(Self::Joint),
-            _ => None,
-        }
-    }
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Min => "min",
-            Self::Profile => "profile",
-            Self::Trainer => "trainer",
-            Self::Joint => "joint",
-        }
+words! { (name, named)
+    /// Each also has the original's name.
+    #[derive(Default)]
+    pub enum Isolator {
+        /// Nothing is taken out.
+        None = "none" | "NoneIsolator",
+        /// The smallest power of all rows.
+        #[default]
+        Min = "min" | "MinIdleIsolator",
+        /// What a profile of the idle machine says.
+        Profile = "profile" | "ProfileBackgroundIsolator",
+        /// What a predictor says of the background's features.
+        Trainer = "trainer" | "TrainIsolator",
+        Joint = "joint" | "JointIsolator",
     }
 }
 

@@ -3,10 +3,9 @@
 //! Bounded: [`SERIES`] series, [`SAMPLES`] samples. A sample that is no number is left out.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Serialize};
+use metier_prom::query::{JsonSample, LabelFilter, Metric, SeriesLimits, read_series_by_name};
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::Error;
 
@@ -31,7 +30,7 @@ const LABELS: [&str; 11] = [
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Series {
     /// Its labels, of those that matter.
-    pub labels: Vec<(String, String)>,
+    pub labels: Metric,
     /// Time in seconds and value, in the order of time.
     pub samples: Vec<(f64, f64)>,
 }
@@ -44,15 +43,12 @@ impl Series {
             .points
             .iter()
             .filter_map(|point| Some((point.at.as_millisecond() as f64 / 1e3, point.finite()?)));
-        Self {
-            labels: labels.map(|(name, value)| (name.to_string(), value.to_string())).collect(),
-            samples: samples.collect(),
-        }
+        Self { labels: labels.collect(), samples: samples.collect() }
     }
 
     /// A label, or an empty text.
     pub fn label(&self, name: &str) -> &str {
-        self.labels.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+        self.labels.label(name).unwrap_or_default()
     }
 }
 
@@ -77,182 +73,50 @@ impl Response {
     }
 }
 
-/// A label or value: text, or anything that is left out.
-struct Text(Option<String>);
+/// Keeps [`LABELS`].
+struct KeplerLabels;
 
-impl<'de> Deserialize<'de> for Text {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Of;
-        impl<'de> Visitor<'de> for Of {
-            type Value = Text;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text")
-            }
-            fn visit_str<E>(self, text: &str) -> Result<Text, E> {
-                Ok(Text(Some(text.to_string())))
-            }
-            fn visit_u64<E>(self, number: u64) -> Result<Text, E> {
-                Ok(Text(Some(number.to_string())))
-            }
-            fn visit_i64<E>(self, number: i64) -> Result<Text, E> {
-                Ok(Text(Some(number.to_string())))
-            }
-            fn visit_f64<E>(self, number: f64) -> Result<Text, E> {
-                Ok(Text(Some(number.to_string())))
-            }
-            fn visit_unit<E>(self) -> Result<Text, E> {
-                Ok(Text(None))
-            }
-        }
-        from.deserialize_any(Of)
+impl LabelFilter for KeplerLabels {
+    fn keeps(name: &str) -> bool {
+        LABELS.contains(&name)
     }
 }
 
-/// A sample's value: a number written as text, or a number.
-struct Number(f64);
+/// Time and value; what is no number is left out.
+struct FiniteSample(f64, f64);
 
-impl<'de> Deserialize<'de> for Number {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Of;
-        impl<'de> Visitor<'de> for Of {
-            type Value = Number;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number, or one written as text")
-            }
-            fn visit_str<E>(self, text: &str) -> Result<Number, E> {
-                Ok(Number(text.trim().parse().unwrap_or(f64::NAN)))
-            }
-            fn visit_f64<E>(self, number: f64) -> Result<Number, E> {
-                Ok(Number(number))
-            }
-            fn visit_u64<E>(self, number: u64) -> Result<Number, E> {
-                Ok(Number(number as f64))
-            }
-            fn visit_i64<E>(self, number: i64) -> Result<Number, E> {
-                Ok(Number(number as f64))
-            }
-        }
-        from.deserialize_any(Of)
+impl JsonSample for FiniteSample {
+    fn parse_number<E: de::Error>(text: &str) -> Result<f64, E> {
+        Ok(text.trim().parse().unwrap_or(f64::NAN))
     }
-}
 
-struct Labels(Vec<(String, String)>);
-
-impl<'de> Deserialize<'de> for Labels {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Of;
-        impl<'de> Visitor<'de> for Of {
-            type Value = Labels;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("labels")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Labels, A::Error> {
-                let mut labels = Vec::new();
-                while let Some(name) = map.next_key_seed(LabelName)? {
-                    match name {
-                        Some(name) => {
-                            let Text(value) = map.next_value()?;
-                            labels.push((name.to_string(), value.unwrap_or_default()));
-                        }
-                        None => drop(map.next_value::<IgnoredAny>()?),
-                    }
-                }
-                Ok(Labels(labels))
-            }
-        }
-        from.deserialize_map(Of)
-    }
-}
-
-/// One of our labels, without a copy of those that are not.
-struct LabelName;
-
-impl Visitor<'_> for LabelName {
-    type Value = Option<&'static str>;
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a label's name")
-    }
-    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(LABELS.into_iter().find(|known| *known == text))
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for LabelName {
-    type Value = Option<&'static str>;
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
-        from.deserialize_str(self)
-    }
-}
-
-#[derive(Deserialize)]
-struct Raw {
-    metric: Labels,
-    values: Vec<(Number, Number)>,
-}
-
-struct Counted<'a> {
-    series: &'a mut usize,
-    samples: &'a mut usize,
-}
-
-impl<'de> Visitor<'de> for Counted<'_> {
-    type Value = Vec<Series>;
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of series")
-    }
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-        let mut list = Vec::new();
-        while let Some(raw) = seq.next_element::<Raw>()? {
-            *self.series += 1;
-            *self.samples += raw.values.len();
-            if *self.series > SERIES || *self.samples > SAMPLES {
-                return Err(serde::de::Error::custom(format!(
-                    "more than {SERIES} series or {SAMPLES} samples"
-                )));
-            }
-            let samples = raw.values.into_iter().map(|(time, value)| (time.0, value.0));
-            let is_number = |(time, value): &(f64, f64)| time.is_finite() && value.is_finite();
-            let mut samples: Vec<(f64, f64)> = samples.filter(is_number).collect();
-            samples.sort_by(|one, two| one.0.total_cmp(&two.0));
-            list.push(Series { labels: raw.metric.0, samples });
-        }
-        Ok(list)
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Counted<'_> {
-    type Value = Vec<Series>;
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
-        from.deserialize_seq(self)
+    fn from_numbers<E: de::Error>(time: f64, value: f64) -> Result<Option<Self>, E> {
+        Ok((time.is_finite() && value.is_finite()).then_some(Self(time, value)))
     }
 }
 
 impl<'de> Deserialize<'de> for Response {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Of;
-        impl<'de> Visitor<'de> for Of {
-            type Value = Response;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("metrics by name")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Response, A::Error> {
-                let (mut series, mut samples, mut metrics) = (0, 0, BTreeMap::new());
-                while let Some(name) = map.next_key::<String>()? {
-                    let list = map.next_value_seed(Counted { series: &mut series, samples: &mut samples })?;
-                    metrics.insert(name, list);
+        let limits = SeriesLimits { series: SERIES, samples: SAMPLES };
+        read_series_by_name::<KeplerLabels, _, _, _>(
+            from,
+            limits,
+            |labels, mut samples: Vec<FiniteSample>| {
+                samples.sort_by(|one, two| one.0.total_cmp(&two.0));
+                Series {
+                    labels,
+                    samples: samples.into_iter().map(|FiniteSample(time, value)| (time, value)).collect(),
                 }
-                Ok(Response(metrics))
-            }
-        }
-        from.deserialize_map(Of)
+            },
+        )
+        .map(Self)
     }
 }
 
 impl Serialize for Series {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeStruct as _;
-        let labels: BTreeMap<&str, &str> =
-            self.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let labels: BTreeMap<&str, &str> = self.labels.labels().collect();
         let samples: Vec<(f64, String)> =
             self.samples.iter().map(|(time, value)| (*time, value.to_string())).collect();
         let mut series = to.serialize_struct("Series", 2)?;

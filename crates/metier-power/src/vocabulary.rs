@@ -4,65 +4,35 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use metier_types::words;
 
 use crate::{Error, third_party};
 
-/// Whether idle power is part of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum OutputType {
-    /// Power including idle: of nodes.
-    AbsPower,
-    /// Power without idle and background: of containers and processes.
-    DynPower,
-}
-
-impl OutputType {
-    pub const ALL: [Self; 2] = [Self::AbsPower, Self::DynPower];
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::AbsPower => "AbsPower",
-            Self::DynPower => "DynPower",
-        }
-    }
-
-    /// The one of that name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|one| one.name() == name)
+words! { serde (name, named)
+    /// Whether idle power is part of it.
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum OutputType {
+        /// Power including idle: of nodes.
+        AbsPower = "AbsPower",
+        /// Power without idle and background: of containers and processes.
+        DynPower = "DynPower",
     }
 }
 
-/// What of a machine takes power.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Component {
-    Package,
-    Core,
-    /// What of the package is no core.
-    Uncore,
-    Dram,
-    Platform,
+words! { serde (name, named)
+    /// What of a machine takes power.
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum Component {
+        Package = "package",
+        Core = "core",
+        /// What of the package is no core.
+        Uncore = "uncore",
+        Dram = "dram",
+        Platform = "platform",
+    }
 }
 
 impl Component {
-    pub const ALL: [Self; 5] = [Self::Package, Self::Core, Self::Uncore, Self::Dram, Self::Platform];
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Package => "package",
-            Self::Core => "core",
-            Self::Uncore => "uncore",
-            Self::Dram => "dram",
-            Self::Platform => "platform",
-        }
-    }
-
-    /// The one of that name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|one| one.name() == name)
-    }
-
     /// Its column of watts in a table.
     pub fn column(self) -> String {
         format!("{}_power", self.name())
@@ -72,50 +42,34 @@ impl Component {
 const RAPL: [Component; 4] = [Component::Package, Component::Core, Component::Uncore, Component::Dram];
 const PLATFORM: [Component; 1] = [Component::Platform];
 
-/// Where energy is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Source {
-    /// RAPL through sysfs; every name with `rapl` in it means this one.
-    RaplSysfs,
-    /// RAPL through registers of the processor.
-    RaplMsr,
-    /// The machine's own power meter.
-    Acpi,
-    /// The management console of IBM machines.
-    Hmc,
-    Redfish,
-    /// What another predictor said.
-    TrainedPowerModel,
+words! { (name, named)
+    /// Where energy is read.
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum Source {
+        /// RAPL through sysfs; every name with `rapl` in it means this one.
+        RaplSysfs = "rapl-sysfs",
+        /// RAPL through registers of the processor.
+        RaplMsr = "rapl-msr",
+        /// The machine's own power meter.
+        Acpi = "acpi",
+        /// The management console of IBM machines.
+        Hmc = "hmc",
+        Redfish = "redfish",
+        /// What another predictor said.
+        TrainedPowerModel = "trained_power_model",
+    }
 }
 
 impl Source {
-    pub const ALL: [Self; 6] =
-        [Self::RaplSysfs, Self::RaplMsr, Self::Acpi, Self::Hmc, Self::Redfish, Self::TrainedPowerModel];
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::RaplSysfs => "rapl-sysfs",
-            Self::RaplMsr => "rapl-msr",
-            Self::Acpi => "acpi",
-            Self::Hmc => "hmc",
-            Self::Redfish => "redfish",
-            Self::TrainedPowerModel => "trained_power_model",
-        }
-    }
-
-    /// The one of exactly that name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|one| one.name() == name)
-    }
-
     /// The one that a request means: none, and whatever has `rapl` in it, is RAPL through sysfs.
     pub fn asked(name: Option<&str>) -> Result<Self, Error> {
         match name {
             None => Ok(Self::RaplSysfs),
             Some(name) if name.contains("rapl") => Ok(Self::RaplSysfs),
-            Some(name) => Self::named(name).ok_or_else(|| {
-                let names: Vec<&str> = Self::ALL.iter().map(|one| one.name()).collect();
-                Error::Word { field: "source", got: shorten(name), want: names.join(", ") }
+            Some(name) => Self::named(name).ok_or_else(|| Error::Word {
+                field: "source",
+                got: shorten(name),
+                want: Self::WORDS.join(", "),
             }),
         }
     }
@@ -129,39 +83,28 @@ impl Source {
     }
 }
 
-/// A group of features that are learned from together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum FeatureGroup {
-    Full,
-    /// What a workload does.
-    WorkloadOnly,
-    CounterOnly,
-    /// What the kernel counts.
-    BpfOnly,
-    /// What the kernel counts, with interrupts.
-    BpfIrq,
-    CounterIrqCombined,
-    /// Counters and what the kernel counts.
-    Basic,
-    AcceleratorOnly,
-    /// Metrics of others, which the user names ([`crate::third_party`]).
-    ThirdParty,
+words! { (name, named)
+    /// A group of features that are learned from together; in the order in which they are tried.
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum FeatureGroup {
+        Full = "Full",
+        /// What a workload does.
+        WorkloadOnly = "WorkloadOnly",
+        CounterOnly = "CounterOnly",
+        /// What the kernel counts.
+        BpfOnly = "BPFOnly",
+        /// What the kernel counts, with interrupts.
+        BpfIrq = "BPFIRQ",
+        CounterIrqCombined = "CounterIRQCombined",
+        /// Counters and what the kernel counts.
+        Basic = "Basic",
+        AcceleratorOnly = "AcceleratorOnly",
+        /// Metrics of others, which the user names ([`crate::third_party`]); without features where there are none.
+        ThirdParty = "ThirdParty",
+    }
 }
 
 impl FeatureGroup {
-    /// All, in the order in which they are tried. [`Self::ThirdParty`] has features only where the user named some.
-    pub const ALL: [Self; 9] = [
-        Self::Full,
-        Self::WorkloadOnly,
-        Self::CounterOnly,
-        Self::BpfOnly,
-        Self::BpfIrq,
-        Self::CounterIrqCombined,
-        Self::Basic,
-        Self::AcceleratorOnly,
-        Self::ThirdParty,
-    ];
-
     /// Kepler's own features of workloads.
     pub const WORKLOAD: &[&str] = &[
         "accelerator_intel_qat",
@@ -174,20 +117,6 @@ impl FeatureGroup {
         "cpu_cycles",
         "cpu_instructions",
     ];
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Full => "Full",
-            Self::WorkloadOnly => "WorkloadOnly",
-            Self::CounterOnly => "CounterOnly",
-            Self::BpfOnly => "BPFOnly",
-            Self::BpfIrq => "BPFIRQ",
-            Self::CounterIrqCombined => "CounterIRQCombined",
-            Self::Basic => "Basic",
-            Self::AcceleratorOnly => "AcceleratorOnly",
-            Self::ThirdParty => "ThirdParty",
-        }
-    }
 
     /// Its number in Kepler's own list.
     pub const fn id(self) -> u8 {
@@ -202,11 +131,6 @@ impl FeatureGroup {
             Self::AcceleratorOnly => 9,
             Self::ThirdParty => 10,
         }
-    }
-
-    /// The one of that name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|one| one.name() == name)
     }
 
     /// Its features, in the order of a predictor's columns, which is that of the alphabet.
@@ -271,69 +195,41 @@ pub fn main_feature<T: AsRef<str>>(component: Component, features: &[T]) -> Opti
     wanted.iter().find_map(place).or((!features.is_empty()).then_some(0))
 }
 
-/// What learns a predictor; its name is the first part of a predictor's name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Trainer {
-    /// Squares and products, least squares.
-    Polynomial,
-    /// A hundred trees of depth three.
-    GradientBoosting,
-    /// The mean of six neighbours.
-    KNeighbors,
-    /// Least squares with coefficients that are not negative.
-    Linear,
-    /// Support vectors with a Gaussian kernel.
-    Svr,
-    /// A hundred trees of depth six, in XGBoost's format.
-    Xgboost,
-    /// A straight line by stochastic descent.
-    Sgd,
-    /// `a·ln(b·s + 1) + c`.
-    Logarithmic,
-    /// `a/(1 + exp(-k·(s - s0))) + c`.
-    Logistic,
-    /// `a·exp(b·s) + c`.
-    Exponential,
-    /// Ours: boosted trees that never fall with load, picked by held-out error.
-    Auto,
+words! { (name, named)
+    /// What learns a predictor; its name is the first part of a predictor's name.
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum Trainer {
+        /// Squares and products, least squares.
+        Polynomial = "PolynomialRegressionTrainer",
+        /// A hundred trees of depth three.
+        GradientBoosting = "GradientBoostingRegressorTrainer",
+        /// The mean of six neighbours.
+        KNeighbors = "KNeighborsRegressorTrainer",
+        /// Least squares with coefficients that are not negative.
+        Linear = "LinearRegressionTrainer",
+        /// Support vectors with a Gaussian kernel.
+        Svr = "SVRRegressorTrainer",
+        /// A hundred trees of depth six, in XGBoost's format.
+        Xgboost = "XgboostFitTrainer",
+        /// A straight line by stochastic descent.
+        Sgd = "SGDRegressorTrainer",
+        /// `a·ln(b·s + 1) + c`.
+        Logarithmic = "LogarithmicRegressionTrainer",
+        /// `a/(1 + exp(-k·(s - s0))) + c`.
+        Logistic = "LogisticRegressionTrainer",
+        /// `a·exp(b·s) + c`.
+        Exponential = "ExponentialRegressionTrainer",
+        /// Ours: boosted trees that never fall with load, picked by held-out error.
+        Auto = "AutoTrainer" | "auto",
+    }
 }
 
 impl Trainer {
     /// The ten of Kepler, in its order.
-    pub const KEPLER: [Self; 10] = [
-        Self::Polynomial,
-        Self::GradientBoosting,
-        Self::KNeighbors,
-        Self::Linear,
-        Self::Svr,
-        Self::Xgboost,
-        Self::Sgd,
-        Self::Logarithmic,
-        Self::Logistic,
-        Self::Exponential,
-    ];
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Polynomial => "PolynomialRegressionTrainer",
-            Self::GradientBoosting => "GradientBoostingRegressorTrainer",
-            Self::KNeighbors => "KNeighborsRegressorTrainer",
-            Self::Linear => "LinearRegressionTrainer",
-            Self::Svr => "SVRRegressorTrainer",
-            Self::Xgboost => "XgboostFitTrainer",
-            Self::Sgd => "SGDRegressorTrainer",
-            Self::Logarithmic => "LogarithmicRegressionTrainer",
-            Self::Logistic => "LogisticRegressionTrainer",
-            Self::Exponential => "ExponentialRegressionTrainer",
-            Self::Auto => "AutoTrainer",
-        }
-    }
-
-    /// The one of that name; `auto` is ours too.
-    pub fn named(name: &str) -> Option<Self> {
-        let all = Self::KEPLER.into_iter().chain([Self::Auto]);
-        all.into_iter().find(|one| one.name() == name).or((name == "auto").then_some(Self::Auto))
-    }
+    pub const KEPLER: [Self; 10] = {
+        let [kepler @ .., _] = Self::ALL;
+        kepler
+    };
 
     /// What the metadata of a predictor calls its class.
     pub const fn class(self) -> &'static str {

@@ -132,11 +132,11 @@ pub fn interval(atoms: &[Atom], tail: f64) -> Option<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use crate::random::Xoshiro256;
 
     /// The share of actual resamples whose median is at most `limit`.
     fn resampled(sorted: &[f64], limit: f64) -> f64 {
-        let mut random = Random::new(3);
+        let mut random = Xoshiro256::new(3);
         let n = sorted.len();
         let draws = 20_000;
         let below = (0..draws)

@@ -1,39 +1,27 @@
 //! The record of a comparison, `metier.comparison/1`, and the question that CI asks of it.
 
 use metier_types::schema::{Schema, Versioned};
-use metier_types::{Extra, Ratio, RunId, Unit, Warning};
+use metier_types::{Extra, Ratio, RunId, Unit, Warning, words};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Field;
 
-/// Why a run was left out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum LeftOutBecause {
-    /// It only warmed up.
-    WarmUp,
-    /// It is still under way.
-    Running,
-    /// It was not measured to its end.
-    Interrupted,
-    /// Its time was up.
-    Timeout,
-    /// It ended with an error, by a signal or for want of memory.
-    Failed,
-}
-
-impl LeftOutBecause {
-    /// As it is written.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::WarmUp => "warm-up",
-            Self::Running => "running",
-            Self::Interrupted => "interrupted",
-            Self::Timeout => "timeout",
-            Self::Failed => "failed",
-        }
+words! { serde (word, from_word)
+    /// Why a run was left out.
+    #[derive(JsonSchema)]
+    #[non_exhaustive]
+    pub enum LeftOutBecause {
+        /// It only warmed up.
+        WarmUp = "warm-up",
+        /// It is still under way.
+        Running = "running",
+        /// It was not measured to its end.
+        Interrupted = "interrupted",
+        /// Its time was up.
+        Timeout = "timeout",
+        /// It ended with an error, by a signal or for want of memory.
+        Failed = "failed",
     }
 }
 

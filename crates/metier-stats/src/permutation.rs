@@ -14,7 +14,7 @@
 //! - All dealings are tried while there are no more than asked for, else random ones with a fixed seed.
 
 use crate::bootstrap::median;
-use crate::random::Random;
+use crate::random::Xoshiro256;
 
 /// Robust standard deviations to which values are pulled in.
 const REACH: f64 = 5.0;
@@ -67,7 +67,7 @@ pub fn chances(fields: &[Vec<f64>], in_a: &[bool], resamples: u32, seed: u64) ->
     if all {
         each_choice(n, size, &mut count);
     } else {
-        let mut random = Random::new(seed);
+        let mut random = Xoshiro256::new(seed);
         let mut pool: Vec<usize> = (0..n).collect();
         for _ in 0..resamples {
             for i in 0..size {

@@ -29,6 +29,7 @@ pub mod schema;
 pub mod series;
 pub mod session;
 pub mod unpoisoned;
+pub mod words;
 pub mod workload;
 
 pub use application::{Intake, Stage, StageKind, StageSource};

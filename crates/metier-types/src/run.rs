@@ -9,68 +9,37 @@ use crate::{
     QualityFields, Ratio, RunId, Seconds, Stage, Timestamp, Watts, WorkloadRef,
 };
 
-/// Whether a run is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum RunState {
-    /// Under way.
-    Running,
-    /// Over, and measured to its end.
-    Finished,
-    /// The measuring program went away before the end; what it had written is kept.
-    Interrupted,
-}
-
-impl RunState {
-    /// Every state, in the order of declaration.
-    pub const ALL: [Self; 3] = [Self::Running, Self::Finished, Self::Interrupted];
-    /// Words of [`Self::ALL`] in records and filters.
-    pub const WORDS: [&'static str; 3] = ["running", "finished", "interrupted"];
-
-    /// Word in records and filters.
-    pub const fn word(self) -> &'static str {
-        Self::WORDS[self as usize]
+crate::words! { serde (word, from_word)
+    /// Whether a run is over.
+    #[derive(Hash, JsonSchema)]
+    pub enum RunState {
+        /// Under way.
+        Running = "running",
+        /// Over, and measured to its end.
+        Finished = "finished",
+        /// The measuring program went away before the end; what it had written is kept.
+        Interrupted = "interrupted",
     }
 }
 
-/// Why a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Cause {
-    /// By itself.
-    Exited,
-    /// By a signal that we did not send.
-    Signalled,
-    /// By us, because its time was up.
-    Timeout,
-    /// By the kernel, for want of memory.
-    Oom,
-    /// By us, because the user or the system asked us to stop.
-    Interrupted,
-    /// Unknown: we, or the node that it ran on, were gone before it.
-    Lost,
-    /// It never started; `exit.detail` says why.
-    Unstarted,
-}
-
-impl Cause {
-    /// Every cause, in the order of declaration.
-    pub const ALL: [Self; 7] = [
-        Self::Exited,
-        Self::Signalled,
-        Self::Timeout,
-        Self::Oom,
-        Self::Interrupted,
-        Self::Lost,
-        Self::Unstarted,
-    ];
-    /// Words of [`Self::ALL`] in records and filters.
-    pub const WORDS: [&'static str; 7] =
-        ["exited", "signalled", "timeout", "oom", "interrupted", "lost", "unstarted"];
-
-    /// Word in records and filters.
-    pub const fn word(self) -> &'static str {
-        Self::WORDS[self as usize]
+crate::words! { serde (word, from_word)
+    /// Why a run ended.
+    #[derive(Hash, JsonSchema)]
+    pub enum Cause {
+        /// By itself.
+        Exited = "exited",
+        /// By a signal that we did not send.
+        Signalled = "signalled",
+        /// By us, because its time was up.
+        Timeout = "timeout",
+        /// By the kernel, for want of memory.
+        Oom = "oom",
+        /// By us, because the user or the system asked us to stop.
+        Interrupted = "interrupted",
+        /// Unknown: we, or the node that it ran on, were gone before it.
+        Lost = "lost",
+        /// It never started; `exit.detail` says why.
+        Unstarted = "unstarted",
     }
 }
 
@@ -480,28 +449,5 @@ impl Run {
     pub fn mean_cores(&self) -> Option<f64> {
         let (cpu, life) = (self.summary.cpu_seconds?.get(), self.life_seconds()?.get());
         (life > 0.0).then(|| cpu / life)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::SessionState;
-
-    #[test]
-    fn words_of_states_and_causes_are_those_of_records() {
-        for state in RunState::ALL {
-            assert_eq!(serde_json::to_value(state).unwrap(), state.word());
-        }
-        for cause in Cause::ALL {
-            assert_eq!(serde_json::to_value(cause).unwrap(), cause.word());
-        }
-        for state in SessionState::ALL {
-            assert_eq!(serde_json::to_value(state).unwrap(), state.word());
-        }
-        let words = |schema: schemars::Schema| schema.to_value()["oneOf"].as_array().unwrap().len();
-        assert_eq!(words(schemars::schema_for!(RunState)), RunState::ALL.len());
-        assert_eq!(words(schemars::schema_for!(Cause)), Cause::ALL.len());
-        assert_eq!(words(schemars::schema_for!(SessionState)), SessionState::ALL.len());
     }
 }

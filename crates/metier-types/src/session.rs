@@ -9,38 +9,26 @@ use serde::{Deserialize, Serialize};
 use crate::schema::{Schema, Versioned};
 use crate::{BatchId, DeviceRef, Extra, RunId, SessionId, Timestamp};
 
-/// Where a session stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum SessionState {
-    /// Waiting for its turn.
-    Queued,
-    /// Being measured.
-    Running,
-    /// Over; its runs ended well.
-    Finished,
-    /// Over; a run ended badly, or could not be made.
-    Failed,
-    /// Somebody did not want it any more.
-    Cancelled,
-    /// Its worker went away while it ran.
-    Interrupted,
+crate::words! { serde (word, from_word)
+    /// Where a session stands.
+    #[derive(Hash, JsonSchema)]
+    pub enum SessionState {
+        /// Waiting for its turn.
+        Queued = "queued",
+        /// Being measured.
+        Running = "running",
+        /// Over; its runs ended well.
+        Finished = "finished",
+        /// Over; a run ended badly, or could not be made.
+        Failed = "failed",
+        /// Somebody did not want it any more.
+        Cancelled = "cancelled",
+        /// Its worker went away while it ran.
+        Interrupted = "interrupted",
+    }
 }
 
 impl SessionState {
-    /// All of them, in the order of a session's life.
-    pub const ALL: [Self; 6] =
-        [Self::Queued, Self::Running, Self::Finished, Self::Failed, Self::Cancelled, Self::Interrupted];
-
-    /// Words of [`Self::ALL`] in records and filters.
-    pub const WORDS: [&'static str; 6] =
-        ["queued", "running", "finished", "failed", "cancelled", "interrupted"];
-
-    /// Word in records and filters.
-    pub const fn word(self) -> &'static str {
-        Self::WORDS[self as usize]
-    }
-
     /// Whether nothing more will happen to it.
     pub const fn is_over(self) -> bool {
         !matches!(self, Self::Queued | Self::Running)
@@ -124,18 +112,4 @@ pub struct Session {
 
 impl Versioned for Session {
     const SCHEMA: &'static str = "metier.session/1";
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_word_of_a_state_is_that_of_its_json() {
-        for state in SessionState::ALL {
-            assert_eq!(serde_json::to_value(state).unwrap(), state.word());
-        }
-        let words = schemars::schema_for!(SessionState).to_value()["oneOf"].as_array().unwrap().len();
-        assert_eq!(words, SessionState::ALL.len());
-    }
 }

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use metier_fetch::{read_beginning, read_body};
 use reqwest::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use reqwest::{RequestBuilder, StatusCode, Url};
 use serde_json::{Value, json};
@@ -95,7 +96,7 @@ impl ModelServer {
     }
 
     fn ask(&self, body: &Value) -> Result<Came, String> {
-        let client = client(&self.limits, &self.address)?;
+        let client = client(&self.limits)?;
         let request = client.post(self.address.clone()).header(CONTENT_TYPE, "application/json");
         runtime()?.block_on(answer(request.body(body.to_string()), self.limits.bytes))
     }
@@ -121,7 +122,7 @@ pub fn bring_initial(address: &str, purpose: Purpose, folder: &Path) -> Result<S
         std::fs::read(&path).map_err(|error| failed(error.to_string()))?
     } else {
         let limits = limits();
-        let client = client(&limits, &url).map_err(failed)?;
+        let client = client(&limits).map_err(failed)?;
         let asked = runtime().map_err(failed)?.block_on(answer(client.get(url.clone()), limits.bytes));
         asked.map_err(failed)?.bytes
     };
@@ -134,25 +135,16 @@ pub fn bring_initial(address: &str, purpose: Purpose, folder: &Path) -> Result<S
 
 /// The whole answer, if it is a good one; else why not, in its own words.
 async fn answer(request: RequestBuilder, most: u64) -> Result<Came, String> {
-    let mut response = request.send().await.map_err(|error| reason(&error))?;
+    let response = request.send().await.map_err(|error| reason(&error))?;
     let status = response.status();
     let name = response.headers().get(CONTENT_DISPOSITION).and_then(|value| value.to_str().ok());
     let name = name.and_then(|value| value.split("filename=").nth(1)).unwrap_or_default();
     let name = name.trim_matches('"').trim_end_matches(".zip").to_string();
-    let most = if status == StatusCode::OK { most } else { REFUSAL_BYTES as u64 };
-    let mut bytes = Vec::new();
-    while let Some(piece) = response.chunk().await.map_err(|error| reason(&error))? {
-        if bytes.len() as u64 + piece.len() as u64 > most {
-            if status == StatusCode::OK {
-                return Err(format!("it has more than {most} bytes, which is the most that is taken"));
-            }
-            break;
-        }
-        bytes.extend_from_slice(&piece);
-    }
     if status == StatusCode::OK {
+        let bytes = read_body(response, most).await.map_err(|error| error.to_string())?;
         return Ok(Came { name, bytes });
     }
+    let bytes = read_beginning(response, REFUSAL_BYTES).await;
     let value: Value = serde_json::from_slice(&bytes).unwrap_or_default();
     let text =
         value["detail"].as_str().map_or_else(|| String::from_utf8_lossy(&bytes).into_owned(), str::to_string);

@@ -3,17 +3,16 @@
 //! What came is written beside, read as a pipeline, and only then takes the place of what was there; so an answer that breaks off, is too large, too slow or no
 //! pipeline changes nothing. An answer that is unchanged (by its ETag) is not sent again. Bounded: [`Limits`].
 
-use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use metier_fetch::{BodyError, copy_body, failure_reason};
 use metier_store::atomic_file::{self, AtomicFile};
 use reqwest::header::{ETAG, IF_NONE_MATCH};
 use reqwest::{Client, StatusCode, Url};
-use sha2::{Digest as _, Sha256};
 
 use crate::Error;
 use crate::vocabulary::shorten;
@@ -65,10 +64,8 @@ impl Download {
         };
         let url = Url::parse(address).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let url = url.filter(Url::has_host).ok_or_else(wrong)?;
-        let mut digest = String::new();
-        for byte in Sha256::digest(url.as_str().as_bytes()).iter().take(8) {
-            let _ = write!(digest, "{byte:02x}");
-        }
+        let digest = metier_store::digest::of_bytes(url.as_str().as_bytes());
+        let digest: String = digest.as_bytes()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
         let name = url.path().rsplit('/').next().unwrap_or_default();
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
         let is_name =
@@ -128,7 +125,7 @@ impl Download {
 
     /// Writes what comes, and gives it with its tag; `None` where what is kept is still the same.
     fn bring(&self) -> Result<Option<(AtomicFile, String)>, String> {
-        let client = client(&self.limits, &self.address)?;
+        let client = client(&self.limits)?;
         runtime()?.block_on(self.answer(&client))
     }
 
@@ -138,33 +135,22 @@ impl Download {
         if let Some(tag) = &known {
             request = request.header(IF_NONE_MATCH, tag);
         }
-        let mut response = request.send().await.map_err(|error| reason(&error))?;
+        let response = request.send().await.map_err(|error| reason(&error))?;
         match response.status() {
             StatusCode::NOT_MODIFIED if known.is_some() => return Ok(None),
             status if status == StatusCode::OK => {}
             status => return Err(format!("the server answered {status}; want 200 and a zip")),
         }
-        let most = self.limits.bytes;
-        let large = || format!("it has more than {most} bytes, which is the most that is taken");
-        if response.content_length().is_some_and(|length| length > most) {
-            return Err(large());
-        }
         let tag = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok());
         let tag = tag.filter(|tag| tag.len() <= ETAG_BYTES).unwrap_or_default().to_string();
         let written = |error: std::io::Error| format!("it cannot be kept: {}: {error}", self.file.display());
         let mut file = AtomicFile::create(&self.file, atomic_file::PRIVATE).map_err(written)?;
-        let mut came = 0;
-        while let Some(bytes) = response
-            .chunk()
-            .await
-            .map_err(|error| format!("it broke off after {came} bytes: {}", reason(&error)))?
-        {
-            came += bytes.len() as u64;
-            if came > most {
-                return Err(large());
+        copy_body(response, self.limits.bytes, |bytes| file.write_all(bytes)).await.map_err(|error| {
+            match error {
+                BodyError::Sink(error) => written(error),
+                other => other.to_string(),
             }
-            file.write_all(&bytes).map_err(written)?;
-        }
+        })?;
         Ok(Some((file, tag)))
     }
 }
@@ -183,19 +169,12 @@ fn clear_away(folder: &Path) {
 }
 
 /// Who asks, within limits.
-pub(super) fn client(limits: &Limits, address: &Url) -> Result<Client, String> {
-    // Installed once for the process; whoever was first is as good.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    Client::builder()
+pub(super) fn client(limits: &Limits) -> Result<Client, String> {
+    let client = metier_fetch::client_builder()
         .connect_timeout(limits.connect)
         .read_timeout(limits.silence)
-        .timeout(limits.whole)
-        .redirect(reqwest::redirect::Policy::limited(10))
-        // Whoever asks safely is not led to where it is not.
-        .https_only(address.scheme() == "https")
-        .user_agent(concat!("metier/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .map_err(|error| reason(&error))
+        .timeout(limits.whole);
+    client.build().map_err(|error| reason(&error))
 }
 
 /// Where it is waited for an answer: on the thread that asks.
@@ -212,15 +191,7 @@ pub(super) fn without_secrets(address: &Url) -> String {
     url.to_string()
 }
 
-/// The innermost cause, without the address: that may have secrets in it.
+/// Why a request failed, short enough for a message.
 pub(super) fn reason(error: &reqwest::Error) -> String {
-    if error.is_timeout() {
-        return "no answer in time".to_string();
-    }
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    let text = cause.to_string();
-    if text.contains("://") { "the transfer failed".to_string() } else { shorten(&text) }
+    shorten(&failure_reason(error))
 }

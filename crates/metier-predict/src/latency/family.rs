@@ -1,99 +1,52 @@
 //! Operators by what they do to a processor.
 
-/// Operators whose time follows the same law.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Family {
-    /// A convolution with a window: rows of patches times a matrix of weights.
-    Conv,
-    /// A convolution of one element: a product of matrices.
-    ConvPoint,
-    /// A convolution of each channel for itself.
-    ConvDepth,
-    ConvTranspose,
-    /// A product of matrices.
-    MatMul,
-    /// A row times a matrix: every weight is used once.
-    MatVec,
-    /// Pools with a window.
-    Pool,
-    /// Means, maxima and sums over axes.
-    Reduce,
-    /// One value in, one out: a comparison or an addition.
-    Unary,
-    /// One value in, one out, through an exponential or the like.
-    Curve,
-    /// Two values in, one out.
-    Binary,
-    /// Normalisations over rows or channels.
-    Norm,
-    /// A normalisation by neighbouring channels: a power of every value.
-    Neighbours,
-    Softmax,
-    /// Images made larger or smaller.
-    Resize,
-    /// Values are copied to other places.
-    Move,
-    /// The same values under another shape.
-    View,
-    Recurrent,
-    Search,
-    /// Arithmetic of a few numbers: shapes, indices.
-    Scalar,
-    Other,
+use metier_types::words;
+
+words! { (name, from_name)
+    /// Operators whose time follows the same law.
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum Family {
+        /// A convolution with a window: rows of patches times a matrix of weights.
+        Conv = "conv",
+        /// A convolution of one element: a product of matrices.
+        ConvPoint = "conv-point",
+        /// A convolution of each channel for itself.
+        ConvDepth = "conv-depth",
+        ConvTranspose = "conv-transpose",
+        /// A product of matrices.
+        MatMul = "matmul",
+        /// A row times a matrix: every weight is used once.
+        MatVec = "matvec",
+        /// Pools with a window.
+        Pool = "pool",
+        /// Means, maxima and sums over axes.
+        Reduce = "reduce",
+        /// One value in, one out: a comparison or an addition.
+        Unary = "unary",
+        /// One value in, one out, through an exponential or the like.
+        Curve = "curve",
+        /// Two values in, one out.
+        Binary = "binary",
+        /// Normalisations over rows or channels.
+        Norm = "norm",
+        /// A normalisation by neighbouring channels: a power of every value.
+        Neighbours = "neighbours",
+        Softmax = "softmax",
+        /// Images made larger or smaller.
+        Resize = "resize",
+        /// Values are copied to other places.
+        Move = "move",
+        /// The same values under another shape.
+        View = "view",
+        Recurrent = "recurrent",
+        Search = "search",
+        /// Arithmetic of a few numbers: shapes, indices.
+        Scalar = "scalar",
+        Other = "other",
+    }
 }
 
 impl Family {
-    pub const ALL: [Family; 21] = [
-        Self::Conv,
-        Self::ConvPoint,
-        Self::ConvDepth,
-        Self::ConvTranspose,
-        Self::MatMul,
-        Self::MatVec,
-        Self::Pool,
-        Self::Reduce,
-        Self::Unary,
-        Self::Curve,
-        Self::Binary,
-        Self::Norm,
-        Self::Neighbours,
-        Self::Softmax,
-        Self::Resize,
-        Self::Move,
-        Self::View,
-        Self::Recurrent,
-        Self::Search,
-        Self::Scalar,
-        Self::Other,
-    ];
-
-    /// Its name in files and for people.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Conv => "conv",
-            Self::ConvPoint => "conv-point",
-            Self::ConvDepth => "conv-depth",
-            Self::ConvTranspose => "conv-transpose",
-            Self::MatMul => "matmul",
-            Self::MatVec => "matvec",
-            Self::Pool => "pool",
-            Self::Reduce => "reduce",
-            Self::Unary => "unary",
-            Self::Curve => "curve",
-            Self::Binary => "binary",
-            Self::Norm => "norm",
-            Self::Neighbours => "neighbours",
-            Self::Softmax => "softmax",
-            Self::Resize => "resize",
-            Self::Move => "move",
-            Self::View => "view",
-            Self::Recurrent => "recurrent",
-            Self::Search => "search",
-            Self::Scalar => "scalar",
-            Self::Other => "other",
-        }
-    }
-
     /// By the kind of operator alone; products and convolutions are told apart by their shapes later.
     pub fn of_kind(kind: &str) -> Self {
         match kind {

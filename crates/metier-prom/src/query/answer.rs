@@ -3,8 +3,9 @@
 use std::fmt;
 
 use metier_types::Timestamp;
-use serde::de::{self, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, de};
+
+use super::series_reader::{AllLabels, JsonSample, Labels, WireSeries, read_sample};
 
 /// Who a series is: its labels, sorted by name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -51,21 +52,7 @@ impl fmt::Display for Metric {
 
 impl<'de> Deserialize<'de> for Metric {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Pairs;
-        impl<'de> Visitor<'de> for Pairs {
-            type Value = Metric;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object of labels")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Metric, A::Error> {
-                let mut labels = Vec::new();
-                while let Some(pair) = map.next_entry::<Box<str>, Box<str>>()? {
-                    labels.push(pair);
-                }
-                Ok(labels.into_iter().collect())
-            }
-        }
-        from.deserialize_map(Pairs)
+        Labels::<AllLabels>::deserialize(from).map(|labels| labels.metric)
     }
 }
 
@@ -83,45 +70,28 @@ impl Point {
     }
 }
 
-/// `[seconds, "text"]`.
-struct Stamped(Timestamp, String);
+impl JsonSample for Point {
+    fn parse_number<E: de::Error>(text: &str) -> Result<f64, E> {
+        let want = &"a number, NaN, +Inf or -Inf";
+        crate::number::parse(text).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), want))
+    }
 
-impl<'de> Deserialize<'de> for Stamped {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Pair;
-        impl<'de> Visitor<'de> for Pair {
-            type Value = Stamped;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a pair of a time and a text")
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Stamped, A::Error> {
-                let short = |at| de::Error::invalid_length(at, &"a time and a text");
-                let seconds: f64 = seq.next_element()?.ok_or_else(|| short(0))?;
-                let text = seq.next_element()?.ok_or_else(|| short(1))?;
-                let at = instant(seconds).ok_or_else(|| {
-                    de::Error::invalid_value(de::Unexpected::Float(seconds), &"seconds of Unix time")
-                })?;
-                Ok(Stamped(at, text))
-            }
-        }
-        from.deserialize_seq(Pair)
+    fn from_numbers<E: de::Error>(time: f64, value: f64) -> Result<Option<Self>, E> {
+        Ok(Some(Self { at: instant(time)?, value }))
     }
 }
 
 /// Seconds of Unix time; Prometheus keeps milliseconds.
-fn instant(seconds: f64) -> Option<Timestamp> {
+fn instant<E: de::Error>(seconds: f64) -> Result<Timestamp, E> {
     let millis = (seconds * 1000.0).round();
     // What does not fit saturates, and is then refused.
-    Timestamp::from_millisecond(millis as i64).ok().filter(|_| millis.is_finite())
+    let at = Timestamp::from_millisecond(millis as i64).ok().filter(|_| millis.is_finite());
+    at.ok_or_else(|| E::invalid_value(de::Unexpected::Float(seconds), &"seconds of Unix time"))
 }
 
 impl<'de> Deserialize<'de> for Point {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let Stamped(at, text) = Stamped::deserialize(from)?;
-        let value = crate::number::parse(&text).ok_or_else(|| {
-            de::Error::invalid_value(de::Unexpected::Str(&text), &"a number, NaN, +Inf or -Inf")
-        })?;
-        Ok(Self { at, value })
+        read_sample(from)?.ok_or_else(|| de::Error::custom("no value"))
     }
 }
 
@@ -165,7 +135,7 @@ pub struct Answer {
 
 impl Answer {
     /// Reads a payload that came at another time: that of a file, say. An error says what was found.
-    pub fn read(raw: Vec<u8>) -> Result<Self, String> {
+    pub fn read(raw: Vec<u8>) -> serde_json::Result<Self> {
         let envelope: Envelope<Data> = envelope(&raw)?;
         let (values, histograms) = envelope.data.values()?;
         Ok(Self { values, warnings: envelope.warnings, histograms, raw })
@@ -207,7 +177,7 @@ pub(super) struct Envelope<T> {
 }
 
 /// Unwraps; the error says what was found.
-pub(super) fn envelope<T: de::DeserializeOwned>(raw: &[u8]) -> Result<Envelope<T>, String> {
+pub(super) fn envelope<T: de::DeserializeOwned>(raw: &[u8]) -> serde_json::Result<Envelope<T>> {
     #[derive(Deserialize)]
     #[serde(bound = "T: de::DeserializeOwned")]
     struct Wire<T> {
@@ -218,11 +188,14 @@ pub(super) fn envelope<T: de::DeserializeOwned>(raw: &[u8]) -> Result<Envelope<T
         #[serde(default)]
         warnings: Vec<String>,
     }
-    let wire: Wire<T> = serde_json::from_slice(raw).map_err(|error| error.to_string())?;
+    let wire: Wire<T> = serde_json::from_slice(raw)?;
     match (wire.status.as_str(), wire.data) {
         ("success", Some(data)) => Ok(Envelope { data, warnings: wire.warnings }),
-        ("success", None) => Err("it has no `data`".to_string()),
-        (status, _) => Err(format!("its status is {status:?}: {}", wire.error.unwrap_or_default())),
+        ("success", None) => Err(de::Error::custom("it has no `data`")),
+        (status, _) => {
+            let said = wire.error.unwrap_or_default();
+            Err(de::Error::custom(format!("its status is {status:?}: {said}")))
+        }
     }
 }
 
@@ -231,9 +204,9 @@ pub(super) fn envelope<T: de::DeserializeOwned>(raw: &[u8]) -> Result<Envelope<T
 #[serde(tag = "resultType", content = "result", rename_all = "lowercase")]
 enum Data {
     Vector(Vec<WireReading>),
-    Matrix(Vec<WireSeries>),
+    Matrix(Vec<WireSeries<AllLabels, Point>>),
     Scalar(Point),
-    String(Stamped),
+    String((f64, String)),
 }
 
 #[derive(Deserialize)]
@@ -243,16 +216,8 @@ struct WireReading {
     histogram: Option<de::IgnoredAny>,
 }
 
-#[derive(Deserialize)]
-struct WireSeries {
-    metric: Metric,
-    #[serde(default)]
-    values: Vec<Point>,
-    histograms: Option<de::IgnoredAny>,
-}
-
 impl Data {
-    fn values(self) -> Result<(Values, usize), String> {
+    fn values(self) -> serde_json::Result<(Values, usize)> {
         let mut left_out = 0;
         let values = match self {
             Self::Vector(wire) => {
@@ -261,14 +226,15 @@ impl Data {
                     match (value, histogram) {
                         (Some(point), _) => readings.push(Reading { metric, point }),
                         (None, Some(_)) => left_out += 1,
-                        (None, None) => return Err(format!("{metric} has no value")),
+                        (None, None) => return Err(de::Error::custom(format!("{metric} has no value"))),
                     }
                 }
                 Values::Vector(readings)
             }
             Self::Matrix(wire) => {
                 let mut series = Vec::with_capacity(wire.len());
-                for WireSeries { metric, values: points, histograms } in wire {
+                for WireSeries { metric: Labels { metric, .. }, values, histograms } in wire {
+                    let points = values.map(|samples| samples.0).unwrap_or_default();
                     left_out += usize::from(histograms.is_some());
                     if histograms.is_none() || !points.is_empty() {
                         series.push(Series { metric, points });
@@ -277,7 +243,7 @@ impl Data {
                 Values::Matrix(series)
             }
             Self::Scalar(point) => Values::Scalar(point),
-            Self::String(Stamped(at, text)) => Values::Text(at, text),
+            Self::String((seconds, text)) => Values::Text(instant(seconds)?, text),
         };
         Ok((values, left_out))
     }
@@ -287,7 +253,7 @@ impl Data {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Answer, String> {
+    fn read(text: &str) -> serde_json::Result<Answer> {
         Answer::read(text.as_bytes().to_vec())
     }
 
@@ -344,7 +310,7 @@ mod tests {
                 "has no value",
             ),
         ] {
-            let said = read(wrong).unwrap_err();
+            let said = read(wrong).unwrap_err().to_string();
             assert!(said.contains(found), "{wrong}: {said}");
         }
     }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use metier_fetch::{BodyError, failure_reason, read_beginning, read_body};
 use metier_types::Timestamp;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use reqwest::{Certificate, Response, Url};
+use reqwest::{Certificate, Url};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -18,7 +19,7 @@ const LONGEST_ADDRESS: usize = 2000;
 /// Most steps of a range that Prometheus gives.
 const MOST_STEPS: u64 = 11_000;
 /// Bytes of a refusal that are looked at.
-const MOST_SAID: u64 = 64 << 10;
+const MOST_SAID: usize = 64 << 10;
 /// Characters of other people's text in an error.
 const MOST_SHOWN: usize = 300;
 /// Largest file of certificates.
@@ -60,14 +61,11 @@ pub struct Client {
 impl Client {
     /// A client for that endpoint. Nothing is asked yet.
     pub fn new(endpoint: Endpoint) -> Result<Self, Error> {
-        // Installed once for the process; whoever was first is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let bad = |reason: String| Error::BadEndpoint { url: endpoint.to_string(), reason };
-        let mut builder = reqwest::Client::builder()
+        let mut builder = metier_fetch::client_builder()
             .redirect(reqwest::redirect::Policy::none())
             .pool_max_idle_per_host(4)
-            .default_headers(headers(&endpoint)?)
-            .user_agent(concat!("metier/", env!("CARGO_PKG_VERSION")));
+            .default_headers(headers(&endpoint)?);
         if let Some(path) = &endpoint.authority {
             let bad = |reason: String| Error::BadAuthority { path: path.clone(), reason };
             let mut pem = Vec::new();
@@ -136,14 +134,17 @@ impl Client {
 
     async fn answer(&self, part: &str, pairs: Pairs, asked: String) -> Result<Answer, Error> {
         let body = self.body(part, &pairs, &asked).await?;
-        Answer::read(body).map_err(|what| self.no_answer(&asked, Trouble::Malformed { what: cut(&what) }))
+        Answer::read(body).map_err(|what| self.malformed(&asked, &what))
     }
 
     async fn list<T: DeserializeOwned>(&self, part: &str, pairs: Pairs, asked: String) -> Result<T, Error> {
         let body = self.body(part, &pairs, &asked).await?;
-        let envelope = envelope(&body)
-            .map_err(|what: String| self.no_answer(&asked, Trouble::Malformed { what: cut(&what) }))?;
+        let envelope = envelope(&body).map_err(|what| self.malformed(&asked, &what))?;
         Ok(envelope.data)
+    }
+
+    fn malformed(&self, asked: &str, what: &serde_json::Error) -> Error {
+        self.no_answer(asked, Trouble::Malformed { what: cut(&what.to_string()) })
     }
 
     fn no_answer(&self, asked: &str, trouble: Trouble) -> Error {
@@ -193,11 +194,14 @@ impl Client {
             let form = HeaderValue::from_static("application/x-www-form-urlencoded");
             self.http.post(url).header(CONTENT_TYPE, form).body(written)
         };
-        let response = request.send().await.map_err(|error| (unanswered(&error, tries), None))?;
+        let response = request.send().await.map_err(|error| (unreached(reason_of(&error), tries), None))?;
         let status = response.status();
         if status.is_success() {
             let most = self.endpoint.bounds.body_bytes;
-            return take(response, most, tries).await.map_err(|trouble| (trouble, None));
+            return read_body(response, most).await.map_err(|error| match error {
+                BodyError::Broken { reason, .. } => (unreached(cut(&reason), tries), None),
+                _ => (Trouble::TooLarge { most }, None),
+            });
         }
         let code = status.as_u16();
         let wish =
@@ -205,7 +209,7 @@ impl Client {
         let to = response.headers().get(reqwest::header::LOCATION).and_then(|to| to.to_str().ok());
         let said = match to.filter(|_| status.is_redirection()) {
             Some(to) => format!("it sends us to {}; name that address if it is meant", place(to)),
-            None => said(take(response, MOST_SAID, tries).await.unwrap_or_default()),
+            None => said(&read_beginning(response, MOST_SAID).await),
         };
         let wish = wish.filter(|_| is_passing(code)).map(Duration::from_secs);
         Err((Trouble::Refused { status: code, said, tries }, wish))
@@ -243,45 +247,26 @@ fn headers(endpoint: &Endpoint) -> Result<HeaderMap, Error> {
     Ok(headers)
 }
 
-/// Reads a body as far as it may go.
-async fn take(mut response: Response, most: u64, tries: u32) -> Result<Vec<u8>, Trouble> {
-    if response.content_length().is_some_and(|length| length > most) {
-        return Err(Trouble::TooLarge { most });
-    }
-    let mut body = Vec::new();
-    loop {
-        match response.chunk().await {
-            Ok(Some(chunk)) if body.len() as u64 + chunk.len() as u64 > most => {
-                return Err(Trouble::TooLarge { most });
-            }
-            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
-            Ok(None) => return Ok(body),
-            Err(error) => return Err(unanswered(&error, tries)),
-        }
-    }
-}
-
 /// What a refusal says: Prometheus' own words, or the first line of whatever it is.
-fn said(body: Vec<u8>) -> String {
+fn said(body: &[u8]) -> String {
     #[derive(Deserialize)]
     struct Refusal {
         #[serde(rename = "errorType")]
         sort: Option<String>,
         error: String,
     }
-    if let Ok(refusal) = serde_json::from_slice::<Refusal>(&body) {
+    if let Ok(refusal) = serde_json::from_slice::<Refusal>(body) {
         return match refusal.sort {
             Some(sort) => cut(&format!("{sort}: {}", refusal.error)),
             None => cut(&refusal.error),
         };
     }
-    let text = String::from_utf8_lossy(&body);
+    let text = String::from_utf8_lossy(body);
     let first = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     cut(first)
 }
 
-fn unanswered(error: &reqwest::Error, tries: u32) -> Trouble {
-    let reason = reason_of(error);
+fn unreached(reason: String, tries: u32) -> Trouble {
     match reason.contains("certificate") {
         // Who cannot prove who it is will not be able to at the next try either.
         true => Trouble::Untrusted { reason },
@@ -289,17 +274,8 @@ fn unanswered(error: &reqwest::Error, tries: u32) -> Trouble {
     }
 }
 
-/// The innermost cause, without the address.
 fn reason_of(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    let text = cause.to_string();
-    match text.contains("://") {
-        true => "the transfer failed".to_string(),
-        false => cut(&text),
-    }
+    cut(&failure_reason(error))
 }
 
 /// An address that somebody else gave, without what may be secret in it.

@@ -15,9 +15,11 @@ mod blocking;
 mod client;
 mod endpoint;
 mod error;
+mod series_reader;
 
 pub use answer::{Answer, Metric, Point, Reading, Series, Values};
 pub use blocking::Blocking;
 pub use client::{Client, Range};
 pub use endpoint::{Bounds, Credentials, Endpoint};
 pub use error::{Error, Trouble};
+pub use series_reader::{AllLabels, JsonSample, LabelFilter, SeriesLimits, read_series_by_name};

@@ -15,6 +15,7 @@ use metier_linux::Roots;
 use metier_linux::cgroup::Place;
 use metier_linux::cgroup::naming::{self, Kind, Named};
 use metier_prom::Labels;
+use metier_types::words;
 
 use super::config::Bounds;
 use super::network::{self, Network, Traffic};
@@ -24,17 +25,16 @@ use super::usage::{Budget, Folders, Meter, Usage};
 /// How deep groups inside groups are looked for.
 const DEEPEST: usize = 24;
 
-/// What sorts of groups there are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Sort {
-    Container,
-    Pod,
-    Run,
-    Unit,
+words! { (word, from_word)
+    /// What sorts of groups there are, in the order of the page; the word is that in names of metrics.
+    #[derive(Hash, PartialOrd, Ord)]
+    pub enum Sort {
+        Container = "container",
+        Pod = "pod",
+        Run = "run",
+        Unit = "unit",
+    }
 }
-
-/// All of them, in the order of the page.
-pub const SORTS: [Sort; 4] = [Sort::Container, Sort::Pod, Sort::Run, Sort::Unit];
 
 impl Sort {
     fn of(kind: &Kind) -> Self {
@@ -43,16 +43,6 @@ impl Sort {
             Kind::Pod(_) => Self::Pod,
             Kind::Run(_) => Self::Run,
             Kind::Unit(_) => Self::Unit,
-        }
-    }
-
-    /// The word in names of metrics.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Container => "container",
-            Self::Pod => "pod",
-            Self::Run => "run",
-            Self::Unit => "unit",
         }
     }
 }

@@ -6,7 +6,7 @@ use metier_linux::cgroup::naming::Kind as Whose;
 use metier_prom::{Kind, Labels, Page, Value};
 use metier_types::{Bytes, Seconds};
 
-use super::groups::{Group, Groups, SORTS};
+use super::groups::{Group, Groups, Sort};
 use super::names::{Book, Names};
 use super::processes::Processes;
 use crate::process;
@@ -141,7 +141,7 @@ fn labels(group: &Group, book: &Book) -> Labels {
 }
 
 pub fn groups(groups: &Groups, page: &mut Page) {
-    for sort in SORTS {
+    for sort in Sort::ALL {
         let members: Vec<&Group> = groups.of(sort).collect();
         if members.is_empty() {
             continue;
@@ -247,7 +247,7 @@ pub fn own(own: &Own, groups: &Groups, names: &Names, left_out: &[(&str, u64)], 
     page.single("metier_agent_scrape_duration_seconds", Kind::Gauge, took, own.took);
     page.single("metier_agent_page_bytes", Kind::Gauge, "Size of the page before this one.", own.last_bytes);
     let mut family = page.family("metier_agent_groups", Kind::Gauge, "Groups on this page, by kind.");
-    for sort in SORTS {
+    for sort in Sort::ALL {
         family.sample(&[("kind", sort.word())], groups.of(sort).count());
     }
     let mut family = page.family(
@@ -255,7 +255,7 @@ pub fn own(own: &Own, groups: &Groups, names: &Names, left_out: &[(&str, u64)], 
         Kind::Gauge,
         "What is not on this page because of a bound, by kind.",
     );
-    for sort in SORTS {
+    for sort in Sort::ALL {
         let count = groups.left_out().get(sort.word()).copied().unwrap_or(0);
         family.sample(&[("kind", sort.word())], count);
     }

@@ -188,9 +188,12 @@ fn answers(address: &str) -> Option<u16> {
 
 /// The same over TLS, with everything that this takes.
 fn answers_safely(address: &str) -> Option<u16> {
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-    let client = reqwest::Client::builder().timeout(PATIENCE * 4).build().ok()?;
+    let client = metier_fetch::client_builder()
+        .redirect(reqwest::redirect::Policy::default())
+        .timeout(PATIENCE * 4)
+        .build()
+        .ok()?;
     runtime
         .block_on(async { client.get(address).send().await.ok().map(|response| response.status().as_u16()) })
 }

@@ -9,6 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use metier_fetch::{BodyError, copy_body, failure_reason, read_beginning};
 use reqwest::header::{
     CONTENT_RANGE, ETAG, HeaderMap, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, LAST_MODIFIED, RANGE,
 };
@@ -84,25 +85,8 @@ struct Beside {
 
 /// A client for all fetches.
 pub fn client() -> Result<Client, String> {
-    // Installed once for the process; whoever was first is as good.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let no_downgrade = reqwest::redirect::Policy::custom(|attempt| {
-        let was_safe = attempt.previous().last().is_some_and(|url| url.scheme() == "https");
-        if attempt.previous().len() > 10 {
-            attempt.error("more than 10 redirections")
-        } else if was_safe && attempt.url().scheme() != "https" {
-            attempt.error("redirected from https to http")
-        } else {
-            attempt.follow()
-        }
-    });
-    Client::builder()
-        .connect_timeout(CONNECT)
-        .read_timeout(SILENCE)
-        .redirect(no_downgrade)
-        .user_agent(concat!("metier/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .map_err(|error| reason_of(&error))
+    let client = metier_fetch::client_builder().connect_timeout(CONNECT).read_timeout(SILENCE);
+    client.build().map_err(|error| failure_reason(&error))
 }
 
 /// Why one try did not bring it to the end.
@@ -207,7 +191,7 @@ impl Fetch<'_> {
 
     /// A server that cannot prove who it is will not be able to at the next try either.
     fn unanswered(&self, error: &reqwest::Error) -> Broken {
-        let reason = reason_of(error);
+        let reason = failure_reason(error);
         if !reason.contains("certificate") {
             return Broken::Again(reason);
         }
@@ -224,7 +208,7 @@ impl Fetch<'_> {
         }
     }
 
-    async fn take(&self, mut response: Response, here: u64) -> Result<(), Broken> {
+    async fn take(&self, response: Response, here: u64) -> Result<(), Broken> {
         let expected = response.content_length();
         if let Some(more) = expected {
             self.watch.expects(here, more);
@@ -233,31 +217,24 @@ impl Fetch<'_> {
         let failed = || at("writing", self.to, &self.watch.source);
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(self.to);
         let mut file = file.map_err(failed()).map_err(Broken::For)?;
-        let mut came = 0;
-        loop {
-            let chunk = self.watch.guard(response.chunk()).await?;
-            match chunk.map_err(|error| Broken::Again(reason_of(&error)))? {
-                Some(bytes) => {
-                    file.write_all(&bytes).map_err(failed()).map_err(Broken::For)?;
-                    came += bytes.len() as u64;
-                    self.watch.progress.advanced(bytes.len() as u64);
-                }
-                None if expected.is_some_and(|expected| came < expected) => {
-                    return Err(Broken::Again("the connection was cut".into()));
-                }
-                None => return Ok(()),
+        let copied = copy_body(response, u64::MAX, |bytes| {
+            file.write_all(bytes)?;
+            self.watch.progress.advanced(bytes.len() as u64);
+            Ok(())
+        });
+        match self.watch.guard(copied).await? {
+            Ok(came) if expected.is_some_and(|expected| came < expected) => {
+                Err(Broken::Again("the connection was cut".into()))
             }
+            Ok(_) => Ok(()),
+            Err(BodyError::Sink(error)) => Err(Broken::For(failed()(error))),
+            Err(BodyError::Broken { reason, .. }) => Err(Broken::Again(reason)),
+            Err(error) => Err(Broken::Again(error.to_string())),
         }
     }
 
-    async fn refusal(&self, status: StatusCode, mut response: Response) -> Broken {
-        let mut said = Vec::new();
-        while let Ok(Some(bytes)) = response.chunk().await {
-            said.extend_from_slice(&bytes[..bytes.len().min(MOST_SAID - said.len())]);
-            if said.len() >= MOST_SAID {
-                break;
-            }
-        }
+    async fn refusal(&self, status: StatusCode, response: Response) -> Broken {
+        let said = read_beginning(response, MOST_SAID).await;
         let said = String::from_utf8_lossy(&said);
         // S3 stores say what they mean in a word of their own.
         let code = said.split("<Code>").nth(1).and_then(|rest| rest.split("</Code>").next());
@@ -295,17 +272,4 @@ fn starts_at(response: &Response, here: u64) -> bool {
 /// How long the server says that the whole is.
 fn whole_of(response: &Response) -> Option<u64> {
     range_of(response)?.rsplit('/').next()?.parse().ok()
-}
-
-/// The innermost cause, without the address: that may have secrets in it.
-pub fn reason_of(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    let text = if error.is_timeout() { "no answer in time".to_string() } else { cause.to_string() };
-    match text.contains("://") {
-        true => "the transfer failed".to_string(),
-        false => text,
-    }
 }

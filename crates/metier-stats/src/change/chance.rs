@@ -5,7 +5,7 @@
 
 use super::ChangeOptions;
 use super::segment::{MOST_CUTS, SHORTEST, Solver, best_single};
-use crate::random::Random;
+use crate::random::Xoshiro256;
 
 /// Steps of the solver that one search may take; long histories get fewer shuffles.
 const BUDGET: f64 = 5e8;
@@ -38,7 +38,7 @@ pub fn of_any_change(values: &[f64], level: f64, options: &ChangeOptions) -> Ver
     let shuffles = f64::from(options.resamples).min(affordable).max((4.0 / level).ceil()) as usize;
     // So many orders may look as cut, this one included.
     let allowed = (level * (shuffles + 1) as f64).floor() as usize;
-    let mut random = Random::new(options.seed);
+    let mut random = Xoshiro256::new(options.seed);
     let mut order = values.to_vec();
     let mut found = Vec::with_capacity(shuffles);
     let mut as_cut = 1;
@@ -68,7 +68,7 @@ pub fn of_this_cut(values: &[f64], at: usize, options: &ChangeOptions) -> f64 {
         return 1.0;
     }
     let anywhere = SHORTEST..=values.len() - SHORTEST;
-    let mut random = Random::new(options.seed ^ 0x5eed);
+    let mut random = Xoshiro256::new(options.seed ^ 0x5eed);
     let mut order = values.to_vec();
     let as_clear = (0..options.resamples)
         .filter(|_| {
@@ -79,7 +79,7 @@ pub fn of_this_cut(values: &[f64], at: usize, options: &ChangeOptions) -> f64 {
     (as_clear + 1) as f64 / (f64::from(options.resamples) + 1.0)
 }
 
-fn shuffle(values: &mut [f64], random: &mut Random) {
+fn shuffle(values: &mut [f64], random: &mut Xoshiro256) {
     for last in (1..values.len()).rev() {
         values.swap(last, random.below(last + 1));
     }

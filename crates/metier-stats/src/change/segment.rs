@@ -183,7 +183,7 @@ pub fn best_single(values: &[f64], places: std::ops::RangeInclusive<usize>) -> f
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use crate::random::Xoshiro256;
 
     /// The best way to cut into so many parts, without any cleverness: least sum of squares.
     fn brute(values: &[f64], cuts: usize) -> f64 {
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_cuts_are_as_good_as_the_best_of_all_that_there_are() {
-        let mut random = Random::new(5);
+        let mut random = Xoshiro256::new(5);
         for n in [6, 7, 8, 11, 14, 18, 22] {
             for round in 0..20 {
                 let step = if round % 2 == 0 { 0 } else { 6 };

@@ -3,43 +3,24 @@
 use std::fmt;
 use std::str::FromStr;
 
-use metier_types::{Run, StageKind, Unit};
+use metier_types::{Run, StageKind, Unit, words};
 
 use crate::{Error, Field};
 
-/// A statistic of a stage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Statistic {
-    Count,
-    Rate,
-    Mean,
-    Min,
-    P50,
-    /// 95 of 100 are at most this.
-    P95,
-    /// 99 of 100 are at most this.
-    P99,
-    Max,
-}
-
-impl Statistic {
-    const ALL: [(&'static str, Self); 8] = [
-        ("p50", Self::P50),
-        ("p95", Self::P95),
-        ("p99", Self::P99),
-        ("mean", Self::Mean),
-        ("min", Self::Min),
-        ("max", Self::Max),
-        ("rate", Self::Rate),
-        ("count", Self::Count),
-    ];
-}
-
-impl fmt::Display for Statistic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = Self::ALL.iter().find(|(_, known)| known == self).map_or("", |(word, _)| word);
-        f.pad(word)
+words! { (word, from_word)
+    /// A statistic of a stage.
+    #[non_exhaustive]
+    pub enum Statistic {
+        P50 = "p50",
+        /// 95 of 100 are at most this.
+        P95 = "p95",
+        /// 99 of 100 are at most this.
+        P99 = "p99",
+        Mean = "mean",
+        Min = "min",
+        Max = "max",
+        Rate = "rate",
+        Count = "count",
     }
 }
 
@@ -127,13 +108,12 @@ impl FromStr for Figure {
                 other => other,
             });
         };
-        let words = || Statistic::ALL.map(|(word, _)| word).join(", ");
         let wrong = || Error::WrongField {
             got: text.chars().take(80).collect(),
-            want: format!("stage:NAME:STATISTIC with a statistic of {}", words()),
+            want: format!("stage:NAME:STATISTIC with a statistic of {}", Statistic::WORDS.join(", ")),
         };
         let (name, word) = rest.rsplit_once(':').ok_or_else(wrong)?;
-        let statistic = Statistic::ALL.iter().find(|(known, _)| *known == word).ok_or_else(wrong)?.1;
+        let statistic = Statistic::from_word(word).ok_or_else(wrong)?;
         if name.is_empty() {
             return Err(wrong());
         }

@@ -22,7 +22,7 @@ fn draw(shape: Shape, n: usize, noise: &mut Noise) -> Vec<f64> {
 fn a_history_without_a_change_is_alarmed_at_most_one_time_in_twenty() {
     for shape in Shape::ALL {
         for (n, trials) in [(8, 1000), (12, 1000), (30, 1000)] {
-            let mut noise = Noise(n as u64);
+            let mut noise = Noise::new(n as u64);
             let alarms = (0..trials)
                 .filter(|_| {
                     let found = find_changes(&draw(shape, n, &mut noise), &options()).unwrap();
@@ -39,7 +39,7 @@ fn a_history_without_a_change_is_alarmed_at_most_one_time_in_twenty() {
 
 #[test]
 fn values_with_many_ties_raise_no_more_false_alarms() {
-    let mut noise = Noise(3);
+    let mut noise = Noise::new(3);
     let trials = 400;
     let alarms = (0..trials)
         .filter(|_| {
@@ -55,7 +55,7 @@ fn values_with_many_ties_raise_no_more_false_alarms() {
 #[test]
 fn five_per_cent_in_two_per_cent_of_noise_is_found_at_its_place() {
     for (n, at, want) in [(10, 5, 0.5), (20, 10, 0.95), (40, 32, 0.95)] {
-        let mut noise = Noise(17);
+        let mut noise = Noise::new(17);
         let trials = 200;
         let (mut found, mut near) = (0, 0);
         for _ in 0..trials {
@@ -79,7 +79,7 @@ fn five_per_cent_in_two_per_cent_of_noise_is_found_at_its_place() {
 
 #[test]
 fn a_dip_that_recovers_and_a_small_change_beside_a_large_one_are_found() {
-    let mut noise = Noise(23);
+    let mut noise = Noise::new(23);
     let mut history = |levels: &[(usize, f64)]| -> Vec<f64> {
         levels
             .iter()
@@ -99,7 +99,7 @@ fn a_dip_that_recovers_and_a_small_change_beside_a_large_one_are_found() {
 
 #[test]
 fn stray_runs_are_no_change_and_do_not_hide_one() {
-    let mut noise = Noise(29);
+    let mut noise = Noise::new(29);
     let mut values: Vec<f64> = (0..24).map(|_| 1.0 + 0.01 * noise.normal()).collect();
     values[5] = 40.0;
     values[17] = 0.01;
@@ -111,7 +111,7 @@ fn stray_runs_are_no_change_and_do_not_hide_one() {
 
 #[test]
 fn a_steady_drift_is_told_as_one_and_a_step_is_not() {
-    let mut noise = Noise(31);
+    let mut noise = Noise::new(31);
     let drifting: Vec<f64> =
         (0..30).map(|i| (1.0 + 0.01 * f64::from(i)) * (1.0 + 0.005 * noise.normal())).collect();
     let found = find_changes(&drifting, &options()).unwrap();
@@ -145,7 +145,7 @@ fn an_equal_history_has_no_change_and_one_too_small_to_matter_is_not_told() {
 
 #[test]
 fn the_scale_does_not_matter_and_nor_does_a_change_from_nothing() {
-    let mut noise = Noise(37);
+    let mut noise = Noise::new(37);
     let values: Vec<f64> = (0..24)
         .map(|i| (if i < 10 { 1.0 } else { 1.1 }) * Shape::LogNormal.draw(&mut noise).powf(0.1))
         .collect();

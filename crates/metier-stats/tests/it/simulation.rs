@@ -25,7 +25,7 @@ fn is_call(verdict: Verdict) -> bool {
 fn a_difference_that_is_not_there_is_called_at_most_one_time_in_twenty() {
     for shape in Shape::ALL {
         for n in [5, 10, 20] {
-            let mut noise = Noise(n as u64);
+            let mut noise = Noise::new(n as u64);
             let trials = 1000;
             let mut calls = 0;
             for _ in 0..trials {
@@ -45,7 +45,7 @@ fn a_difference_that_is_not_there_is_called_at_most_one_time_in_twenty() {
 fn nine_fields_together_are_called_falsely_at_most_one_time_in_twenty() {
     for shape in Shape::ALL {
         for n in [5, 10] {
-            let mut noise = Noise(100 + n as u64);
+            let mut noise = Noise::new(100 + n as u64);
             let trials = 400;
             let mut calls = 0;
             for _ in 0..trials {
@@ -63,7 +63,7 @@ fn nine_fields_together_are_called_falsely_at_most_one_time_in_twenty() {
 #[test]
 fn ten_per_cent_in_two_per_cent_of_noise_is_found() {
     for (n, want) in [(5, 0.9), (10, 0.995)] {
-        let mut noise = Noise(7);
+        let mut noise = Noise::new(7);
         let trials = 200;
         let mut found = 0;
         for _ in 0..trials {
@@ -83,7 +83,7 @@ fn ten_per_cent_in_two_per_cent_of_noise_is_found() {
 #[test]
 fn unequal_scatter_around_one_median_is_not_called_a_change() {
     for (a, b) in [(10, 10), (20, 6), (6, 20)] {
-        let mut noise = Noise(11);
+        let mut noise = Noise::new(11);
         let trials = 600;
         let mut calls = 0;
         for _ in 0..trials {
@@ -104,7 +104,7 @@ fn unequal_scatter_around_one_median_is_not_called_a_change() {
 fn intervals_hold_the_true_change_as_often_as_they_say() {
     for shape in Shape::ALL {
         for n in [4, 5, 10, 20] {
-            let mut noise = Noise(50 + n as u64);
+            let mut noise = Noise::new(50 + n as u64);
             let trials = 1000;
             let (mut held, mut held_median) = (0, 0);
             let mut width = 0.0;

@@ -1,5 +1,8 @@
 //! Reads the archives in which an engine hands out files of a container: plain files by name, whatever dialect of tar.
 //! Bounded: names of at most 4 KiB, and everything but plain files is skipped.
+//!
+//! Not the crate `tar`: it reads a long name or an extended header of any stated size into memory
+//! (`EntryFields::read_all`), and what is read here comes from the measured container.
 
 use std::io::{self, Read};
 

@@ -11,6 +11,7 @@ mod small;
 
 use metier_onnx::DataType;
 use metier_onnx::build::{Builder, Setting};
+use metier_types::random::SplitMix64;
 
 /// Styles of networks, drawn in turns.
 pub const STYLES: [&str; 13] = [
@@ -34,24 +35,16 @@ const MOST_ELEMENTS: u64 = 4_000_000;
 /// Weights of one operator at most.
 const MOST_WEIGHTS: u64 = 12_000_000;
 
-/// Repeatable chance (SplitMix64).
-pub struct Chance(u64);
+/// Repeatable chance. Networks are named by seed: what is drawn must stay the same.
+pub struct Chance(SplitMix64);
 
 impl Chance {
     pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x9e37_79b9)
-    }
-
-    /// The next 64 bits.
-    pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        Self(SplitMix64::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x9e37_79b9))
     }
 
     fn below(&mut self, end: u64) -> u64 {
-        self.draw() % end.max(1)
+        self.0.next() % end.max(1)
     }
 
     fn one_of<T: Copy>(&mut self, list: &[T]) -> T {

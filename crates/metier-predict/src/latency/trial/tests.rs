@@ -35,6 +35,14 @@ fn the_same_number_makes_the_same_network_and_every_network_can_be_read() {
     }
 }
 
+/// Records of trials name networks by number: these must not change.
+#[test]
+fn the_first_networks_are_those_of_earlier_versions() {
+    let all: Vec<u8> = (0..2 * network::STYLES.len() as u64).flat_map(|n| network::network(n).1).collect();
+    let digest = metier_store::digest::of_bytes(&all).to_string();
+    assert_eq!(digest, "sha256:cd1392293383e4806e619871348fa48d91a8ade08e61a50ae1e33225c5473309");
+}
+
 #[test]
 fn a_runtime_runs_what_is_made_up() {
     let runtime = metier_infer::Runtime::open(&Engine::Rten, 1).unwrap();

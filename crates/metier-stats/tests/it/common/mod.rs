@@ -1,5 +1,6 @@
 //! Runs with given values, and noise to give them.
 
+use metier_types::random::SplitMix64;
 use metier_types::{Bytes, Joules, Run, RunId, Seconds};
 use serde_json::json;
 
@@ -60,18 +61,17 @@ pub fn full(mut draw: impl FnMut() -> f64) -> Run {
     run
 }
 
-/// Random numbers for tests (splitmix64), apart from the crate's own generator.
-pub struct Noise(pub u64);
+/// Noise from a seed.
+pub struct Noise(SplitMix64);
 
 impl Noise {
+    pub fn new(seed: u64) -> Self {
+        Self(SplitMix64::new(seed))
+    }
+
     /// Evenly from 0 to 1, both excluded.
     pub fn even(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^= z >> 31;
-        ((z >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+        self.0.fraction() + 0.5 / (1u64 << 53) as f64
     }
 
     /// Normal with mean 0 and deviation 1 (Box and Muller).

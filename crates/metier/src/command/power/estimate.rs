@@ -46,10 +46,10 @@ pub struct On {
     #[arg(short, long, value_name = "SOURCE", value_delimiter = ',', default_value = "rapl-sysfs", value_parser = flags::source)]
     pub energy_source: Vec<Source>,
     /// Whether idle power is part of it
-    #[arg(long, value_name = "TYPE", default_value = "AbsPower", value_parser = flags::output_type)]
+    #[arg(long, value_name = "TYPE", default_value = "AbsPower")]
     pub output_type: OutputType,
     /// Only this group of features
-    #[arg(long, value_name = "GROUP", value_parser = flags::group)]
+    #[arg(long, value_name = "GROUP")]
     pub feature_group: Option<FeatureGroup>,
     /// Only this predictor, as XgboostFitTrainer_0
     #[arg(long, value_name = "NAME")]

@@ -41,10 +41,10 @@ pub struct Of {
     #[arg(short, long, value_name = "SOURCE", default_value = "rapl-sysfs", value_parser = flags::source)]
     pub energy_source: Source,
     /// Which features [default: the first group that the response has all of]
-    #[arg(long, value_name = "GROUP", value_parser = flags::group)]
+    #[arg(long, value_name = "GROUP")]
     pub feature_group: Option<FeatureGroup>,
     /// AbsPower: rows of the node; DynPower: rows of single containers
-    #[arg(long, value_name = "TYPE", default_value = "AbsPower", value_parser = flags::output_type)]
+    #[arg(long, value_name = "TYPE", default_value = "AbsPower")]
     pub output_type: OutputType,
 }
 

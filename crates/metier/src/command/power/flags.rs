@@ -9,7 +9,8 @@ use metier_power::isolate::{Hints, Isolator};
 use metier_power::pipeline::Pipeline;
 use metier_power::profile::Idle;
 use metier_power::training::Machine;
-use metier_power::vocabulary::{FeatureGroup, OutputType, Source, Trainer};
+use metier_power::vocabulary::{FeatureGroup, Source, Trainer};
+use metier_types::words::UnknownWord;
 
 use super::files::Data;
 use crate::exit::usage;
@@ -36,7 +37,7 @@ impl Paths {
 #[derive(Debug, Args)]
 pub struct Rows {
     /// How rows are made: default, or smooth (means of 30 rows)
-    #[arg(long, value_name = "NAME", default_value = "default", value_parser = extractor)]
+    #[arg(long, value_name = "NAME", default_value = "default")]
     pub extractor: Extractor,
     /// Series of virtual machines and their processes
     #[arg(long)]
@@ -47,7 +48,7 @@ pub struct Rows {
 #[derive(Debug, Args)]
 pub struct Isolation {
     /// none, min, profile, trainer, or joint
-    #[arg(long, value_name = "NAME", default_value = "min", value_parser = isolator)]
+    #[arg(long, value_name = "NAME", default_value = "min")]
     pub isolator: Isolator,
     /// Query response of the idle machine, or its profile: for `--isolator profile`
     #[arg(long, value_name = "NAME")]
@@ -126,32 +127,14 @@ impl Which {
     }
 }
 
-fn one_of<T>(found: Option<T>, names: &[&str]) -> Result<T, String> {
-    found.ok_or_else(|| format!("want {}", names.join(", ")))
+/// A source of energy; `rapl` means the one through sysfs.
+pub fn source(name: &str) -> Result<Source, UnknownWord> {
+    if name == "rapl" { Ok(Source::RaplSysfs) } else { name.parse() }
 }
 
-pub fn extractor(name: &str) -> Result<Extractor, String> {
-    one_of(Extractor::named(name), &["default", "smooth"])
-}
-
-pub fn isolator(name: &str) -> Result<Isolator, String> {
-    one_of(Isolator::named(name), &["none", "min", "profile", "trainer", "joint"])
-}
-
-/// A source of energy.
-pub fn source(name: &str) -> Result<Source, String> {
-    let names: Vec<&str> = Source::ALL.iter().map(|one| one.name()).collect();
-    one_of(Source::named(name).or((name == "rapl").then_some(Source::RaplSysfs)), &names)
-}
-
-pub fn output_type(name: &str) -> Result<OutputType, String> {
-    one_of(OutputType::named(name), &["AbsPower", "DynPower"])
-}
-
-/// A group of features.
-pub fn group(name: &str) -> Result<FeatureGroup, String> {
-    let names: Vec<&str> = FeatureGroup::ALL.iter().map(|one| one.name()).collect();
-    one_of(FeatureGroup::named(name), &names)
+pub fn trainer(name: &str) -> Result<Trainer, String> {
+    Trainer::named(name)
+        .ok_or_else(|| format!("want {}, auto", Trainer::KEPLER.map(Trainer::name).join(", ")))
 }
 
 /// The group that was named; else of those whose features the table has the one with the most of them.
@@ -165,9 +148,4 @@ pub fn group_of(frame: &Frame, named: Option<FeatureGroup>, input: &str) -> anyh
         let want = FeatureGroup::BpfOnly.features().join(", ");
         usage(format!("--input {input}: has all features of no group; want some such as {want}"))
     })
-}
-
-pub fn trainer(name: &str) -> Result<Trainer, String> {
-    let names: Vec<&str> = Trainer::KEPLER.iter().map(|one| one.name()).chain(["auto"]).collect();
-    one_of(Trainer::named(name), &names)
 }

@@ -57,7 +57,7 @@ pub struct FromData {
     #[arg(short, long, value_name = "SOURCE", default_value = "rapl-sysfs", value_parser = flags::source)]
     energy_source: Source,
     /// Which features [default: those of the table]
-    #[arg(long, value_name = "GROUP", value_parser = flags::group)]
+    #[arg(long, value_name = "GROUP")]
     feature_group: Option<FeatureGroup>,
     #[command(flatten)]
     isolation: Isolation,

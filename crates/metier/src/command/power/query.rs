@@ -242,7 +242,7 @@ fn ask<T>(
 /// A metric as a table: labels, time, value.
 fn table(name: &str, list: &[metier_power::response::Series]) -> anyhow::Result<Vec<u8>> {
     let mut labels: Vec<&str> =
-        list.iter().flat_map(|series| series.labels.iter().map(|(name, _)| name.as_str())).collect();
+        list.iter().flat_map(|series| series.labels.labels().map(|(name, _)| name)).collect();
     labels.sort_unstable();
     labels.dedup();
     let mut writer = csv::Writer::from_writer(Vec::new());

@@ -38,7 +38,7 @@ pub struct Train {
     #[arg(short, long, value_name = "SOURCE", value_delimiter = ',', default_value = "rapl-sysfs", value_parser = flags::source)]
     energy_source: Vec<Source>,
     /// Only these groups [default: all that the response has all metrics of]
-    #[arg(long, value_name = "GROUP", value_delimiter = ',', value_parser = flags::group)]
+    #[arg(long, value_name = "GROUP", value_delimiter = ',')]
     feature_group: Vec<FeatureGroup>,
     /// Who learns power with idle [default: all ten of Kepler; `auto` is ours]
     #[arg(long, value_name = "TRAINER", value_delimiter = ',', value_parser = flags::trainer)]
@@ -134,10 +134,10 @@ pub struct FromData {
     #[arg(short, long, value_name = "SOURCE", default_value = "rapl-sysfs", value_parser = flags::source)]
     energy_source: Source,
     /// Which features [default: those of the table]
-    #[arg(long, value_name = "GROUP", value_parser = flags::group)]
+    #[arg(long, value_name = "GROUP")]
     feature_group: Option<FeatureGroup>,
     /// Whether idle power is part of it
-    #[arg(long, value_name = "TYPE", default_value = "AbsPower", value_parser = flags::output_type)]
+    #[arg(long, value_name = "TYPE", default_value = "AbsPower")]
     output_type: OutputType,
     /// Who learns
     #[arg(long, value_name = "TRAINER", value_delimiter = ',', default_value = "XgboostFitTrainer", value_parser = flags::trainer)]
