@@ -135,6 +135,22 @@ impl Series {
         self.columns.iter().find(|c| c.name == name)
     }
 
+    /// Makes values that JSON cannot carry absent ones.
+    pub fn mask_infinities(&mut self) {
+        for column in &mut self.columns {
+            let Values::Float(values) = &mut column.values else { continue };
+            let before = column.absent.len();
+            for (row, value) in values.iter_mut().enumerate().filter(|(_, value)| !value.is_finite()) {
+                *value = 0.0;
+                column.absent.extend(u32::try_from(row));
+            }
+            if column.absent.len() > before {
+                column.absent.sort_unstable();
+                column.absent.dedup();
+            }
+        }
+    }
+
     /// What is wrong with its shape, if anything: unequal lengths, times that go back.
     pub fn defect(&self) -> Option<String> {
         if let Some(at) = self.times.windows(2).position(|pair| pair[0] > pair[1]) {

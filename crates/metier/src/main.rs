@@ -7,7 +7,6 @@
 //! Nothing is opened before a command needs it, so `--version`, `--help` and completions touch no store.
 
 mod allocator;
-mod archive;
 mod cli;
 mod command;
 mod config;

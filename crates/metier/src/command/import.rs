@@ -6,10 +6,10 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use clap::Args;
+use metier_store::archive::{check, import};
 use serde_json::json;
 
 use super::Room;
-use crate::archive::{check::check, read::import};
 use crate::exit::Code;
 use crate::output::{self, Format};
 

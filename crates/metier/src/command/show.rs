@@ -148,7 +148,7 @@ impl Show {
                 }
             }
         }
-        series.iter_mut().for_each(output::without_infinities);
+        series.iter_mut().for_each(Series::mask_infinities);
         match console.format {
             Format::Json => console.data(|out| output::json(out, &list(&series))),
             Format::Yaml => console.data(|out| output::yaml(out, &list(&series))),

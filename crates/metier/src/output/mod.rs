@@ -14,7 +14,6 @@ use std::io::Write;
 use anyhow::Context as _;
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use metier_types::{Series, Values};
 use serde::Serialize;
 
 pub use budget::Budget;
@@ -122,22 +121,6 @@ pub fn csv(
 /// A value for a CSV cell: empty where there is none.
 pub fn plain(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
-}
-
-/// Makes values that JSON cannot carry absent ones.
-pub fn without_infinities(series: &mut Series) {
-    for column in &mut series.columns {
-        let Values::Float(values) = &mut column.values else { continue };
-        let before = column.absent.len();
-        for (row, value) in values.iter_mut().enumerate().filter(|(_, value)| !value.is_finite()) {
-            *value = 0.0;
-            column.absent.extend(u32::try_from(row));
-        }
-        if column.absent.len() > before {
-            column.absent.sort_unstable();
-            column.absent.dedup();
-        }
-    }
 }
 
 /// Fails where the published schema of something that we write is not that of the code; `METIER_BLESS=1` writes it anew.

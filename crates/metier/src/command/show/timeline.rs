@@ -101,7 +101,7 @@ mod tests {
             ..Series::new(run, "host")
         };
         let mut both = [fast, slow];
-        both.iter_mut().for_each(crate::output::without_infinities);
+        both.iter_mut().for_each(Series::mask_infinities);
         let mut out = Vec::new();
         csv(&mut out, &both).unwrap();
         assert_eq!(
