@@ -11,6 +11,7 @@ mod cli;
 mod command;
 mod config;
 mod console;
+mod dispatch;
 mod exit;
 mod log;
 mod output;
@@ -30,7 +31,7 @@ fn main() -> ExitCode {
     }));
     let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
     let code = match Cli::parse(&arguments) {
-        Ok(cli) => command::dispatch(cli),
+        Ok(cli) => dispatch::dispatch(cli),
         Err(error) => cli::explain(&error),
     };
     ExitCode::from(code.get())

@@ -10,7 +10,7 @@ use metier_types::{BatchId, Ratio, Run, RunId};
 
 use super::Room;
 use crate::exit::{Code, usage};
-use crate::output::{self, Cell, Format, Paint, Table, figures, plain, word_of};
+use crate::output::{Cell, Paint, Table, figures, plain, word_of};
 
 const EXAMPLES: &str = "Examples:
   metier compare before after                      two workloads by name, the latest batch of each
@@ -65,15 +65,8 @@ impl Compare {
             ..CompareOptions::default()
         };
         let comparison = compare(&a, &b, &options)?;
-        let console = &room.console;
-        match console.format {
-            Format::Json => console.data(|out| output::json(out, &comparison))?,
-            Format::Yaml => console.data(|out| output::yaml(out, &comparison))?,
-            Format::Csv => {
-                console.data(|out| output::csv(out, &COLUMNS, comparison.metrics.iter().map(cells)))?
-            }
-            Format::Table => console.print(&table(&comparison, console.paint))?,
-        }
+        let rows = comparison.metrics.iter().map(cells);
+        room.console.show(&comparison, &COLUMNS, rows, |paint| table(&comparison, paint))?;
         self.judge(room, &comparison)
     }
 

@@ -3,6 +3,7 @@
 //! A value's mark says how far it can be trusted: none for exact, `~` sampled, `≈` estimated.
 
 use metier_types::{Quality, Ratio, Run, Seconds, Unit};
+use serde::Serialize;
 
 pub struct Figure {
     pub label: &'static str,
@@ -179,7 +180,7 @@ fn samples(sampling: &metier_types::Sampling) -> String {
 }
 
 /// Every leaf of a record with its dotted path, in the order of the record.
-pub fn leaves(record: &serde_json::Value) -> Vec<(String, String)> {
+pub fn leaves(record: &impl Serialize) -> anyhow::Result<Vec<(String, String)>> {
     fn walk(path: &str, value: &serde_json::Value, found: &mut Vec<(String, String)>) {
         let under = |key: &str| if path.is_empty() { key.to_string() } else { format!("{path}.{key}") };
         match value {
@@ -195,6 +196,11 @@ pub fn leaves(record: &serde_json::Value) -> Vec<(String, String)> {
         }
     }
     let mut found = Vec::new();
-    walk("", record, &mut found);
-    found
+    walk("", &serde_json::to_value(record)?, &mut found);
+    Ok(found)
+}
+
+/// The same as rows of CSV.
+pub fn leaf_rows(record: &impl Serialize) -> anyhow::Result<impl Iterator<Item = Vec<String>>> {
+    Ok(leaves(record)?.into_iter().map(|(field, value)| vec![field, value]))
 }

@@ -67,20 +67,16 @@ impl TrendFlags {
             other => other.into(),
         })?;
         let console = &room.console;
-        match console.format {
-            Format::Json => console.data(|out| output::json(out, &found))?,
-            Format::Yaml => console.data(|out| output::yaml(out, &found))?,
-            Format::Csv => {
-                console.data(|out| output::csv(out, &COLUMNS, found.trends.iter().flat_map(rows)))?
-            }
-            Format::Table => {
-                console.print(&text(&found, self.metric.is_cost(), Timestamp::now(), console.paint))?;
-                let legend = format!(
-                    "of histories without a change, at most {} are called changed; changes below {} are not told",
-                    found.significance, found.at_least
-                );
-                console.note(console.paint_err.dim(&legend));
-            }
+        let is_cost = self.metric.is_cost();
+        console.show(&found, &COLUMNS, found.trends.iter().flat_map(rows), |paint| {
+            text(&found, is_cost, Timestamp::now(), paint)
+        })?;
+        if console.format == Format::Table {
+            let legend = format!(
+                "of histories without a change, at most {} are called changed; changes below {} are not told",
+                found.significance, found.at_least
+            );
+            console.note(console.paint_err.dim(&legend));
         }
         self.judge(room, &found)
     }
