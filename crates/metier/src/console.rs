@@ -57,7 +57,7 @@ impl Console {
     pub fn show(
         &self,
         record: &(impl Serialize + ?Sized),
-        header: &[&str],
+        header: impl IntoIterator<Item = impl AsRef<[u8]>>,
         rows: impl IntoIterator<Item = Vec<String>>,
         text: impl FnOnce(Paint) -> String,
     ) -> anyhow::Result<()> {

@@ -165,7 +165,7 @@ impl Bench {
         }
         // A program that reads it is told what failed, too.
         if !report.results.is_empty() || matches!(room.console.format, Format::Json | Format::Yaml) {
-            room.console.show(&report, &table::HEADER, table::rows(&report), |paint| {
+            room.console.show(&report, table::HEADER.split(','), table::rows(&report), |paint| {
                 table::text(&report, self.operators, paint)
             })?;
         }

@@ -98,11 +98,16 @@ impl Board {
         let console = &room.console;
         if self.summary {
             let rows = figures::leaf_rows(&log.summary)?;
-            console.show(&log, &["field", "value"], rows, |paint| lines::summary(&log.summary, paint))?;
+            console.show(&log, ["field", "value"], rows, |paint| lines::summary(&log.summary, paint))?;
         } else {
-            console.show(&log, &lines::HEADER, log.lines.iter().flat_map(lines::rows), |paint| {
-                format!("{}\n{}", lines::table(&log.lines, paint), lines::summary(&log.summary, paint))
-            })?;
+            console.show(
+                &log,
+                lines::HEADER.split(','),
+                log.lines.iter().flat_map(lines::rows),
+                |paint| {
+                    format!("{}\n{}", lines::table(&log.lines, paint), lines::summary(&log.summary, paint))
+                },
+            )?;
         }
         Ok(Code::OK)
     }

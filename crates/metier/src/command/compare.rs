@@ -66,7 +66,7 @@ impl Compare {
         };
         let comparison = compare(&a, &b, &options)?;
         let rows = comparison.metrics.iter().map(cells);
-        room.console.show(&comparison, &COLUMNS, rows, |paint| table(&comparison, paint))?;
+        room.console.show(&comparison, COLUMNS.split(','), rows, |paint| table(&comparison, paint))?;
         self.judge(room, &comparison)
     }
 
@@ -278,20 +278,7 @@ fn table(comparison: &Comparison, paint: Paint) -> String {
     text
 }
 
-const COLUMNS: [&str; 12] = [
-    "metric",
-    "unit",
-    "a_n",
-    "a_median",
-    "b_n",
-    "b_median",
-    "change_ratio",
-    "low",
-    "high",
-    "p_value",
-    "verdict",
-    "because",
-];
+const COLUMNS: &str = "metric,unit,a_n,a_median,b_n,b_median,change_ratio,low,high,p_value,verdict,because";
 
 fn cells(metric: &Metric) -> Vec<String> {
     vec![

@@ -49,10 +49,10 @@ impl Config {
         settings.check()?;
         let rows = KEYS.iter().map(|key| {
             let value = settings.shown(key).unwrap_or_default();
-            vec![key.name.to_string(), value, origin(room, key.name), key.variable.to_string()]
+            vec![key.name.to_string(), value, origin(room, key.name), key.variable()]
         });
         let header = ["key", "value", "origin", "variable"];
-        room.console.show(&record(room), &header, rows, |_| self.table(room))?;
+        room.console.show(&record(room), header, rows, |_| self.table(room))?;
         Ok(Code::OK)
     }
 
@@ -67,7 +67,7 @@ impl Config {
                 Cell::text(key.name),
                 if set { value.styled(Paint::cyan) } else { value },
                 Cell::text(origin(room, key.name)),
-                Cell::text(key.variable).styled(Paint::dim),
+                Cell::text(key.variable()).styled(Paint::dim),
                 Cell::text(key.about).styled(Paint::dim),
             ]);
         }
@@ -92,7 +92,7 @@ fn record(room: &Room) -> serde_json::Value {
                 "key": key.name,
                 "value": room.settings.shown(key),
                 "origin": origin(room, key.name),
-                "variable": key.variable,
+                "variable": key.variable(),
                 "flag": key.flag,
                 "about": key.about,
             })

@@ -109,7 +109,7 @@ fn find(store: &metier_store::Store, text: &str) -> anyhow::Result<Option<Record
 
 fn one(room: &Room, device: &Record, own: Option<&Passport>) -> anyhow::Result<()> {
     let console = &room.console;
-    console.show(device, &["field", "value"], figures::leaf_rows(device)?, |paint| {
+    console.show(device, ["field", "value"], figures::leaf_rows(device)?, |paint| {
         let mut text = description(device, paint);
         if let Some(own) = own {
             text.push_str(&format!("\n{}\n{}", paint.bold("Passport"), sheet::text(own, paint)));
@@ -188,7 +188,7 @@ fn list(room: &Room, devices: &[Record], passports: &[Passport]) -> anyhow::Resu
         ]
     });
     let header = ["id", "name", "processor", "threads", "memory_bytes", "os", "seen", "passport"];
-    room.console.show(&record, &header, cells, |paint| {
+    room.console.show(&record, header, cells, |paint| {
         let now = Timestamp::now();
         let header = ["NAME", "PROCESSOR", "THREADS", "MEMORY", "SEEN", "PASSPORT", "ID"];
         let mut table = Table::with_header(&header);

@@ -59,7 +59,7 @@ impl Doctor {
             let words = [check.name.clone(), check.ok.to_string(), check.needed.to_string()];
             words.into_iter().chain([check.text.clone(), check.fix.clone().unwrap_or_default()]).collect()
         });
-        console.show(&diagnosis, &["name", "ok", "needed", "text", "fix"], rows, |paint| {
+        console.show(&diagnosis, ["name", "ok", "needed", "text", "fix"], rows, |paint| {
             if console.quiet { String::new() } else { table(&found, paint) }
         })?;
         let lacking = found.iter().any(|check| check.needed && !check.ok);

@@ -51,7 +51,7 @@ impl Import {
             "new": contents.new_runs, "already_there": known,
         });
         let row = vec![contents.new_runs.to_string(), known.to_string()];
-        room.console.show(&record, &["new", "already_there"], [row], |_| {
+        room.console.show(&record, ["new", "already_there"], [row], |_| {
             let verb = if self.check { "could be imported" } else { "imported" };
             room.console.note(format!("{} run(s) {verb}, {known} already there", contents.new_runs));
             String::new()

@@ -56,7 +56,7 @@ impl Inspect {
         let read = metier_onnx::read(&bytes, &limits);
         let told = read.and_then(|model| metier_onnx::analyse(&model, &bindings, &limits));
         let told = self.binding.named(&self.graph, told)?;
-        room.console.show(&told, &HEADER, told.operators.iter().map(row), |paint| {
+        room.console.show(&told, HEADER.split(','), told.operators.iter().map(row), |paint| {
             let operators = if self.operators { operators(&told, paint) } else { String::new() };
             summary(&told, paint) + &operators
         })?;
@@ -233,20 +233,9 @@ fn operators(told: &Analysis, paint: Paint) -> String {
     format!("\n{}", table.render(paint))
 }
 
-const HEADER: [&str; 12] = [
-    "name",
-    "kind",
-    "domain",
-    "inside",
-    "inputs",
-    "outputs",
-    "multiply_adds",
-    "elements",
-    "read_bytes",
-    "written_bytes",
-    "weight_bytes",
-    "turns",
-];
+const HEADER: &str = "\
+    name,kind,domain,inside,inputs,outputs,multiply_adds,elements,read_bytes,written_bytes,\
+    weight_bytes,turns";
 
 fn row(one: &OperatorCost) -> Vec<String> {
     let shapes =

@@ -147,7 +147,7 @@ impl Runs {
         let list = RunList { schema: Schema::new(), runs, next, total };
         let rows = &list.runs;
         let console = &room.console;
-        console.show(&list, &rows::COLUMNS, rows.iter().map(rows::cells), |paint| {
+        console.show(&list, rows::COLUMNS.split(','), rows.iter().map(rows::cells), |paint| {
             if rows.is_empty() { String::new() } else { rows::table(rows, Timestamp::now()).render(paint) }
         })?;
         if console.format == Format::Table {

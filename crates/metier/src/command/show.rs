@@ -83,7 +83,7 @@ impl Show {
             let quality = run.quality.get(&field).map(word_of).unwrap_or_default();
             vec![field, value, quality]
         });
-        console.show(run, &["field", "value", "quality"], rows, |_| String::new())
+        console.show(run, ["field", "value", "quality"], rows, |_| String::new())
     }
 
     fn missing(&self, room: &Room, run: &Run) -> anyhow::Result<()> {
@@ -91,7 +91,7 @@ impl Show {
         let rows = run.missing.iter().map(|(field, missing)| {
             vec![field.clone(), missing.reason.clone(), missing.fix.clone().unwrap_or_default()]
         });
-        room.console.show(&record, &["field", "reason", "fix"], rows, |paint| {
+        room.console.show(&record, ["field", "reason", "fix"], rows, |paint| {
             if run.missing.is_empty() {
                 "nothing is missing\n".to_string()
             } else {
@@ -108,7 +108,7 @@ impl Show {
         };
         let rows = tree.processes.iter().map(sections::process_cells);
         let text = |paint| sections::tree(&tree, paint);
-        room.console.show(&tree, &sections::PROCESS_COLUMNS, rows, text)
+        room.console.show(&tree, sections::PROCESS_COLUMNS.split(','), rows, text)
     }
 
     fn series(&self, room: &Room, store: &Store, run: &Run, name: &str) -> anyhow::Result<()> {
@@ -129,10 +129,8 @@ impl Show {
         }
         series.iter_mut().for_each(Series::mask_infinities);
         let record = json!({ "schema": "metier.series-list/1", "series": series });
-        let header = timeline::header(&series);
-        let header: Vec<&str> = header.iter().map(String::as_str).collect();
         let text = |paint| timeline::table(&series, paint);
-        room.console.show(&record, &header, timeline::rows(&series), text)
+        room.console.show(&record, timeline::header(&series), timeline::rows(&series), text)
     }
 }
 

@@ -122,8 +122,9 @@ impl Split {
                 report.parts.push(row);
             }
         }
-        room.console
-            .show(&report, &table::HEADER, table::rows(&report), |paint| table::text(&report, paint))?;
+        room.console.show(&report, table::HEADER.split(','), table::rows(&report), |paint| {
+            table::text(&report, paint)
+        })?;
         Ok(Code::OK)
     }
 
@@ -197,7 +198,7 @@ impl Split {
         });
         let rows =
             places.iter().map(|one| vec![one.place.to_string(), one.values.join(" "), plain(one.bytes)]);
-        room.console.show(&record, &["place", "values", "bytes"], rows, |paint| {
+        room.console.show(&record, ["place", "values", "bytes"], rows, |paint| {
             let mut table = Table::with_header(&["AFTER", "SENDS", "IN", "VALUES"]);
             for one in &places {
                 let bytes = one.bytes.map(Bytes);

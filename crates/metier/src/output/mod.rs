@@ -112,7 +112,7 @@ pub fn yaml(out: &mut dyn Write, record: &(impl Serialize + ?Sized)) -> anyhow::
 /// Writes rows as CSV with a header line.
 pub fn csv(
     out: &mut dyn Write,
-    header: &[&str],
+    header: impl IntoIterator<Item = impl AsRef<[u8]>>,
     rows: impl IntoIterator<Item = Vec<String>>,
 ) -> anyhow::Result<()> {
     let mut writer = csv::Writer::from_writer(out);

@@ -118,19 +118,9 @@ fn spread(times: &RuntimeTimes) -> String {
 }
 
 /// The columns of [`rows`].
-pub const HEADER: [&str; 11] = [
-    "runtime",
-    "threads",
-    "inferences",
-    "load_seconds",
-    "first_seconds",
-    "median_seconds",
-    "p95_seconds",
-    "p99_seconds",
-    "cpu_seconds_median",
-    "peak_memory_bytes",
-    "run",
-];
+pub const HEADER: &str = "\
+    runtime,threads,inferences,load_seconds,first_seconds,median_seconds,p95_seconds,p99_seconds,\
+    cpu_seconds_median,peak_memory_bytes,run";
 
 fn operator_table(one: &RuntimeTimes, paint: Paint) -> String {
     let mut table =

@@ -44,7 +44,7 @@ fn note(row: &Row) -> String {
 }
 
 /// The columns of [`rows`].
-pub const HEADER: [&str; 4] = ["line", "stamp", "field", "value"];
+pub const HEADER: &str = "line,stamp,field,value";
 
 /// Every value of a line, in base units.
 pub fn rows(row: &Row) -> impl Iterator<Item = Vec<String>> {

@@ -39,7 +39,7 @@ pub fn show(console: &Console) -> anyhow::Result<Code> {
         board: &snapshot,
     };
     let rows = lines::of(&snapshot).into_iter().map(|(field, value)| vec![field, value]);
-    console.show(&now, &["field", "value"], rows, |paint| table(&now, paint))?;
+    console.show(&now, ["field", "value"], rows, |paint| table(&now, paint))?;
     Ok(Code::OK)
 }
 

@@ -95,7 +95,7 @@ impl Import {
         let record = json!({ "schema": "metier.passports-import/1", "passports": kept });
         let row = |one: &Passport| vec![one.id.clone(), one.name.clone(), word_of(&one.origin)];
         let rows = passports.iter().map(row);
-        room.console.show(&record, &["id", "name", "origin"], rows, |_| {
+        room.console.show(&record, ["id", "name", "origin"], rows, |_| {
             for one in &passports {
                 room.console.note(format!("{} ({}), {}", one.name, one.id, word_of(&one.origin)));
             }

@@ -9,7 +9,7 @@ use crate::time;
 /// In the form that was asked for.
 pub fn print(room: &Room, passport: &Passport) -> anyhow::Result<()> {
     let rows = figures::leaf_rows(passport)?;
-    room.console.show(passport, &["field", "value"], rows, |paint| text(passport, paint))
+    room.console.show(passport, ["field", "value"], rows, |paint| text(passport, paint))
 }
 
 pub fn text(passport: &Passport, paint: Paint) -> String {

@@ -68,7 +68,7 @@ impl TrendFlags {
         })?;
         let console = &room.console;
         let is_cost = self.metric.is_cost();
-        console.show(&found, &COLUMNS, found.trends.iter().flat_map(rows), |paint| {
+        console.show(&found, COLUMNS.split(','), found.trends.iter().flat_map(rows), |paint| {
             text(&found, is_cost, Timestamp::now(), paint)
         })?;
         if console.format == Format::Table {
@@ -245,8 +245,7 @@ fn picture(trend: &Trend) -> String {
     text
 }
 
-const COLUMNS: [&str; 9] =
-    ["workload", "device", "run", "batch", "started", "value", "change_ratio", "p_value", "state"];
+const COLUMNS: &str = "workload,device,run,batch,started,value,change_ratio,p_value,state";
 
 /// Each run of a history as a row; that of the first after a change says by how much.
 fn rows(trend: &Trend) -> Vec<Vec<String>> {

@@ -286,19 +286,9 @@ fn roots(children: &BTreeMap<Option<usize>, Vec<usize>>) -> Vec<usize> {
 }
 
 /// The header of processes as CSV.
-pub const PROCESS_COLUMNS: [&str; 11] = [
-    "pid",
-    "parent",
-    "name",
-    "command",
-    "started_seconds",
-    "ended_seconds",
-    "cpu_seconds",
-    "peak_resident_bytes",
-    "read_bytes",
-    "written_bytes",
-    "end",
-];
+pub const PROCESS_COLUMNS: &str = "\
+    pid,parent,name,command,started_seconds,ended_seconds,cpu_seconds,peak_resident_bytes,read_bytes,\
+    written_bytes,end";
 
 /// A process as a row of CSV.
 pub fn process_cells(process: &Process) -> Vec<String> {

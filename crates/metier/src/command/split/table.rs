@@ -125,17 +125,6 @@ fn within(value: Seconds, low: Seconds, high: Seconds) -> String {
 }
 
 /// The columns of [`rows`].
-pub const HEADER: [&str; 12] = [
-    "part",
-    "operators",
-    "multiply_adds",
-    "parameters",
-    "file_bytes",
-    "sent_bytes",
-    "send_seconds",
-    "file",
-    "device",
-    "seconds",
-    "low",
-    "high",
-];
+pub const HEADER: &str = "\
+    part,operators,multiply_adds,parameters,file_bytes,sent_bytes,send_seconds,file,device,seconds,\
+    low,high";
