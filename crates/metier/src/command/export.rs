@@ -10,7 +10,7 @@ use metier_store::archive::{ExportedRun, export};
 use metier_store::{RunFilter, Store};
 use metier_types::RunState;
 
-use super::Room;
+use super::{Room, find_run};
 use crate::config::Origin;
 use crate::exit::{Code, usage};
 use crate::output::{Destination, Format};
@@ -72,12 +72,15 @@ impl Export {
     fn wanted(&self, store: &Store) -> anyhow::Result<(BTreeSet<ExportedRun>, u64)> {
         let (mut wanted, mut under_way) = (BTreeSet::new(), 0);
         for text in &self.ids {
-            let id = store.find_run(text)?;
-            let run = store.run(id)?.with_context(|| format!("run {id} is gone"))?;
+            let run = find_run(store, text)?;
             match run.state {
                 RunState::Running => under_way += 1,
                 _ => {
-                    wanted.insert(ExportedRun { run: id, workload: run.workload.id, device: run.device.id });
+                    wanted.insert(ExportedRun {
+                        run: run.id,
+                        workload: run.workload.id,
+                        device: run.device.id,
+                    });
                 }
             }
         }

@@ -28,9 +28,10 @@ pub mod token;
 pub mod train;
 pub mod up;
 
+use anyhow::Context as _;
 use metier_linux::Roots;
 use metier_store::{RunFilter, Store};
-use metier_types::RunState;
+use metier_types::{Run, RunState};
 
 use crate::config::{Settings, data_folder};
 use crate::console::Console;
@@ -74,4 +75,24 @@ impl Room {
     pub fn writable_store(&self) -> anyhow::Result<Store> {
         Ok(Store::open(&self.settings.store()?)?)
     }
+}
+
+/// The run that a text names.
+pub fn find_run(store: &Store, text: &str) -> anyhow::Result<Run> {
+    let id = store.find_run(text)?;
+    store.run(id)?.with_context(|| format!("run {id} is gone"))
+}
+
+/// Largest file of a run that a command reads whole.
+const FILE_BYTES: u64 = 256 << 20;
+
+/// The content of a file of a run; `None` where the run has no such file.
+pub fn read_run_file(store: &Store, run: &Run, name: &str, what: &str) -> anyhow::Result<Option<Vec<u8>>> {
+    let Some(file) = run.artefacts.iter().find(|file| file.name == name) else { return Ok(None) };
+    if file.size_bytes.get() > FILE_BYTES {
+        anyhow::bail!("{what} of run {} has {}; want at most 256 MiB", run.id.short(), file.size_bytes);
+    }
+    let mut content = Vec::new();
+    store.artefact(&file.digest, &mut content)?;
+    Ok(Some(content))
 }

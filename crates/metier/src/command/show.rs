@@ -10,7 +10,7 @@ use metier_store::Store;
 use metier_types::{ProcessTree, Run, Series};
 use serde_json::json;
 
-use super::Room;
+use super::{Room, find_run, read_run_file};
 use crate::exit::Code;
 use crate::output::{Format, figures, word_of};
 
@@ -24,9 +24,6 @@ const EXAMPLES: &str = "Examples:
   metier show last --artefact trace.nvvp --save FILE
                                         a file that a probe left, as it is
   metier show last -o json              the record (metier.run/1)";
-
-/// Largest process tree that is shown; it is larger only if something is wrong.
-const TREE_BYTES: u64 = 256 << 20;
 
 /// Show everything about a run
 #[derive(Debug, Args)]
@@ -56,8 +53,7 @@ impl Show {
     /// Prints the run, or the asked part of it.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let store = room.store()?;
-        let id = store.find_run(&self.id)?;
-        let run = store.run(id)?.with_context(|| format!("run {id} is gone"))?;
+        let run = find_run(&store, &self.id)?;
         if let Some(name) = &self.series {
             self.series(room, &store, &run, name)?;
         } else if self.processes {
@@ -136,21 +132,7 @@ impl Show {
 
 /// The process tree of a run, which is kept as a file of it.
 pub fn tree(store: &Store, run: &Run) -> anyhow::Result<Option<ProcessTree>> {
-    let Some(file) =
-        run.artefacts.iter().find(|artefact| artefact.name == metier_types::ProcessTree::ARTEFACT)
-    else {
-        return Ok(None);
-    };
-    if file.size_bytes.get() > TREE_BYTES {
-        anyhow::bail!(
-            "the process tree of run {} has {}; want at most 256 MiB",
-            run.id.short(),
-            file.size_bytes
-        );
-    }
-    let mut content = Vec::new();
-    store.artefact(&file.digest, &mut content)?;
-    let tree = serde_json::from_slice(&content)
-        .with_context(|| format!("the process tree of run {} cannot be read", run.id.short()))?;
-    Ok(Some(tree))
+    let content = read_run_file(store, run, ProcessTree::ARTEFACT, "the process tree")?;
+    let cannot = || format!("the process tree of run {} cannot be read", run.id.short());
+    content.map(|content| serde_json::from_slice(&content).with_context(cannot)).transpose()
 }

@@ -2,7 +2,7 @@
 //!
 //! A value's mark says how far it can be trusted: none for exact, `~` sampled, `≈` estimated.
 
-use metier_types::{Quality, Ratio, Run, Seconds, Unit};
+use metier_types::{Quality, Run};
 use serde::Serialize;
 
 pub struct Figure {
@@ -29,23 +29,6 @@ pub fn mark(run: &Run, path: &str) -> &'static str {
         Some(Quality::Sampled) => "~",
         Some(Quality::Estimated) => "≈",
         _ => "",
-    }
-}
-
-/// A value in its unit, as a person would write it.
-pub fn in_unit(unit: Unit, value: f64) -> String {
-    match unit {
-        Unit::Seconds => Seconds(value).to_string(),
-        Unit::Nanoseconds => Seconds(value / 1e9).to_string(),
-        Unit::Bytes => metier_types::Bytes(value.max(0.0).round() as u64).to_string(),
-        Unit::Joules => metier_types::Joules(value).to_string(),
-        Unit::Microjoules => metier_types::Joules(value / 1e6).to_string(),
-        Unit::Watts => metier_types::Watts(value).to_string(),
-        Unit::Ratio => Ratio(value).to_string(),
-        Unit::Hertz => metier_types::Hertz(value).to_string(),
-        Unit::Celsius => metier_types::Celsius(value).to_string(),
-        _ if value.fract() == 0.0 => format!("{value:.0}"),
-        _ => format!("{value:.2}"),
     }
 }
 

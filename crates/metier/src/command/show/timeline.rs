@@ -2,7 +2,7 @@
 
 use metier_types::{Column, Kind, Series, Values};
 
-use crate::output::{Cell, Paint, Table, figures, sparkline, word_of};
+use crate::output::{Cell, Paint, Table, sparkline, word_of};
 
 /// Width of a picture.
 const WIDTH: usize = 60;
@@ -70,7 +70,7 @@ pub fn table(series: &[Series], paint: Paint) -> String {
         for column in &one.columns {
             let per = if column.kind == Kind::Counter { " /s" } else { "" };
             let (bars, most) = match sparkline::draw(one, column, WIDTH) {
-                Some(line) => (line.bars, format!("most {}{per}", figures::in_unit(column.unit, line.most))),
+                Some(line) => (line.bars, format!("most {}{per}", column.unit.text(line.most))),
                 None => (String::new(), "too few samples".to_string()),
             };
             table.row(vec![Cell::text(&column.name), Cell::text(bars).styled(Paint::cyan), Cell::text(most)]);
