@@ -10,6 +10,7 @@
 //!
 //! Reads files only where it is given a path, and prints nothing.
 
+mod bench_report;
 mod difference;
 mod error;
 pub mod inputs;
@@ -24,6 +25,7 @@ mod rten;
 pub mod tensor;
 mod timing;
 
+pub use bench_report::{BenchReport, RuntimeComparison, RuntimeTimes};
 pub use difference::{Difference, differences};
 pub use error::Error;
 pub use loaded::{Engine, Loaded, MOST_THREADS, Runtime, Source};

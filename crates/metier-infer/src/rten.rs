@@ -6,7 +6,7 @@
 mod adapt;
 mod log;
 
-use std::path::{Component, Path};
+use std::path::Path;
 use std::sync::Arc;
 
 use rten::{Model, ModelOptions, NodeId, RunOptions, ThreadPool, Value, ValueOrView, ValueView};
@@ -51,12 +51,11 @@ fn rewritten(path: &Path, options: &mut ModelOptions) -> Result<Option<Vec<u8>>,
     let Some(adapted) = adapt::adapted(&content(path)?) else { return Ok(None) };
     let folder = path.parent().unwrap_or(Path::new("."));
     for (name, taken) in adapted.beside {
-        let is_below = Path::new(&name).components().all(|part| matches!(part, Component::Normal(_)));
-        if !is_below {
+        let file = metier_onnx::external_file(folder, &name).ok_or_else(|| {
             let why = format!("its weights are in {name:?}; want a file in the folder of the graph");
-            return Err(Error::Load { engine: NAME, why });
-        }
-        options.external_data(&taken, content(&folder.join(&name))?);
+            Error::Load { engine: NAME, why }
+        })?;
+        options.external_data(&taken, content(&file)?);
     }
     Ok(Some(adapted.bytes))
 }

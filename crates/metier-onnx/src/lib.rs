@@ -29,3 +29,12 @@ pub use error::Error;
 pub use graph::{Attribute, DataType, Dim, Graph, Model, Node, Tensor, ValueInfo};
 pub use limits::Limits;
 pub use proto::read;
+
+use std::path::{Component, Path, PathBuf};
+
+/// The file of external weights that a graph names; `None` outside of the graph's folder, because names in graphs
+/// are not to be trusted.
+pub fn external_file(folder: &Path, name: &str) -> Option<PathBuf> {
+    let is_below = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
+    (is_below && !name.is_empty()).then(|| folder.join(name))
+}

@@ -7,7 +7,6 @@ use metier_types::{Phase, Unit};
 
 use crate::blocks::{Cell, Chart, Table};
 use crate::lines::Line;
-use crate::words::in_unit;
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 190.0;
@@ -34,8 +33,8 @@ pub enum Scale {
 impl Scale {
     fn write(self, value: f64) -> String {
         match self {
-            Self::In(unit) => in_unit(unit, value),
-            Self::PerSecond(unit) => format!("{}/s", in_unit(unit, value)),
+            Self::In(unit) => unit.text(value),
+            Self::PerSecond(unit) => format!("{}/s", unit.text(value)),
             Self::Cores if value == 0.0 => "0".to_string(),
             Self::Cores => format!("{value:.2}"),
         }

@@ -29,6 +29,7 @@ use metier_types::{Exit, Extra, ProcessTree, Run, Schema, Series, Timestamp};
 pub use advice::{Advice, Firmness};
 pub use error::Error;
 pub use record::{ReportRecord, SubjectRecord};
+pub use words::shell_words;
 
 /// Most subjects of a report.
 pub const MOST_SUBJECTS: usize = 8;

@@ -1,31 +1,6 @@
 //! Values as people write them.
 
-use metier_types::{
-    Bytes, Celsius, Exit, Hertz, Joules, Quality, Ratio, Run, RunState, Seconds, Timestamp, Unit, Watts,
-};
-
-/// A value in its unit.
-pub fn in_unit(unit: Unit, value: f64) -> String {
-    match unit {
-        Unit::Seconds => Seconds(value).to_string(),
-        Unit::Nanoseconds => Seconds(value / 1e9).to_string(),
-        Unit::Bytes => Bytes(value.max(0.0).round() as u64).to_string(),
-        Unit::Joules => Joules(value).to_string(),
-        Unit::Microjoules => Joules(value / 1e6).to_string(),
-        Unit::Watts => Watts(value).to_string(),
-        Unit::Ratio => Ratio(value).to_string(),
-        Unit::Hertz => Hertz(value).to_string(),
-        Unit::Celsius => Celsius(value).to_string(),
-        _ if value.fract() == 0.0 => format!("{value:.0}"),
-        _ => format!("{value:.2}"),
-    }
-}
-
-/// A change with its sign.
-pub fn signed(change: Ratio) -> String {
-    let sign = if change.get() < 0.0 { "−" } else { "+" };
-    format!("{sign}{}", Ratio(change.get().abs()))
-}
+use metier_types::{Exit, Quality, Run, RunState, Timestamp};
 
 /// The mark of a value that is not exact.
 pub fn mark(run: &Run, path: &str) -> &'static str {
@@ -46,8 +21,8 @@ pub fn count(n: usize, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
-/// The command line as a shell would need it.
-pub fn command(words: &[String]) -> String {
+/// Words as a shell would need them.
+pub fn shell_words(words: &[String]) -> String {
     let quoted = |word: &String| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,@%+".contains(c);
         match !word.is_empty() && word.chars().all(plain) {
@@ -55,7 +30,12 @@ pub fn command(words: &[String]) -> String {
             false => format!("'{}'", word.replace('\'', "'\\''")),
         }
     };
-    shortened(&words.iter().map(quoted).collect::<Vec<_>>().join(" "), 2000)
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// The command line as a shell would need it, of bounded length.
+pub fn command(words: &[String]) -> String {
+    shortened(&shell_words(words), 2000)
 }
 
 /// At most so many characters; what is cut is marked.

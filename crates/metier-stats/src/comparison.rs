@@ -164,4 +164,14 @@ impl Comparison {
             .filter(|metric| metric.change_ratio.is_none_or(|change| change > above))
             .collect()
     }
+
+    /// Why none of the given fields could be judged; `None` where one was.
+    pub fn why_not_judged(&self, fields: &[Field]) -> Option<&str> {
+        let is_judged = |metric: &Metric| {
+            fields.contains(&metric.field)
+                && !matches!(metric.verdict, Verdict::NotComparable | Verdict::TooFewRuns)
+        };
+        let because = || self.metrics.iter().find_map(|metric| metric.because.as_deref());
+        (!self.metrics.iter().any(is_judged)).then(|| because().unwrap_or_default())
+    }
 }

@@ -89,6 +89,16 @@ pub enum Error {
         /// What was asked for.
         text: String,
     },
+    #[error(
+        "workload {workload:?} has {batches} batches, none that is {back} before the latest; `metier runs --workload {workload}` lists its runs"
+    )]
+    NoBatch {
+        workload: String,
+        /// How many it has.
+        batches: usize,
+        /// Which was asked for: 0 is the latest.
+        back: usize,
+    },
     #[error("no session {text:?} in store {store}; `metier session list` lists those there are")]
     NoSession {
         store: String,

@@ -16,6 +16,7 @@
 //! This crate is synchronous on purpose: the measuring path has no async runtime. A server calls it from a
 //! blocking thread.
 
+pub mod archive;
 pub mod atomic_file;
 pub mod codec;
 pub mod digest;

@@ -41,7 +41,8 @@ pub use host::{HostReading, HostState};
 pub use id::{BatchId, DeviceId, Digest, IdError, RunId, SessionId, WorkloadId};
 pub use missing::{Missing, MissingFields};
 pub use passport::{
-    AcceleratorRate, Bandwidth, ComputeRate, Latency, Origin, Passport, Precision, StorageRate, Throttling,
+    AcceleratorRate, Bandwidth, ComputeRate, Latency, Origin, Passport, PassportUse, Precision, StorageRate,
+    Throttling,
 };
 pub use prediction::{Interval, Prediction, PredictionError};
 pub use predictor::{HeldOut, Predictor, Standing};

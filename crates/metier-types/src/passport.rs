@@ -17,6 +17,24 @@ pub enum Origin {
     Specified,
 }
 
+/// A passport that was used.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct PassportUse {
+    /// Its id.
+    pub id: String,
+    /// What people call the device.
+    pub name: String,
+    /// Measured or specified.
+    pub origin: Origin,
+}
+
+impl PassportUse {
+    /// The use of a passport.
+    pub fn of(passport: &Passport) -> Self {
+        Self { id: passport.id.clone(), name: passport.name.clone(), origin: passport.origin }
+    }
+}
+
 /// The format of the numbers that are computed with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

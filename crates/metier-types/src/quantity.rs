@@ -144,6 +144,14 @@ impl fmt::Display for Bytes {
     }
 }
 
+impl Ratio {
+    /// A change with its sign.
+    pub fn signed(self) -> String {
+        let sign = if self.0 < 0.0 { "−" } else { "+" };
+        format!("{sign}{}", Self(self.0.abs()))
+    }
+}
+
 impl fmt::Display for Ratio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&format!("{} %", three_digits(self.0 * 100.0)))

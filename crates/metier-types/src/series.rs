@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::schema::{Schema, Versioned};
-use crate::{Extra, RunId};
+use crate::{Bytes, Celsius, Extra, Hertz, Joules, Ratio, RunId, Seconds, Watts};
 
 /// How values of a column follow from each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -44,6 +44,25 @@ pub enum Unit {
     Celsius,
     /// A number of things.
     Count,
+}
+
+impl Unit {
+    /// A value in this unit, as people write it.
+    pub fn text(self, value: f64) -> String {
+        match self {
+            Self::Seconds => Seconds(value).to_string(),
+            Self::Nanoseconds => Seconds(value / 1e9).to_string(),
+            Self::Bytes => Bytes(value.max(0.0).round() as u64).to_string(),
+            Self::Joules => Joules(value).to_string(),
+            Self::Microjoules => Joules(value / 1e6).to_string(),
+            Self::Watts => Watts(value).to_string(),
+            Self::Ratio => Ratio(value).to_string(),
+            Self::Hertz => Hertz(value).to_string(),
+            Self::Celsius => Celsius(value).to_string(),
+            Self::Count if value.fract() == 0.0 => format!("{value:.0}"),
+            Self::Count => format!("{value:.2}"),
+        }
+    }
 }
 
 /// The values of a column. Whole numbers stay whole: byte counts and nanoseconds above 2⁵³ lose nothing.
@@ -133,6 +152,22 @@ impl Series {
     /// The column of that name.
     pub fn column(&self, name: &str) -> Option<&Column> {
         self.columns.iter().find(|c| c.name == name)
+    }
+
+    /// Makes values that JSON cannot carry absent ones.
+    pub fn mask_infinities(&mut self) {
+        for column in &mut self.columns {
+            let Values::Float(values) = &mut column.values else { continue };
+            let before = column.absent.len();
+            for (row, value) in values.iter_mut().enumerate().filter(|(_, value)| !value.is_finite()) {
+                *value = 0.0;
+                column.absent.extend(u32::try_from(row));
+            }
+            if column.absent.len() > before {
+                column.absent.sort_unstable();
+                column.absent.dedup();
+            }
+        }
     }
 
     /// What is wrong with its shape, if anything: unequal lengths, times that go back.

@@ -155,7 +155,7 @@ impl Cli {
 
     /// Reads what was typed.
     pub fn parse(arguments: &[OsString]) -> Result<Self, clap::Error> {
-        let arguments = &command::power::spelled(arguments);
+        let arguments = &command::power::spelled(Self::command, arguments);
         let read = |arguments: &[OsString]| {
             let matches = Self::definition().color(early_color(arguments)).try_get_matches_from(arguments)?;
             Self::from_arg_matches(&matches)

@@ -25,7 +25,6 @@ use crate::time;
 pub struct Key {
     /// Its name in the file.
     pub name: &'static str,
-    pub variable: &'static str,
     /// Its flag, where it has one.
     pub flag: Option<&'static str>,
     /// What holds if nobody says otherwise; computed for the store.
@@ -35,171 +34,109 @@ pub struct Key {
     pub secret: bool,
 }
 
+impl Key {
+    /// Its environment variable, after its name.
+    pub fn variable(&self) -> String {
+        match self.name {
+            "up.token" => "METIER_TOKEN".to_string(),
+            name => format!("METIER_{}", name.to_uppercase().replace('.', "_")),
+        }
+    }
+}
+
 const fn key(
     name: &'static str,
-    variable: &'static str,
     flag: Option<&'static str>,
     default: Option<&'static str>,
     about: &'static str,
 ) -> Key {
-    Key { name, variable, flag, default, about, secret: false }
+    Key { name, flag, default, about, secret: false }
 }
 
 /// Everything that can be set.
 pub const KEYS: &[Key] = &[
-    key("store", "METIER_STORE", Some("--store"), None, "where runs are kept: a file, or postgres://…"),
-    key("output", "METIER_OUTPUT", Some("--output"), Some("table"), "form of data: table, json, yaml or csv"),
-    key("color", "METIER_COLOR", Some("--color"), Some("auto"), "colours: auto, always or never"),
-    key("quiet", "METIER_QUIET", Some("--quiet"), Some("false"), "say only data and errors"),
-    key("run.interval", "METIER_RUN_INTERVAL", Some("--interval"), Some("100ms"), "time between samples"),
-    key("run.timeout", "METIER_RUN_TIMEOUT", Some("--timeout"), None, "longest time a command may take"),
-    key("run.grace", "METIER_RUN_GRACE", Some("--grace"), Some("5s"), "time between INT, TERM and KILL"),
-    key(
-        "run.linger",
-        "METIER_RUN_LINGER",
-        Some("--linger"),
-        Some("10s"),
-        "how long processes left behind may go on",
-    ),
+    key("store", Some("--store"), None, "where runs are kept: a file, or postgres://…"),
+    key("output", Some("--output"), Some("table"), "form of data: table, json, yaml or csv"),
+    key("color", Some("--color"), Some("auto"), "colours: auto, always or never"),
+    key("quiet", Some("--quiet"), Some("false"), "say only data and errors"),
+    key("run.interval", Some("--interval"), Some("100ms"), "time between samples"),
+    key("run.timeout", Some("--timeout"), None, "longest time a command may take"),
+    key("run.grace", Some("--grace"), Some("5s"), "time between INT, TERM and KILL"),
+    key("run.linger", Some("--linger"), Some("10s"), "how long processes left behind may go on"),
     key(
         "run.dataset_cache_limit",
-        "METIER_RUN_DATASET_CACHE_LIMIT",
         Some("--dataset-cache-limit"),
         None,
         "most that fetched datasets may take, such as 50Gi",
     ),
-    key("up.listen", "METIER_UP_LISTEN", Some("--listen"), Some("127.0.0.1:7001"), "address of page and API"),
-    key("up.open", "METIER_UP_OPEN", Some("--open"), Some(""), "doors that need no token, by commas"),
-    key("up.hosts", "METIER_UP_HOSTS", Some("--host"), Some(""), "further names that a proxy passes on"),
-    key("up.jobs", "METIER_UP_JOBS", Some("--job"), Some(""), "jobs of the Jenkins-shaped door, by commas"),
-    key(
-        "up.job_files",
-        "METIER_UP_JOB_FILES",
-        Some("--job-file"),
-        Some(""),
-        "run files of those jobs, as NAME=FILE, by commas",
-    ),
-    key("up.doors", "METIER_UP_DOORS", Some("--door"), None, "doors with an address of their own, by commas"),
-    key(
-        "up.online",
-        "METIER_UP_ONLINE",
-        Some("--online"),
-        None,
-        "folder of predictors learned from Prometheus",
-    ),
-    key(
-        "up.uploads",
-        "METIER_UP_UPLOADS",
-        Some("--uploads"),
-        None,
-        "folder of power predictors that are uploaded",
-    ),
-    key("up.models", "METIER_UP_MODELS", Some("--models"), None, "pipelines of power predictors, by commas"),
-    key(
-        "up.prometheus",
-        "METIER_UP_PROMETHEUS",
-        Some("--prometheus"),
-        None,
-        "Prometheus that knows the nodes; else PROMETHEUS_IP",
-    ),
-    key(
-        "up.prometheus_ca",
-        "METIER_UP_PROMETHEUS_CA",
-        Some("--prometheus-ca"),
-        None,
-        "file of the authority that alone vouches for it",
-    ),
+    key("up.listen", Some("--listen"), Some("127.0.0.1:7001"), "address of page and API"),
+    key("up.open", Some("--open"), Some(""), "doors that need no token, by commas"),
+    key("up.hosts", Some("--host"), Some(""), "further names that a proxy passes on"),
+    key("up.jobs", Some("--job"), Some(""), "jobs of the Jenkins-shaped door, by commas"),
+    key("up.job_files", Some("--job-file"), Some(""), "run files of those jobs, as NAME=FILE, by commas"),
+    key("up.doors", Some("--door"), None, "doors with an address of their own, by commas"),
+    key("up.online", Some("--online"), None, "folder of predictors learned from Prometheus"),
+    key("up.uploads", Some("--uploads"), None, "folder of power predictors that are uploaded"),
+    key("up.models", Some("--models"), None, "pipelines of power predictors, by commas"),
+    key("up.prometheus", Some("--prometheus"), None, "Prometheus that knows the nodes; else PROMETHEUS_IP"),
+    key("up.prometheus_ca", Some("--prometheus-ca"), None, "file of the authority that alone vouches for it"),
     key(
         "up.prometheus_token_file",
-        "METIER_UP_PROMETHEUS_TOKEN_FILE",
         Some("--prometheus-token-file"),
         None,
         "file that holds the token it wants",
     ),
     key(
         "up.prometheus_insecure",
-        "METIER_UP_PROMETHEUS_INSECURE",
         Some("--prometheus-insecure"),
         Some("false"),
         "believe whoever answers in its place",
     ),
     key(
         "up.soprano_predictor",
-        "METIER_UP_SOPRANO_PREDICTOR",
         Some("--soprano-predictor"),
         None,
         "predictor file of XGBoost for /api/profiling",
     ),
     key(
         "up.kubeconfig",
-        "METIER_UP_KUBECONFIG",
         Some("--kubeconfig"),
         None,
         "file of the cluster that graphs are placed in; else as kubectl finds it",
     ),
     key(
         "up.upload_limit",
-        "METIER_UP_UPLOAD_LIMIT",
         Some("--upload-limit"),
         Some("256Mi"),
         "largest graph that may be sent to the server",
     ),
     key(
         "up.power_interval",
-        "METIER_UP_POWER_INTERVAL",
         Some("--power-interval"),
         Some("5s"),
         "how often the power of this node is looked at",
     ),
-    key("up.token_file", "METIER_UP_TOKEN_FILE", Some("--token-file"), None, "file that holds the token"),
-    Key {
-        secret: true,
-        ..key("up.token", "METIER_TOKEN", None, None, "the token itself; better kept in up.token_file")
-    },
-    key(
-        "agent.listen",
-        "METIER_AGENT_LISTEN",
-        Some("--listen"),
-        Some("127.0.0.1:7003"),
-        "address of the node's exporter",
-    ),
-    key(
-        "agent.open",
-        "METIER_AGENT_OPEN",
-        Some("--open"),
-        Some(""),
-        "its doors that need no token, by commas",
-    ),
-    key(
-        "agent.token_file",
-        "METIER_AGENT_TOKEN_FILE",
-        Some("--token-file"),
-        None,
-        "file that holds its token; else METIER_TOKEN",
-    ),
+    key("up.token_file", Some("--token-file"), None, "file that holds the token"),
+    Key { secret: true, ..key("up.token", None, None, "the token itself; better kept in up.token_file") },
+    key("agent.listen", Some("--listen"), Some("127.0.0.1:7003"), "address of the node's exporter"),
+    key("agent.open", Some("--open"), Some(""), "its doors that need no token, by commas"),
+    key("agent.token_file", Some("--token-file"), None, "file that holds its token; else METIER_TOKEN"),
     key(
         "agent.socket",
-        "METIER_AGENT_SOCKET",
         Some("--socket"),
         Some(metier_server::agent::SOCKET),
         "where applications are listened to, by commas, or none",
     ),
-    key(
-        "agent.engine",
-        "METIER_AGENT_ENGINE",
-        Some("--engine"),
-        None,
-        "socket of the container engine, or none",
-    ),
-    key("agent.node", "METIER_AGENT_NODE", Some("--node"), None, "name of this node"),
-    key("agent.location", "METIER_AGENT_LOCATION", Some("--location"), None, "where this node stands"),
+    key("agent.engine", Some("--engine"), None, "socket of the container engine, or none"),
+    key("agent.node", Some("--node"), None, "name of this node"),
+    key("agent.location", Some("--location"), None, "where this node stands"),
 ];
 
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     Flag(&'static str),
-    Environment(&'static str),
+    Environment(String),
     /// A line of the file.
     File(PathBuf, usize),
     Default,
@@ -408,11 +345,11 @@ impl Settings {
 }
 
 /// What the environment says of a key, and in which variable.
-fn from_environment(key: &Key) -> Option<(String, &'static str)> {
-    let of = |name: &'static str| variable(name).map(|value| (value, name));
+fn from_environment(key: &Key) -> Option<(String, String)> {
+    let of = |name: &str| variable(name).map(|value| (value, name.to_string()));
     // What the SOPRANO profiler's own images are told with.
     let seeds = || if key.name == "up.prometheus" { of("PROMETHEUS_IP") } else { None };
-    of(key.variable).or_else(seeds)
+    of(&key.variable()).or_else(seeds)
 }
 
 /// An environment variable that is set and not empty.

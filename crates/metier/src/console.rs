@@ -3,14 +3,12 @@
 use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, Write};
 
+use serde::Serialize;
+
 use crate::config::Settings;
 use crate::exit::ClosedPipe;
-use crate::output::{Destination, Format, Paint, Steps};
-
-/// Says an error on stderr, in the form all errors have. Nothing is left to tell where even that fails.
-pub fn complain(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "metier: {text}");
-}
+pub use crate::output::complain;
+use crate::output::{self, Destination, Format, Paint, Steps};
 
 /// Where to print and how.
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +50,22 @@ impl Console {
                 write(&mut file)?;
                 file.commit()
             }
+        }
+    }
+
+    /// Prints a record in the form that was asked for: JSON and YAML as it is, CSV as rows, else the text.
+    pub fn show(
+        &self,
+        record: &(impl Serialize + ?Sized),
+        header: impl IntoIterator<Item = impl AsRef<[u8]>>,
+        rows: impl IntoIterator<Item = Vec<String>>,
+        text: impl FnOnce(Paint) -> String,
+    ) -> anyhow::Result<()> {
+        match self.format {
+            Format::Json => self.data(|out| output::json(out, record)),
+            Format::Yaml => self.data(|out| output::yaml(out, record)),
+            Format::Csv => self.data(|out| output::csv(out, header, rows)),
+            Format::Table => self.print(&text(self.paint)),
         }
     }
 

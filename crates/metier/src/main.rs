@@ -7,11 +7,11 @@
 //! Nothing is opened before a command needs it, so `--version`, `--help` and completions touch no store.
 
 mod allocator;
-mod archive;
 mod cli;
 mod command;
 mod config;
 mod console;
+mod dispatch;
 mod exit;
 mod log;
 mod output;
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     }));
     let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
     let code = match Cli::parse(&arguments) {
-        Ok(cli) => command::dispatch(cli),
+        Ok(cli) => dispatch::dispatch(cli),
         Err(error) => cli::explain(&error),
     };
     ExitCode::from(code.get())

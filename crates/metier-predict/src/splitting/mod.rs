@@ -5,6 +5,8 @@
 //! where the choice is ours. What is told of a part is asked of the predictor for that part alone, so its interval is one of the predictor's; and where one device with the
 //! whole graph is told to be faster than the search's answer, it is the answer.
 
+mod cuts;
+mod report;
 mod total;
 
 use metier_onnx::Analysis;
@@ -13,6 +15,8 @@ use metier_onnx::split::{Chain, Part};
 use metier_types::{Bytes, Passport, Prediction, Seconds};
 
 use crate::latency::{self, Conditions, Latency};
+pub use cuts::{even_cuts, least_work, multiply_adds};
+pub use report::{SplitAnswer, SplitPart, SplitPlan, SplitReport};
 pub use total::Total;
 
 /// Steps that a search may take: a few seconds.

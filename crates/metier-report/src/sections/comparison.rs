@@ -1,10 +1,11 @@
 //! The first subject beside each of the others.
 
 use metier_stats::{Comparison, Metric, Verdict};
+use metier_types::Ratio;
 
 use crate::ReportRecord;
 use crate::blocks::{Block, Cell, Section, Table, Tone};
-use crate::words::{count, in_unit, signed};
+use crate::words::count;
 
 pub fn section(record: &ReportRecord) -> Section {
     let mut blocks = Vec::new();
@@ -22,7 +23,7 @@ fn sentence(comparison: &Comparison) -> String {
     let list = |verdict: Verdict| -> String {
         let of = comparison.metrics.iter().filter(|metric| metric.verdict == verdict);
         let told = |metric: &Metric| {
-            let change = metric.change_ratio.map_or_else(|| "from nothing".to_string(), signed);
+            let change = metric.change_ratio.map_or_else(|| "from nothing".to_string(), Ratio::signed);
             format!("{} {change}", metric.field.word())
         };
         of.map(told).collect::<Vec<_>>().join(", ")
@@ -55,13 +56,13 @@ fn table(comparison: &Comparison) -> Table {
             _ => ("not comparable", Tone::Number),
         };
         let interval =
-            metric.low.zip(metric.high).map(|(low, high)| format!("{} … {}", signed(low), signed(high)));
+            metric.low.zip(metric.high).map(|(low, high)| format!("{} … {}", low.signed(), high.signed()));
         let because = metric.because.as_ref().filter(|_| metric.verdict == Verdict::NotComparable);
         table.rows.push(vec![
             Cell::text(metric.field.word()),
-            Cell::number(metric.a.median.map(|value| in_unit(metric.unit, value))),
-            Cell::number(metric.b.median.map(|value| in_unit(metric.unit, value))),
-            Cell::toned(metric.change_ratio.map_or_else(|| "–".to_string(), signed), tone),
+            Cell::number(metric.a.median.map(|value| metric.unit.text(value))),
+            Cell::number(metric.b.median.map(|value| metric.unit.text(value))),
+            Cell::toned(metric.change_ratio.map_or_else(|| "–".to_string(), Ratio::signed), tone),
             Cell::number(interval),
             Cell::text(because.map_or_else(|| word.to_string(), |because| format!("{word}: {because}"))),
         ]);

@@ -2,7 +2,7 @@
 
 use crate::ReportRecord;
 use crate::blocks::{Block, Cell, Section, Table};
-use crate::words::{count, in_unit};
+use crate::words::count;
 
 pub fn section(record: &ReportRecord) -> Section {
     let mut blocks = Vec::new();
@@ -20,13 +20,13 @@ pub fn section(record: &ReportRecord) -> Section {
         let head = ["", "median", "least", "most", "deviation", "outliers"];
         let mut table = Table::new(&format!("{name}spread over repetitions"), &head);
         for field in &spread.fields {
-            let of = |value: f64| Cell::number(Some(in_unit(field.unit, value)));
+            let of = |value: f64| Cell::number(Some(field.unit.text(value)));
             table.rows.push(vec![
                 Cell::text(field.field.word()),
                 of(field.spread.median),
                 of(field.spread.min),
                 of(field.spread.max),
-                Cell::number(field.spread.standard_deviation.map(|deviation| in_unit(field.unit, deviation))),
+                Cell::number(field.spread.standard_deviation.map(|deviation| field.unit.text(deviation))),
                 Cell::number(Some(field.spread.outliers.len())),
             ]);
         }

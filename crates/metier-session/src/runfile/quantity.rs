@@ -13,7 +13,7 @@ pub const SIZE: &str = "a size such as 300Mi, 1.5Gi, 512MB or a number of bytes"
 pub const CORES: &str = "cores such as 2, 0.5 or 500m";
 
 /// Longest time that makes sense here; a century is a mistake, not a limit.
-const LONGEST: Duration = Duration::from_secs(366 * 86_400);
+pub const LONGEST: Duration = Duration::from_secs(366 * 86_400);
 
 /// Reads `250ms`, `1.5s`, `2m`, `1h`, `3d`; a number alone only if it is 0.
 pub fn duration(text: &str) -> Option<Duration> {

@@ -1,6 +1,6 @@
 //! Finding runs: lists with filters and pages, and the one that a person means.
 
-use metier_types::{Run, RunId, RunList, RunRow, Schema, Timestamp};
+use metier_types::{BatchId, Run, RunId, RunList, RunRow, Schema, Timestamp};
 
 use super::{Store, indexed, key, moment};
 use crate::engine::Value;
@@ -84,6 +84,58 @@ impl Store {
             match found.next {
                 Some(next) if runs.len() < most => page.after = Some(next),
                 _ => return Ok(runs),
+            }
+        }
+    }
+
+    /// The runs that a text names: the latest batch of a workload (`NAME~1`: the one before it), a batch, or what
+    /// [`Store::find_run`] finds. Of a batch, runs that only warmed up are left out.
+    pub fn find_runs(&self, text: &str) -> Result<Vec<Run>, Error> {
+        if let Some(runs) = self.batch_of_workload(text, 0)? {
+            return Ok(runs);
+        }
+        if let Some((name, back)) = text.rsplit_once('~').and_then(|(name, n)| Some((name, n.parse().ok()?)))
+            && let Some(runs) = self.batch_of_workload(name, back)?
+        {
+            return Ok(runs);
+        }
+        if let (Ok(id), Ok(batch)) = (text.parse::<RunId>(), text.parse::<BatchId>()) {
+            if let Some(run) = self.run(id)? {
+                return Ok(vec![run]);
+            }
+            let mut batch = self.batch(batch)?;
+            batch.retain(|run| !run.context.warmup);
+            if !batch.is_empty() {
+                return Ok(batch);
+            }
+        }
+        let id = self.find_run(text)?;
+        let gone = || Error::NoRun { store: self.name(), text: text.to_string() };
+        Ok(vec![self.run(id)?.ok_or_else(gone)?])
+    }
+
+    /// The latest batch of a workload, or that many batches before it; `None` if there is no such workload.
+    fn batch_of_workload(&self, name: &str, back: usize) -> Result<Option<Vec<Run>>, Error> {
+        let mut filter = RunFilter { workload: Some(name.to_string()), limit: 1000, ..RunFilter::default() };
+        let mut batches: Vec<BatchId> = Vec::new();
+        loop {
+            let page = self.runs(&filter)?;
+            for row in page.runs {
+                if !batches.contains(&row.batch) {
+                    batches.push(row.batch);
+                }
+                if let Some(batch) = batches.get(back) {
+                    let mut runs = self.batch(*batch)?;
+                    runs.retain(|run| run.workload.id == row.workload.id && !run.context.warmup);
+                    return Ok(Some(runs));
+                }
+            }
+            match page.next {
+                Some(next) => filter.after = Some(next),
+                None if batches.is_empty() => return Ok(None),
+                None => {
+                    return Err(Error::NoBatch { workload: name.to_string(), batches: batches.len(), back });
+                }
             }
         }
     }

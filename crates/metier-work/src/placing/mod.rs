@@ -16,7 +16,8 @@ use metier_device::passport;
 use metier_measure::spec::PodSpec;
 use metier_onnx::Analysis;
 use metier_store::Store;
-use metier_types::{Bytes, Device, Digest, Origin, Passport, Prediction, Ratio};
+pub use metier_types::PassportUse;
+use metier_types::{Bytes, Device, Digest, Passport, Prediction, Ratio};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -64,23 +65,6 @@ pub struct Predicted {
     pub threads: u32,
     /// The passport that it comes from; `None` where its cores and instruction set are all that is known.
     pub passport: Option<PassportUse>,
-}
-
-/// A passport that was used.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct PassportUse {
-    /// Its id.
-    pub id: String,
-    /// What people call the device.
-    pub name: String,
-    /// Measured or specified.
-    pub origin: Origin,
-}
-
-impl PassportUse {
-    pub fn of(passport: &Passport) -> Self {
-        Self { id: passport.id.clone(), name: passport.name.clone(), origin: passport.origin }
-    }
 }
 
 /// What became of a node.

@@ -3,7 +3,7 @@
 //! The child is this program again with a job in a file (`--job`). It tells of each inference by the line protocol, so that the run's
 //! record has stages, and leaves `inference.json`, which is kept with the run.
 
-mod told;
+mod table;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use metier_infer::job::{Job, Outcome, RESULT};
-use metier_infer::{Error, differences, inputs, library};
+use metier_infer::{BenchReport, Error, RuntimeComparison, differences, inputs, library};
 use metier_onnx::{Analysis, Limits};
 use metier_predict::latency::runs;
 use metier_types::{Digest, GraphUse, Run as Record, Seconds};
@@ -22,8 +22,7 @@ use super::inspect::{Binding, pairs};
 use super::run::{flags, graph, source};
 use crate::console::complain;
 use crate::exit::{Code, usage};
-use crate::output::{self, Format};
-use told::{Comparison, Told};
+use crate::output::Format;
 
 const EXAMPLES: &str = "Examples:
   metier bench net.onnx                              what an inference takes here
@@ -134,7 +133,7 @@ impl Bench {
         drop(bytes);
         let (analysis, made, notes) = job.inputs().map_err(|error| named(&path, error))?;
         notes.iter().for_each(|note| room.console.note(note));
-        let mut told = Told::new(&path, digest, &analysis, &made, job.threads, notes);
+        let mut report = BenchReport::new(&path, digest, &analysis, &made, job.threads, notes);
         let folder =
             tempfile::Builder::new().prefix("metier-bench-").tempdir().context("no folder for a run")?;
         let mut outputs = Vec::new();
@@ -150,10 +149,10 @@ impl Bench {
                     if !self.keeping.no_store {
                         taught(room, &records)?;
                     }
-                    told.add(name, &records, &outcome, &analysis, !self.keeping.no_store);
+                    report.add_runtime(name, &records, &outcome, &analysis, !self.keeping.no_store);
                 }
                 _ => {
-                    told.fail(name, &records);
+                    report.add_failure(name, records.last().map(|run| (run, metier_measure::verdict(run))));
                     worst = code;
                 }
             }
@@ -162,11 +161,13 @@ impl Bench {
             }
         }
         if let [first, second] = outputs.as_slice() {
-            told.comparison = Comparison::of(&told.results, differences(first, second));
+            report.comparison = RuntimeComparison::of(&report.results, differences(first, second));
         }
         // A program that reads it is told what failed, too.
-        if !told.results.is_empty() || matches!(room.console.format, Format::Json | Format::Yaml) {
-            self.print(room, &told)?;
+        if !report.results.is_empty() || matches!(room.console.format, Format::Json | Format::Yaml) {
+            room.console.show(&report, table::HEADER.split(','), table::rows(&report), |paint| {
+                table::text(&report, self.operators, paint)
+            })?;
         }
         Ok(worst)
     }
@@ -307,25 +308,12 @@ impl Bench {
         }
         Ok(())
     }
-
-    fn print(&self, room: &Room, told: &Told) -> anyhow::Result<()> {
-        let console = &room.console;
-        match console.format {
-            Format::Json => console.data(|out| output::json(out, told)),
-            Format::Yaml => console.data(|out| output::yaml(out, told)),
-            Format::Csv => console.data(|out| output::csv(out, &told::HEADER, told.rows())),
-            Format::Table => console.print(&told.text(self.operators, console.paint)),
-        }
-    }
 }
 
 /// The files that hold weights of a graph, as far as they are there: who runs it says what is missing. A graph says their names, so only those in its folder or below count.
 fn beside(graph: &Path, analysis: &Analysis) -> Vec<PathBuf> {
     let folder = graph.parent().unwrap_or(Path::new(""));
-    let is_below = |name: &&String| {
-        Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_)))
-    };
-    let files = analysis.external_files.iter().filter(is_below).map(|name| folder.join(name));
+    let files = analysis.external_files.iter().filter_map(|name| metier_onnx::external_file(folder, name));
     files.filter(|file| file.is_file()).collect()
 }
 

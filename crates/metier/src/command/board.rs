@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::Room;
 use crate::exit::{Code, usage};
-use crate::output::{self, Format};
+use crate::output::{Format, figures};
 use crate::time;
 
 const EXAMPLES: &str = "Examples:
@@ -96,18 +96,18 @@ impl Board {
             );
         }
         let console = &room.console;
-        match console.format {
-            Format::Json => console.data(|out| output::json(out, &log))?,
-            Format::Yaml => console.data(|out| output::yaml(out, &log))?,
-            Format::Csv if self.summary => console.data(|out| lines::summary_csv(out, &log.summary))?,
-            Format::Csv => console.data(|out| lines::csv(out, &log.lines))?,
-            Format::Table => {
-                if !self.summary {
-                    console.print(&lines::table(&log.lines, console.paint))?;
-                    console.print("\n")?;
-                }
-                console.print(&lines::summary(&log.summary, console.paint))?;
-            }
+        if self.summary {
+            let rows = figures::leaf_rows(&log.summary)?;
+            console.show(&log, ["field", "value"], rows, |paint| lines::summary(&log.summary, paint))?;
+        } else {
+            console.show(
+                &log,
+                lines::HEADER.split(','),
+                log.lines.iter().flat_map(lines::rows),
+                |paint| {
+                    format!("{}\n{}", lines::table(&log.lines, paint), lines::summary(&log.summary, paint))
+                },
+            )?;
         }
         Ok(Code::OK)
     }

@@ -5,12 +5,12 @@ use std::path::Path;
 use anyhow::Context as _;
 use clap::Args;
 use metier_stats::{CompareOptions, Comparison, Field, Metric, Verdict, compare};
-use metier_store::{RunFilter, Store};
-use metier_types::{BatchId, Ratio, Run, RunId};
+use metier_store::Store;
+use metier_types::{Ratio, Run};
 
 use super::Room;
 use crate::exit::{Code, usage};
-use crate::output::{self, Cell, Format, Paint, Table, figures, plain, word_of};
+use crate::output::{Cell, Paint, Table, plain, word_of};
 
 const EXAMPLES: &str = "Examples:
   metier compare before after                      two workloads by name, the latest batch of each
@@ -65,15 +65,8 @@ impl Compare {
             ..CompareOptions::default()
         };
         let comparison = compare(&a, &b, &options)?;
-        let console = &room.console;
-        match console.format {
-            Format::Json => console.data(|out| output::json(out, &comparison))?,
-            Format::Yaml => console.data(|out| output::yaml(out, &comparison))?,
-            Format::Csv => {
-                console.data(|out| output::csv(out, &COLUMNS, comparison.metrics.iter().map(cells)))?
-            }
-            Format::Table => console.print(&table(&comparison, console.paint))?,
-        }
+        let rows = comparison.metrics.iter().map(cells);
+        room.console.show(&comparison, COLUMNS.split(','), rows, |paint| table(&comparison, paint))?;
         self.judge(room, &comparison)
     }
 
@@ -86,20 +79,14 @@ impl Compare {
             let list: Vec<String> = worse
                 .iter()
                 .map(|metric| match metric.change_ratio {
-                    Some(change) => format!("{} by {}", metric.field.word(), signed(change)),
+                    Some(change) => format!("{} by {}", metric.field.word(), change.signed()),
                     None => format!("{} from nothing", metric.field.word()),
                 })
                 .collect();
             room.console.note(format!("metier: regression: worse by more than {above}: {}", list.join(", ")));
             return Ok(Code::REGRESSION);
         }
-        let judged = comparison.metrics.iter().any(|metric| {
-            watched.contains(&metric.field)
-                && !matches!(metric.verdict, Verdict::NotComparable | Verdict::TooFewRuns)
-        });
-        if !judged {
-            let because =
-                comparison.metrics.iter().find_map(|metric| metric.because.clone()).unwrap_or_default();
+        if let Some(because) = comparison.why_not_judged(&watched) {
             anyhow::bail!(
                 "nothing could be compared ({because}); measure both with `metier run --repeat 10`"
             );
@@ -137,7 +124,8 @@ impl<'a> Sides<'a> {
         let looks_like_a_path = text.contains('/') || text.ends_with(".json");
         let mut runs = Vec::new();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-            runs.extend(self.part(part).map_err(|error| match looks_like_a_path {
+            let found = self.store()?.find_runs(part).map_err(anyhow::Error::from);
+            runs.extend(found.map_err(|error| match looks_like_a_path {
                 true => error.context(format!("{text} is neither a file nor a run")),
                 false => error,
             })?);
@@ -146,57 +134,6 @@ impl<'a> Sides<'a> {
             return Err(usage("a side is empty; want a run, batch, workload or file"));
         }
         Ok(runs)
-    }
-
-    fn part(&mut self, text: &str) -> anyhow::Result<Vec<Run>> {
-        let store = self.store()?;
-        if let Some(runs) = of_workload(&store, text, 0)? {
-            return Ok(runs);
-        }
-        if let Some((name, back)) = text.rsplit_once('~').and_then(|(name, n)| Some((name, n.parse().ok()?)))
-            && let Some(runs) = of_workload(&store, name, back)?
-        {
-            return Ok(runs);
-        }
-        if let Ok(id) = text.parse::<RunId>() {
-            if let Some(run) = store.run(id)? {
-                return Ok(vec![run]);
-            }
-            let mut batch = store.batch(text.parse::<BatchId>()?)?;
-            batch.retain(|run| !run.context.warmup);
-            if !batch.is_empty() {
-                return Ok(batch);
-            }
-        }
-        let id = store.find_run(text)?;
-        Ok(vec![store.run(id)?.with_context(|| format!("run {id} is gone"))?])
-    }
-}
-
-/// The latest batch of a workload, or that many batches before it; `None` if there is no such workload.
-fn of_workload(store: &Store, name: &str, back: usize) -> anyhow::Result<Option<Vec<Run>>> {
-    let mut filter = RunFilter { workload: Some(name.to_string()), limit: 1000, ..RunFilter::default() };
-    let mut batches: Vec<BatchId> = Vec::new();
-    loop {
-        let page = store.runs(&filter)?;
-        for row in page.runs {
-            if !batches.contains(&row.batch) {
-                batches.push(row.batch);
-            }
-            if let Some(batch) = batches.get(back) {
-                let mut runs = store.batch(*batch)?;
-                runs.retain(|run| run.workload.id == row.workload.id && !run.context.warmup);
-                return Ok(Some(runs));
-            }
-        }
-        match page.next {
-            Some(next) => filter.after = Some(next),
-            None if batches.is_empty() => return Ok(None),
-            None => anyhow::bail!(
-                "workload {name:?} has {} batches, none that is {back} before the latest; `metier runs --workload {name}` lists its runs",
-                batches.len()
-            ),
-        }
     }
 }
 
@@ -230,12 +167,6 @@ fn label(text: &str) -> String {
     }
 }
 
-/// A change with its sign.
-pub fn signed(change: Ratio) -> String {
-    let sign = if change.get() < 0.0 { "−" } else { "+" };
-    format!("{sign}{}", Ratio(change.get().abs()))
-}
-
 fn verdict(metric: &Metric) -> (String, fn(Paint, &str) -> String) {
     match metric.verdict {
         Verdict::Increase => ("more".to_string(), Paint::red),
@@ -260,16 +191,15 @@ fn table(comparison: &Comparison, paint: Paint) -> String {
         {
             continue;
         }
-        let level =
-            |median: Option<f64>| Cell::quantity(median.map(|value| figures::in_unit(metric.unit, value)));
+        let level = |median: Option<f64>| Cell::quantity(median.map(|value| metric.unit.text(value)));
         let interval =
-            metric.low.zip(metric.high).map(|(low, high)| format!("{} … {}", signed(low), signed(high)));
+            metric.low.zip(metric.high).map(|(low, high)| format!("{} … {}", low.signed(), high.signed()));
         let (words, style) = verdict(metric);
         table.row(vec![
             Cell::text(metric.field.word()),
             level(metric.a.median),
             level(metric.b.median),
-            Cell::quantity(metric.change_ratio.map(signed)),
+            Cell::quantity(metric.change_ratio.map(Ratio::signed)),
             Cell::number(interval.unwrap_or_default()).styled(Paint::dim),
             Cell::text(words).styled(style),
         ]);
@@ -285,20 +215,7 @@ fn table(comparison: &Comparison, paint: Paint) -> String {
     text
 }
 
-const COLUMNS: [&str; 12] = [
-    "metric",
-    "unit",
-    "a_n",
-    "a_median",
-    "b_n",
-    "b_median",
-    "change_ratio",
-    "low",
-    "high",
-    "p_value",
-    "verdict",
-    "because",
-];
+const COLUMNS: &str = "metric,unit,a_n,a_median,b_n,b_median,change_ratio,low,high,p_value,verdict,because";
 
 fn cells(metric: &Metric) -> Vec<String> {
     vec![

@@ -3,7 +3,6 @@
 use clap::Args;
 use clap_complete::Shell;
 
-use crate::cli::Cli;
 use crate::exit::Code;
 
 const EXAMPLES: &str = "Examples:
@@ -20,9 +19,9 @@ pub struct Completions {
 }
 
 impl Completions {
-    pub fn run(&self) -> anyhow::Result<Code> {
+    pub fn run(&self, mut definition: clap::Command) -> anyhow::Result<Code> {
         let mut text = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::definition(), "metier", &mut text);
+        clap_complete::generate(self.shell, &mut definition, "metier", &mut text);
         crate::console::to_stdout(|out| Ok(out.write_all(&text)?))?;
         Ok(Code::OK)
     }

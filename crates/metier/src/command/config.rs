@@ -6,7 +6,7 @@ use serde_json::json;
 use super::Room;
 use crate::config::{KEYS, Origin};
 use crate::exit::{Code, usage};
-use crate::output::{self, Cell, Format, Paint, Table};
+use crate::output::{Cell, Paint, Table};
 
 const EXAMPLES: &str = "Examples:
   metier config                          every setting, its value and where it comes from
@@ -47,22 +47,12 @@ impl Config {
             return Ok(Code::OK);
         }
         settings.check()?;
-        match room.console.format {
-            Format::Table => room.console.print(&self.table(room))?,
-            Format::Json => room.console.data(|out| output::json(out, &record(room)))?,
-            Format::Yaml => room.console.data(|out| output::yaml(out, &record(room)))?,
-            Format::Csv => room.console.data(|out| {
-                let rows = KEYS.iter().map(|key| {
-                    vec![
-                        key.name.to_string(),
-                        settings.shown(key).unwrap_or_default(),
-                        origin(room, key.name),
-                        key.variable.to_string(),
-                    ]
-                });
-                output::csv(out, &["key", "value", "origin", "variable"], rows)
-            })?,
-        }
+        let rows = KEYS.iter().map(|key| {
+            let value = settings.shown(key).unwrap_or_default();
+            vec![key.name.to_string(), value, origin(room, key.name), key.variable()]
+        });
+        let header = ["key", "value", "origin", "variable"];
+        room.console.show(&record(room), header, rows, |_| self.table(room))?;
         Ok(Code::OK)
     }
 
@@ -77,7 +67,7 @@ impl Config {
                 Cell::text(key.name),
                 if set { value.styled(Paint::cyan) } else { value },
                 Cell::text(origin(room, key.name)),
-                Cell::text(key.variable).styled(Paint::dim),
+                Cell::text(key.variable()).styled(Paint::dim),
                 Cell::text(key.about).styled(Paint::dim),
             ]);
         }
@@ -102,7 +92,7 @@ fn record(room: &Room) -> serde_json::Value {
                 "key": key.name,
                 "value": room.settings.shown(key),
                 "origin": origin(room, key.name),
-                "variable": key.variable,
+                "variable": key.variable(),
                 "flag": key.flag,
                 "about": key.about,
             })

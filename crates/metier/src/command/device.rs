@@ -13,7 +13,7 @@ use serde_json::json;
 use super::Room;
 use crate::config::data_folder;
 use crate::exit::Code;
-use crate::output::{self, Cell, Format, Paint, Table, figures, plain, word_of};
+use crate::output::{Cell, Paint, Table, figures, plain, word_of};
 use crate::time;
 
 const EXAMPLES: &str = "Examples:
@@ -109,25 +109,13 @@ fn find(store: &metier_store::Store, text: &str) -> anyhow::Result<Option<Record
 
 fn one(room: &Room, device: &Record, own: Option<&Passport>) -> anyhow::Result<()> {
     let console = &room.console;
-    match console.format {
-        Format::Json => console.data(|out| output::json(out, device)),
-        Format::Yaml => console.data(|out| output::yaml(out, device)),
-        Format::Csv => console.data(|out| {
-            let leaves = figures::leaves(&serde_json::to_value(device)?);
-            output::csv(out, &["field", "value"], leaves.into_iter().map(|(field, value)| vec![field, value]))
-        }),
-        Format::Table => {
-            let mut text = description(device, console.paint);
-            if let Some(own) = own {
-                text.push_str(&format!(
-                    "\n{}\n{}",
-                    console.paint.bold("Passport"),
-                    sheet::text(own, console.paint)
-                ));
-            }
-            console.print(&text)
+    console.show(device, ["field", "value"], figures::leaf_rows(device)?, |paint| {
+        let mut text = description(device, paint);
+        if let Some(own) = own {
+            text.push_str(&format!("\n{}\n{}", paint.bold("Passport"), sheet::text(own, paint)));
         }
-    }
+        text
+    })
 }
 
 fn description(device: &Record, paint: Paint) -> String {
@@ -173,7 +161,6 @@ fn description(device: &Record, paint: Paint) -> String {
 }
 
 fn list(room: &Room, devices: &[Record], passports: &[Passport]) -> anyhow::Result<()> {
-    let console = &room.console;
     let of = |device: &Record| passports.iter().find(|passport| passport.id == device.id.as_str());
     // A passport without a device in the store is a row of its own.
     let others =
@@ -183,51 +170,41 @@ fn list(room: &Room, devices: &[Record], passports: &[Passport]) -> anyhow::Resu
         .map(|device| (device, of(device)))
         .chain(others.map(|passport| (&passport.device, Some(passport))))
         .collect();
-    let record = || {
-        let passports: Vec<_> = passports
-            .iter()
-            .map(|one| json!({ "id": one.id, "name": one.name, "origin": one.origin, "made": one.made }))
-            .collect();
-        json!({ "schema": "metier.devices/1", "devices": devices, "passports": passports })
-    };
-    match console.format {
-        Format::Json => console.data(|out| output::json(out, &record())),
-        Format::Yaml => console.data(|out| output::yaml(out, &record())),
-        Format::Csv => console.data(|out| {
-            let rows = rows.iter().map(|(device, passport)| {
-                vec![
-                    passport.map_or_else(|| device.id.to_string(), |passport| passport.id.clone()),
-                    device.name.clone(),
-                    device.cpu.model.clone().unwrap_or_default(),
-                    device.cpu.threads.to_string(),
-                    plain(device.memory_bytes.map(|bytes| bytes.get())),
-                    device.os.clone().unwrap_or_default(),
-                    device.seen.to_string(),
-                    passport.map(|passport| word_of(&passport.origin)).unwrap_or_default(),
-                ]
-            });
-            let header = ["id", "name", "processor", "threads", "memory_bytes", "os", "seen", "passport"];
-            output::csv(out, &header, rows)
-        }),
-        Format::Table => {
-            let now = Timestamp::now();
-            let header = ["NAME", "PROCESSOR", "THREADS", "MEMORY", "SEEN", "PASSPORT", "ID"];
-            let mut table = Table::with_header(&header);
-            for (device, passport) in rows {
-                let specified = passport.is_some_and(|passport| passport.origin == Origin::Specified);
-                let seen = if specified { "–".to_string() } else { time::ago(device.seen, now) };
-                table.row(vec![
-                    Cell::text(&device.name).at_most(30),
-                    Cell::text(device.cpu.model.as_deref().unwrap_or("–")).at_most(40),
-                    Cell::number(device.cpu.threads.to_string()),
-                    Cell::quantity(device.memory_bytes),
-                    Cell::text(seen),
-                    Cell::text(passport.map_or_else(|| "–".into(), |passport| word_of(&passport.origin))),
-                    Cell::text(passport.map_or(device.id.as_str(), |passport| &passport.id))
-                        .styled(Paint::dim),
-                ]);
-            }
-            console.print(&table.render(console.paint))
+    let passports: Vec<_> = passports
+        .iter()
+        .map(|one| json!({ "id": one.id, "name": one.name, "origin": one.origin, "made": one.made }))
+        .collect();
+    let record = json!({ "schema": "metier.devices/1", "devices": devices, "passports": passports });
+    let cells = rows.iter().map(|(device, passport)| {
+        vec![
+            passport.map_or_else(|| device.id.to_string(), |passport| passport.id.clone()),
+            device.name.clone(),
+            device.cpu.model.clone().unwrap_or_default(),
+            device.cpu.threads.to_string(),
+            plain(device.memory_bytes.map(|bytes| bytes.get())),
+            device.os.clone().unwrap_or_default(),
+            device.seen.to_string(),
+            passport.map(|passport| word_of(&passport.origin)).unwrap_or_default(),
+        ]
+    });
+    let header = ["id", "name", "processor", "threads", "memory_bytes", "os", "seen", "passport"];
+    room.console.show(&record, header, cells, |paint| {
+        let now = Timestamp::now();
+        let header = ["NAME", "PROCESSOR", "THREADS", "MEMORY", "SEEN", "PASSPORT", "ID"];
+        let mut table = Table::with_header(&header);
+        for (device, passport) in &rows {
+            let specified = passport.is_some_and(|passport| passport.origin == Origin::Specified);
+            let seen = if specified { "–".to_string() } else { time::ago(device.seen, now) };
+            table.row(vec![
+                Cell::text(&device.name).at_most(30),
+                Cell::text(device.cpu.model.as_deref().unwrap_or("–")).at_most(40),
+                Cell::number(device.cpu.threads.to_string()),
+                Cell::quantity(device.memory_bytes),
+                Cell::text(seen),
+                Cell::text(passport.map_or_else(|| "–".into(), |passport| word_of(&passport.origin))),
+                Cell::text(passport.map_or(device.id.as_str(), |passport| &passport.id)).styled(Paint::dim),
+            ]);
         }
-    }
+        table.render(paint)
+    })
 }

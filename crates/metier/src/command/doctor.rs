@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::Room;
 use crate::exit::Code;
-use crate::output::{self, Cell, Format, Paint, Table};
+use crate::output::{Cell, Paint, Table};
 
 const EXAMPLES: &str = "Examples:
   metier doctor                  every check, with the fix where there is one
@@ -55,25 +55,13 @@ impl Doctor {
         found.extend(about.map(|(ok, text)| check_of("store", ok, text, None)));
         let console = &room.console;
         let diagnosis = Diagnosis { schema: "metier.doctor/1", checks: &found };
-        match console.format {
-            Format::Json => console.data(|out| output::json(out, &diagnosis))?,
-            Format::Yaml => console.data(|out| output::yaml(out, &diagnosis))?,
-            Format::Csv => console.data(|out| {
-                let rows = found.iter().map(|check| {
-                    let fix = check.fix.clone().unwrap_or_default();
-                    vec![
-                        check.name.clone(),
-                        check.ok.to_string(),
-                        check.needed.to_string(),
-                        check.text.clone(),
-                        fix,
-                    ]
-                });
-                output::csv(out, &["name", "ok", "needed", "text", "fix"], rows)
-            })?,
-            Format::Table if console.quiet => {}
-            Format::Table => console.print(&table(&found, console.paint))?,
-        }
+        let rows = found.iter().map(|check| {
+            let words = [check.name.clone(), check.ok.to_string(), check.needed.to_string()];
+            words.into_iter().chain([check.text.clone(), check.fix.clone().unwrap_or_default()]).collect()
+        });
+        console.show(&diagnosis, ["name", "ok", "needed", "text", "fix"], rows, |paint| {
+            if console.quiet { String::new() } else { table(&found, paint) }
+        })?;
         let lacking = found.iter().any(|check| check.needed && !check.ok);
         Ok(if lacking { Code::PARTIAL } else { Code::OK })
     }

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
+use metier_store::archive::{ExportedRun, export};
 use metier_store::{RunFilter, Store};
 use metier_types::RunState;
 
-use super::Room;
-use crate::archive::write::{Wanted, export};
+use super::{Room, find_run};
 use crate::config::Origin;
 use crate::exit::{Code, usage};
 use crate::output::{Destination, Format};
@@ -56,7 +56,7 @@ impl Export {
         }
         let steps = room.console.steps(wanted.len() as u64, "runs", "exported");
         match &self.to {
-            None => room.console.data(|out| export(&store, &wanted, out, || steps.one()))?,
+            None => room.console.data(|out| Ok(export(&store, &wanted, out, || steps.one())?))?,
             Some(path) => {
                 let mut file = BufWriter::with_capacity(1 << 20, Destination::open("--to", path)?);
                 export(&store, &wanted, &mut file, || steps.one())?;
@@ -69,15 +69,18 @@ impl Export {
     }
 
     /// The runs that were named, and how many of them are not over.
-    fn wanted(&self, store: &Store) -> anyhow::Result<(BTreeSet<Wanted>, u64)> {
+    fn wanted(&self, store: &Store) -> anyhow::Result<(BTreeSet<ExportedRun>, u64)> {
         let (mut wanted, mut under_way) = (BTreeSet::new(), 0);
         for text in &self.ids {
-            let id = store.find_run(text)?;
-            let run = store.run(id)?.with_context(|| format!("run {id} is gone"))?;
+            let run = find_run(store, text)?;
             match run.state {
                 RunState::Running => under_way += 1,
                 _ => {
-                    wanted.insert(Wanted { run: id, workload: run.workload.id, device: run.device.id });
+                    wanted.insert(ExportedRun {
+                        run: run.id,
+                        workload: run.workload.id,
+                        device: run.device.id,
+                    });
                 }
             }
         }
@@ -88,7 +91,7 @@ impl Export {
                 match row.state {
                     RunState::Running => under_way += 1,
                     _ => {
-                        wanted.insert(Wanted {
+                        wanted.insert(ExportedRun {
                             run: row.id,
                             workload: row.workload.id,
                             device: row.device.id,

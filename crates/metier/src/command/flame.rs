@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
+use metier_measure::stacks::ARTEFACT;
 use metier_report::flame::{Against, Stacks, standalone};
 use metier_store::Store;
 use metier_types::Run;
 
-use super::Room;
+use super::{Room, find_run, read_run_file};
 use crate::exit::{Code, usage};
 use crate::output::{self, Destination, Form, Format};
 
@@ -21,8 +22,6 @@ const EXAMPLES: &str = "Examples:
   metier flame last -o folded | grep malloc  the stacks as text
   metier flame --folded perf.folded > x.svg  stacks that another tool collapsed";
 
-/// The file of a run that holds its stacks.
-pub const ARTEFACT: &str = "stacks.folded";
 /// Largest file of stacks.
 const MOST_BYTES: u64 = 256 << 20;
 
@@ -85,8 +84,7 @@ fn named(room: &Room, text: &str) -> anyhow::Result<(String, Stacks)> {
         return from_file(Path::new(text));
     }
     let store = room.store()?;
-    let id = store.find_run(text)?;
-    let run = store.run(id)?.with_context(|| format!("run {id} is gone"))?;
+    let run = find_run(&store, text)?;
     let stacks = of_run(&store, &run)?.with_context(|| {
         let why = run
             .missing
@@ -99,12 +97,7 @@ fn named(room: &Room, text: &str) -> anyhow::Result<(String, Stacks)> {
 
 /// The stacks of a run; `None` where none were sampled.
 pub fn of_run(store: &Store, run: &Run) -> anyhow::Result<Option<Stacks>> {
-    let Some(file) = run.artefacts.iter().find(|file| file.name == ARTEFACT) else { return Ok(None) };
-    if file.size_bytes.get() > MOST_BYTES {
-        anyhow::bail!("the stacks of run {} have {}; want at most 256 MiB", run.id.short(), file.size_bytes);
-    }
-    let mut content = Vec::new();
-    store.artefact(&file.digest, &mut content)?;
+    let Some(content) = read_run_file(store, run, ARTEFACT, "the file of stacks")? else { return Ok(None) };
     // Nothing sampled is a file without lines, and no fault.
     if content.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);

@@ -6,12 +6,11 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use clap::Args;
+use metier_store::archive::{check, import};
 use serde_json::json;
 
 use super::Room;
-use crate::archive::{check::check, read::import};
 use crate::exit::Code;
-use crate::output::{self, Format};
 
 const EXAMPLES: &str = "Examples:
   metier import runs.jsonl                       from a file
@@ -51,21 +50,12 @@ impl Import {
             "schema": "metier.import/1", "imported": if self.check { 0 } else { contents.new_runs },
             "new": contents.new_runs, "already_there": known,
         });
-        match room.console.format {
-            Format::Json => room.console.data(|out| output::json(out, &record))?,
-            Format::Yaml => room.console.data(|out| output::yaml(out, &record))?,
-            Format::Csv => room.console.data(|out| {
-                output::csv(
-                    out,
-                    &["new", "already_there"],
-                    [vec![contents.new_runs.to_string(), known.to_string()]],
-                )
-            })?,
-            Format::Table => {
-                let verb = if self.check { "could be imported" } else { "imported" };
-                room.console.note(format!("{} run(s) {verb}, {known} already there", contents.new_runs));
-            }
-        }
+        let row = vec![contents.new_runs.to_string(), known.to_string()];
+        room.console.show(&record, ["new", "already_there"], [row], |_| {
+            let verb = if self.check { "could be imported" } else { "imported" };
+            room.console.note(format!("{} run(s) {verb}, {known} already there", contents.new_runs));
+            String::new()
+        })?;
         Ok(Code::OK)
     }
 

@@ -11,7 +11,7 @@ use metier_onnx::{Analysis, Bindings, Error, Limits, OperatorCost};
 
 use super::Room;
 use crate::exit::{Code, usage};
-use crate::output::{self, Cell, Format, Paint, Table, plain, word_of};
+use crate::output::{Cell, Paint, Table, plain, word_of};
 
 const EXAMPLES: &str = "Examples:
   metier inspect net.onnx                            a summary
@@ -56,19 +56,10 @@ impl Inspect {
         let read = metier_onnx::read(&bytes, &limits);
         let told = read.and_then(|model| metier_onnx::analyse(&model, &bindings, &limits));
         let told = self.binding.named(&self.graph, told)?;
-        let console = &room.console;
-        match console.format {
-            Format::Json => console.data(|out| output::json(out, &told))?,
-            Format::Yaml => console.data(|out| output::yaml(out, &told))?,
-            Format::Csv => console.data(|out| output::csv(out, &HEADER, told.operators.iter().map(row)))?,
-            Format::Table => {
-                let mut text = summary(&told, console.paint);
-                if self.operators {
-                    text.push_str(&operators(&told, console.paint));
-                }
-                console.print(&text)?;
-            }
-        }
+        room.console.show(&told, HEADER.split(','), told.operators.iter().map(row), |paint| {
+            let operators = if self.operators { operators(&told, paint) } else { String::new() };
+            summary(&told, paint) + &operators
+        })?;
         Ok(Code::OK)
     }
 }
@@ -242,20 +233,9 @@ fn operators(told: &Analysis, paint: Paint) -> String {
     format!("\n{}", table.render(paint))
 }
 
-const HEADER: [&str; 12] = [
-    "name",
-    "kind",
-    "domain",
-    "inside",
-    "inputs",
-    "outputs",
-    "multiply_adds",
-    "elements",
-    "read_bytes",
-    "written_bytes",
-    "weight_bytes",
-    "turns",
-];
+const HEADER: &str = "\
+    name,kind,domain,inside,inputs,outputs,multiply_adds,elements,read_bytes,written_bytes,\
+    weight_bytes,turns";
 
 fn row(one: &OperatorCost) -> Vec<String> {
     let shapes =

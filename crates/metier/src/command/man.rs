@@ -8,7 +8,6 @@ use clap::Args;
 use clap_mangen::Man as Page;
 use clap_mangen::roff::{Roff, bold, roman};
 
-use crate::cli::Cli;
 use crate::exit::Code;
 
 const EXAMPLES: &str = "Examples:
@@ -26,8 +25,7 @@ pub struct Man {
 
 impl Man {
     /// Prints or writes the pages.
-    pub fn run(&self) -> anyhow::Result<Code> {
-        let mut whole = Cli::definition();
+    pub fn run(&self, mut whole: clap::Command) -> anyhow::Result<Code> {
         whole.build();
         let Some(folder) = &self.to else {
             crate::console::to_stdout(|out| Ok(out.write_all(&page(&whole, None)?)?))?;

@@ -28,16 +28,14 @@ pub mod token;
 pub mod train;
 pub mod up;
 
+use anyhow::Context as _;
 use metier_linux::Roots;
 use metier_store::{RunFilter, Store};
-use metier_types::RunState;
+use metier_types::{Run, RunState};
 
-use crate::cli::{Cli, Command};
-use crate::config::{Settings, Typed, data_folder};
-use crate::console::{Console, complain};
-use crate::exit::{ClosedPipe, Code, code_of, one_line, usage};
-use crate::log;
-use crate::output::{Form, word};
+use crate::config::{Settings, data_folder};
+use crate::console::Console;
+use crate::output::Form;
 
 /// What every command is given.
 pub struct Room {
@@ -79,84 +77,22 @@ impl Room {
     }
 }
 
-/// Does what was typed, and says what went wrong.
-pub fn dispatch(cli: Cli) -> Code {
-    // A defect of ours must not look like an exit code of a command that was measured.
-    let defect = if matches!(cli.command, Command::Run(_)) { Code::OWN_FAILURE } else { Code::FAILED };
-    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| perform(cli))) {
-        Err(_) => defect,
-        Ok(Ok(code)) => code,
-        Ok(Err(error)) => {
-            if !error.is::<ClosedPipe>() {
-                complain(&one_line(&error));
-            }
-            code_of(&error)
-        }
-    }
+/// The run that a text names.
+pub fn find_run(store: &Store, text: &str) -> anyhow::Result<Run> {
+    let id = store.find_run(text)?;
+    store.run(id)?.with_context(|| format!("run {id} is gone"))
 }
 
-fn perform(cli: Cli) -> anyhow::Result<Code> {
-    let Cli { globals, command } = cli;
-    // These need nothing but themselves, and must work where settings are broken.
-    match &command {
-        Command::Completions(completions) => return completions.run(),
-        Command::Man(man) => return man.run(),
-        _ => {}
-    }
-    let mut typed = globals.typed();
-    typed.extend(settings_of(&command));
-    let settings = Settings::load(globals.config.as_deref(), typed)?;
-    let console = Console::new(&settings)?;
-    let form = globals.output.filter(|form| form.is_document());
-    if let Some(form) = form.filter(|_| !matches!(command, Command::Report(_) | Command::Flame(_))) {
-        let form = word(&form);
-        return Err(usage(format!(
-            "-o is {form:?}, which only `metier report` and `metier flame` write; want table, json, yaml or csv"
-        )));
-    }
-    let room = Room { console, settings, verbose: globals.verbose, form };
-    let is_server = matches!(command, Command::Up(_) | Command::Agent(_) | Command::Serve(_));
-    if !is_server && (room.verbose > 0 || std::env::var_os("METIER_LOG").is_some()) {
-        log::start(&room.console, room.verbose, log::COMMAND)?;
-    }
-    match command {
-        Command::Run(run) => run.run(&room),
-        Command::Board(board) => board.run(&room),
-        Command::Device(device) => device.run(&room),
-        Command::Doctor(doctor) => doctor.run(&room),
-        Command::Compare(compare) => compare.run(&room),
-        Command::Flame(flame) => flame.run(&room),
-        Command::Export(export) => export.run(&room),
-        Command::Import(import) => import.run(&room),
-        Command::Bench(bench) => bench.run(&room),
-        Command::Inspect(inspect) => inspect.run(&room),
-        Command::Place(place) => place.run(&room),
-        Command::Power(power) => power.run(&room),
-        Command::Predict(predict) => predict.run(&room),
-        Command::Predictors(predictors) => predictors.run(&room),
-        Command::Report(report) => report.run(&room),
-        Command::Runs(runs) => runs.run(&room),
-        Command::Serve(serve) => serve.run(&room),
-        Command::Session(session) => session.run(&room),
-        Command::Show(show) => show.run(&room),
-        Command::Split(split) => split.run(&room),
-        Command::Token(token) => token.run(&room),
-        Command::Train(train) => train.run(&room),
-        Command::Up(up) => up.run(&room),
-        Command::Agent(agent) => agent.run(&room),
-        Command::Config(config) => config.run(&room),
-        Command::Completions(_) | Command::Man(_) => Ok(Code::OK),
-    }
-}
+/// Largest file of a run that a command reads whole.
+const FILE_BYTES: u64 = 256 << 20;
 
-/// What of a command's own flags is a setting.
-fn settings_of(command: &Command) -> Typed {
-    match command {
-        Command::Run(run) => run.typed(),
-        Command::Bench(bench) => bench.typed(),
-        Command::Session(session) => session.typed(),
-        Command::Up(up) => up.typed(),
-        Command::Agent(agent) => agent.typed(),
-        _ => Typed::new(),
+/// The content of a file of a run; `None` where the run has no such file.
+pub fn read_run_file(store: &Store, run: &Run, name: &str, what: &str) -> anyhow::Result<Option<Vec<u8>>> {
+    let Some(file) = run.artefacts.iter().find(|file| file.name == name) else { return Ok(None) };
+    if file.size_bytes.get() > FILE_BYTES {
+        anyhow::bail!("{what} of run {} has {}; want at most 256 MiB", run.id.short(), file.size_bytes);
     }
+    let mut content = Vec::new();
+    store.artefact(&file.digest, &mut content)?;
+    Ok(Some(content))
 }

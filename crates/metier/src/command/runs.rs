@@ -10,7 +10,7 @@ use metier_types::{BatchId, Cause, RunList, RunRow, RunState, Schema, Timestamp}
 
 use super::Room;
 use crate::exit::{Code, usage};
-use crate::output::{self, Format, parse_word};
+use crate::output::{Format, parse_word};
 use crate::time;
 
 const EXAMPLES: &str = "Examples:
@@ -146,22 +146,16 @@ impl Runs {
     ) -> anyhow::Result<Code> {
         let list = RunList { schema: Schema::new(), runs, next, total };
         let rows = &list.runs;
-        match room.console.format {
-            Format::Json => room.console.data(|out| output::json(out, &list))?,
-            Format::Yaml => room.console.data(|out| output::yaml(out, &list))?,
-            Format::Csv => room
-                .console
-                .data(|out| output::csv(out, &rows::COLUMNS, list.runs.iter().map(rows::cells)))?,
-            Format::Table => {
-                if !rows.is_empty() {
-                    room.console.print(&rows::table(rows, Timestamp::now()).render(room.console.paint))?;
-                }
-                if total > rows.len() as u64 {
-                    let note = format!("{} of {total} runs; --all shows the others", rows.len());
-                    room.console.note(room.console.paint_err.dim(&note));
-                } else if rows.is_empty() && is_narrowed(self) {
-                    room.console.note("no run fits; fewer filters find more");
-                }
+        let console = &room.console;
+        console.show(&list, rows::COLUMNS.split(','), rows.iter().map(rows::cells), |paint| {
+            if rows.is_empty() { String::new() } else { rows::table(rows, Timestamp::now()).render(paint) }
+        })?;
+        if console.format == Format::Table {
+            if total > rows.len() as u64 {
+                let note = format!("{} of {total} runs; --all shows the others", rows.len());
+                console.note(console.paint_err.dim(&note));
+            } else if rows.is_empty() && is_narrowed(self) {
+                console.note("no run fits; fewer filters find more");
             }
         }
         Ok(Code::OK)

@@ -10,9 +10,9 @@ use metier_store::Store;
 use metier_types::{ProcessTree, Run, Series};
 use serde_json::json;
 
-use super::Room;
+use super::{Room, find_run, read_run_file};
 use crate::exit::Code;
-use crate::output::{self, Format, figures};
+use crate::output::{Format, figures, word_of};
 
 const EXAMPLES: &str = "Examples:
   metier show last                      the latest run
@@ -24,9 +24,6 @@ const EXAMPLES: &str = "Examples:
   metier show last --artefact trace.nvvp --save FILE
                                         a file that a probe left, as it is
   metier show last -o json              the record (metier.run/1)";
-
-/// Largest process tree that is shown; it is larger only if something is wrong.
-const TREE_BYTES: u64 = 256 << 20;
 
 /// Show everything about a run
 #[derive(Debug, Args)]
@@ -56,8 +53,7 @@ impl Show {
     /// Prints the run, or the asked part of it.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let store = room.store()?;
-        let id = store.find_run(&self.id)?;
-        let run = store.run(id)?.with_context(|| format!("run {id} is gone"))?;
+        let run = find_run(&store, &self.id)?;
         if let Some(name) = &self.series {
             self.series(room, &store, &run, name)?;
         } else if self.processes {
@@ -74,65 +70,44 @@ impl Show {
 
     fn whole(&self, room: &Room, store: &Store, run: &Run) -> anyhow::Result<()> {
         let console = &room.console;
-        match console.format {
-            Format::Json => console.data(|out| output::json(out, run)),
-            Format::Yaml => console.data(|out| output::yaml(out, run)),
-            Format::Csv => console.data(|out| {
-                let record = serde_json::to_value(run)?;
-                let rows = figures::leaves(&record).into_iter().map(|(field, value)| {
-                    let quality = run.quality.get(&field).map(quality_word).unwrap_or_default();
-                    vec![field, value, quality.to_string()]
-                });
-                output::csv(out, &["field", "value", "quality"], rows)
-            }),
-            Format::Table => {
-                let lines = store.series(run.id, Some("use"))?;
-                let tree = tree(store, run)?;
-                console.print(&sections::whole(run, lines.first(), tree.as_ref(), console.paint))
-            }
+        if console.format == Format::Table {
+            let lines = store.series(run.id, Some("use"))?;
+            let tree = tree(store, run)?;
+            return console.print(&sections::whole(run, lines.first(), tree.as_ref(), console.paint));
         }
+        let rows = figures::leaves(run)?.into_iter().map(|(field, value)| {
+            let quality = run.quality.get(&field).map(word_of).unwrap_or_default();
+            vec![field, value, quality]
+        });
+        console.show(run, ["field", "value", "quality"], rows, |_| String::new())
     }
 
     fn missing(&self, room: &Room, run: &Run) -> anyhow::Result<()> {
-        let console = &room.console;
-        let record = || json!({ "schema": "metier.missing/1", "run": run.id, "missing": run.missing });
-        match console.format {
-            Format::Json => console.data(|out| output::json(out, &record())),
-            Format::Yaml => console.data(|out| output::yaml(out, &record())),
-            Format::Csv => console.data(|out| {
-                let rows = run.missing.iter().map(|(field, missing)| {
-                    vec![field.clone(), missing.reason.clone(), missing.fix.clone().unwrap_or_default()]
-                });
-                output::csv(out, &["field", "reason", "fix"], rows)
-            }),
-            Format::Table if run.missing.is_empty() => console.print("nothing is missing\n"),
-            Format::Table => console.print(&sections::missing(run, console.paint)),
-        }
+        let record = json!({ "schema": "metier.missing/1", "run": run.id, "missing": run.missing });
+        let rows = run.missing.iter().map(|(field, missing)| {
+            vec![field.clone(), missing.reason.clone(), missing.fix.clone().unwrap_or_default()]
+        });
+        room.console.show(&record, ["field", "reason", "fix"], rows, |paint| {
+            if run.missing.is_empty() {
+                "nothing is missing\n".to_string()
+            } else {
+                sections::missing(run, paint)
+            }
+        })
     }
 
     fn processes(&self, room: &Room, store: &Store, run: &Run) -> anyhow::Result<()> {
-        let console = &room.console;
         let Some(tree) = tree(store, run)? else {
             let why = run.missing.iter().find(|(field, _)| field.starts_with("processes"));
             let why = why.map_or_else(|| "none was recorded".to_string(), |(_, why)| why.to_string());
             anyhow::bail!("run {} has no process tree: {why}", run.id.short());
         };
-        match console.format {
-            Format::Json => console.data(|out| output::json(out, &tree)),
-            Format::Yaml => console.data(|out| output::yaml(out, &tree)),
-            Format::Csv => console.data(|out| {
-                output::csv(
-                    out,
-                    &sections::PROCESS_COLUMNS,
-                    tree.processes.iter().map(sections::process_cells),
-                )
-            }),
-            Format::Table => console.print(&sections::tree(&tree, console.paint)),
-        }
+        let rows = tree.processes.iter().map(sections::process_cells);
+        let text = |paint| sections::tree(&tree, paint);
+        room.console.show(&tree, sections::PROCESS_COLUMNS.split(','), rows, text)
     }
 
     fn series(&self, room: &Room, store: &Store, run: &Run, name: &str) -> anyhow::Result<()> {
-        let console = &room.console;
         let mut series = store.series(run.id, Some(name).filter(|name| !name.is_empty()))?;
         if series.is_empty() {
             let known: Vec<String> =
@@ -148,45 +123,16 @@ impl Show {
                 }
             }
         }
-        series.iter_mut().for_each(output::without_infinities);
-        match console.format {
-            Format::Json => console.data(|out| output::json(out, &list(&series))),
-            Format::Yaml => console.data(|out| output::yaml(out, &list(&series))),
-            Format::Csv => console.data(|out| timeline::csv(out, &series)),
-            Format::Table => console.print(&timeline::table(&series, console.paint)),
-        }
-    }
-}
-
-fn list(series: &[Series]) -> serde_json::Value {
-    json!({ "schema": "metier.series-list/1", "series": series })
-}
-
-fn quality_word(quality: &metier_types::Quality) -> &'static str {
-    match quality {
-        metier_types::Quality::Exact => "exact",
-        metier_types::Quality::Sampled => "sampled",
-        metier_types::Quality::Estimated => "estimated",
+        series.iter_mut().for_each(Series::mask_infinities);
+        let record = json!({ "schema": "metier.series-list/1", "series": series });
+        let text = |paint| timeline::table(&series, paint);
+        room.console.show(&record, timeline::header(&series), timeline::rows(&series), text)
     }
 }
 
 /// The process tree of a run, which is kept as a file of it.
 pub fn tree(store: &Store, run: &Run) -> anyhow::Result<Option<ProcessTree>> {
-    let Some(file) =
-        run.artefacts.iter().find(|artefact| artefact.name == metier_types::ProcessTree::ARTEFACT)
-    else {
-        return Ok(None);
-    };
-    if file.size_bytes.get() > TREE_BYTES {
-        anyhow::bail!(
-            "the process tree of run {} has {}; want at most 256 MiB",
-            run.id.short(),
-            file.size_bytes
-        );
-    }
-    let mut content = Vec::new();
-    store.artefact(&file.digest, &mut content)?;
-    let tree = serde_json::from_slice(&content)
-        .with_context(|| format!("the process tree of run {} cannot be read", run.id.short()))?;
-    Ok(Some(tree))
+    let content = read_run_file(store, run, ProcessTree::ARTEFACT, "the process tree")?;
+    let cannot = || format!("the process tree of run {} cannot be read", run.id.short());
+    content.map(|content| serde_json::from_slice(&content).with_context(cannot)).transpose()
 }

@@ -3,7 +3,7 @@
 
 mod beside;
 mod devices;
-mod told;
+mod table;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use anyhow::Context as _;
 use clap::Args;
 use metier_onnx::Limits;
 use metier_onnx::split::{Chain, Part};
+use metier_predict::splitting::{SplitPart, SplitReport, even_cuts, least_work, multiply_adds};
 use metier_types::{Bytes, Seconds};
 use serde_json::json;
 
@@ -19,9 +20,8 @@ use super::Room;
 use super::inspect::Binding;
 use crate::console::Console;
 use crate::exit::{Code, usage};
-use crate::output::{self, Cell, Destination, Format, Table, plain};
+use crate::output::{Cell, Destination, Table, plain};
 use devices::Devices;
-use told::{Row, Told};
 
 const EXAMPLES: &str = "Examples:
   metier split net.onnx --parts 2 --out parts      two parts of about the same work: parts/net.1.onnx, parts/net.2.onnx
@@ -93,20 +93,20 @@ impl Split {
         }
         let costs = chain.costs(&whole);
         let work: Vec<Option<u64>> =
-            costs.iter().map(|range| work(&whole.operators[range.clone()])).collect();
-        let least: Vec<f64> = costs.iter().map(|range| least(&whole.operators[range.clone()])).collect();
+            costs.iter().map(|range| multiply_adds(&whole.operators[range.clone()])).collect();
+        let least: Vec<f64> = costs.iter().map(|range| least_work(&whole.operators[range.clone()])).collect();
         let cuts = self.cuts(&room.console, &chain, &least)?;
-        let mut told = Told::new(&self.graph);
+        let mut report = SplitReport::new(&self.graph);
         if self.devices.is_given() {
-            let plan = match self.devices.ask(room, &self.graph, &chain, &whole, &links, cuts.as_deref())? {
-                Ok(plan) => plan,
+            let answer = match self.devices.ask(room, &self.graph, &chain, &whole, &links, cuts.as_deref())? {
+                Ok(answer) => answer,
                 Err(code) => return Ok(code),
             };
-            plan.notes().for_each(|note| room.console.note(note));
-            for (number, part) in plan.parts().enumerate() {
-                told.parts.push(self.row(number, part, &work, None)?);
+            answer.plan.notes.iter().for_each(|note| room.console.note(note));
+            for (number, stage) in answer.plan.stages.iter().enumerate() {
+                report.parts.push(self.part(number, &stage.part, &work, None)?);
             }
-            told.planned(plan);
+            report.add_plan(answer);
         } else {
             let cuts = cuts.ok_or_else(|| {
                 usage(
@@ -117,31 +117,33 @@ impl Split {
             for (number, part) in self.binding.named(&self.graph, chain.parts(&cuts))?.iter().enumerate() {
                 let crossing = crossings.iter().find(|crossing| crossing.place == part.range.end);
                 let sent = crossing.and_then(|crossing| crossing.bytes).map(Bytes);
-                let mut row = self.row(number, part, &work, sent)?;
+                let mut row = self.part(number, part, &work, sent)?;
                 row.send_seconds = send(links.all, sent);
-                told.parts.push(row);
+                report.parts.push(row);
             }
         }
-        told.print(room)?;
+        room.console.show(&report, table::HEADER.split(','), table::rows(&report), |paint| {
+            table::text(&report, paint)
+        })?;
         Ok(Code::OK)
     }
 
-    fn row(
+    fn part(
         &self,
         number: usize,
         part: &Part,
         work: &[Option<u64>],
         sent: Option<Bytes>,
-    ) -> anyhow::Result<Row> {
+    ) -> anyhow::Result<SplitPart> {
         let file = self.out.as_deref().map(|folder| self.write(folder, number + 1, part)).transpose()?;
         let adds = work[part.range.clone()].iter().try_fold(0u64, |sum, one| sum.checked_add((*one)?));
-        Ok(Row::new(part, adds, sent, file))
+        Ok(SplitPart::new(part, adds, sent, file))
     }
 
     /// Where to cut; `None` where that is left to us.
     fn cuts(&self, console: &Console, chain: &Chain, least: &[f64]) -> anyhow::Result<Option<Vec<usize>>> {
         if let Some(parts) = self.parts {
-            let cuts = even(chain, least, parts as usize);
+            let cuts = even_cuts(chain, least, parts as usize);
             if cuts.len() + 1 < parts as usize {
                 console.note(format!(
                     "--parts {parts}: made {}; there are no more operators that multiply and add, or no more places to cut",
@@ -184,39 +186,31 @@ impl Split {
 
     fn places(&self, room: &Room, chain: &Chain, speed: Option<f64>) -> anyhow::Result<Code> {
         let places = chain.crossings();
-        let console = &room.console;
-        match console.format {
-            Format::Json | Format::Yaml => {
-                let list: Vec<_> = places
-                    .iter()
-                    .map(|one| json!({ "place": one.place, "values": one.values, "bytes": one.bytes }))
-                    .collect();
-                let record = json!({ "schema": "metier.split-places/1", "graph": self.graph, "operators": chain.len(), "places": list });
-                match console.format {
-                    Format::Json => console.data(|out| output::json(out, &record))?,
-                    _ => console.data(|out| output::yaml(out, &record))?,
-                }
+        let list: Vec<_> = places
+            .iter()
+            .map(|one| json!({ "place": one.place, "values": one.values, "bytes": one.bytes }))
+            .collect();
+        let record = json!({
+            "schema": "metier.split-places/1",
+            "graph": self.graph,
+            "operators": chain.len(),
+            "places": list,
+        });
+        let rows =
+            places.iter().map(|one| vec![one.place.to_string(), one.values.join(" "), plain(one.bytes)]);
+        room.console.show(&record, ["place", "values", "bytes"], rows, |paint| {
+            let mut table = Table::with_header(&["AFTER", "SENDS", "IN", "VALUES"]);
+            for one in &places {
+                let bytes = one.bytes.map(Bytes);
+                table.row(vec![
+                    Cell::number(one.place.to_string()),
+                    Cell::quantity(bytes),
+                    Cell::quantity(send(speed, bytes)),
+                    Cell::text(one.values.join(", ")).at_most(90),
+                ]);
             }
-            Format::Csv => console.data(|out| {
-                let rows = places
-                    .iter()
-                    .map(|one| vec![one.place.to_string(), one.values.join(" "), plain(one.bytes)]);
-                output::csv(out, &["place", "values", "bytes"], rows)
-            })?,
-            Format::Table => {
-                let mut table = Table::with_header(&["AFTER", "SENDS", "IN", "VALUES"]);
-                for one in &places {
-                    let bytes = one.bytes.map(Bytes);
-                    table.row(vec![
-                        Cell::number(one.place.to_string()),
-                        Cell::quantity(bytes),
-                        Cell::quantity(send(speed, bytes)),
-                        Cell::text(one.values.join(", ")).at_most(90),
-                    ]);
-                }
-                console.print(&table.render(console.paint))?;
-            }
-        }
+            table.render(paint)
+        })?;
         Ok(Code::OK)
     }
 }
@@ -224,93 +218,4 @@ impl Split {
 /// How long sending takes, at so many bytes a second.
 fn send(speed: Option<f64>, bytes: Option<Bytes>) -> Option<Seconds> {
     Some(Seconds(bytes?.get() as f64 / speed?))
-}
-
-/// Multiply-adds of an operator, or of those inside of it.
-fn work(operators: &[metier_onnx::OperatorCost]) -> Option<u64> {
-    operators.iter().try_fold(0u64, |sum, one| sum.checked_add(one.multiply_adds?.checked_mul(one.turns)?))
-}
-
-/// What they do at least, where some of it is not known: every operator counts a little.
-fn least(operators: &[metier_onnx::OperatorCost]) -> f64 {
-    let one =
-        |one: &metier_onnx::OperatorCost| one.multiply_adds.unwrap_or(0) as f64 * one.turns as f64 + 1.0;
-    operators.iter().map(one).sum::<f64>().max(1.0)
-}
-
-/// Places that part the work evenly, each moved by at most a tenth of a share to where least flows over it. Every part has an operator that multiplies and
-/// adds, where any does; so there are fewer where these or the places are too few.
-fn even(chain: &Chain, work: &[f64], parts: usize) -> Vec<usize> {
-    let crossings = chain.crossings();
-    let is_some = work.iter().any(|one| *one > 1.0);
-    let (mut sums, mut busy) = (vec![0.0], vec![0]);
-    for one in work {
-        sums.push(sums[sums.len() - 1] + one);
-        busy.push(busy[busy.len() - 1] + usize::from(*one > 1.0 || !is_some));
-    }
-    let share = sums[work.len()] / parts as f64;
-    let mut cuts: Vec<usize> = Vec::new();
-    for part in 1..parts {
-        let target = share * part as f64;
-        let before = cuts.last().map_or(0, |last| busy[*last]);
-        let does = |place: usize| busy[place] > before && busy[work.len()] > busy[place];
-        let near = crossings.iter().filter(|one| does(one.place));
-        let distance = |place: usize| (sums[place] - target).abs();
-        let closest = near.clone().map(|one| distance(one.place)).fold(f64::INFINITY, f64::min);
-        let reach = closest.max(share * 0.1);
-        let best =
-            near.filter(|one| distance(one.place) <= reach).min_by_key(|one| one.bytes.unwrap_or(u64::MAX));
-        cuts.extend(best.map(|one| one.place));
-    }
-    // Where one operator has the work of several parts, others are cut once more.
-    while cuts.len() + 1 < parts {
-        let ends = |place: usize| {
-            let at = cuts.partition_point(|cut| *cut < place);
-            let from = if at == 0 { 0 } else { cuts[at - 1] };
-            (from, cuts.get(at).copied().unwrap_or(work.len()))
-        };
-        let smaller = |place: usize| {
-            let (from, to) = ends(place);
-            let does = busy[place] > busy[from] && busy[to] > busy[place];
-            does.then(|| (sums[place] - sums[from]).min(sums[to] - sums[place]))
-        };
-        let best = crossings.iter().filter_map(|one| Some((one.place, smaller(one.place)?)));
-        let Some((place, _)) = best.max_by(|a, b| a.1.total_cmp(&b.1)) else { break };
-        cuts.insert(cuts.partition_point(|cut| *cut < place), place);
-    }
-    cuts
-}
-
-#[cfg(test)]
-mod tests {
-    use metier_onnx::build::Builder;
-    use metier_onnx::{Bindings, DataType, analyse, read};
-
-    use super::*;
-
-    #[test]
-    fn every_part_has_an_operator_that_multiplies_and_adds() {
-        let mut graph = Builder::new(1);
-        let mut value = graph.input(DataType::Float, &[1, 512]);
-        for width in [512, 512] {
-            let weights = graph.weights(&[512, width], 512);
-            value = graph.node("MatMul", &[&value, &weights], &[]);
-            for _ in 0..5 {
-                value = graph.node("Relu", &[&value], &[]);
-            }
-        }
-        graph.output(&value);
-        let bytes = graph.finish();
-        let limits = Limits::default();
-        let model = read(&bytes, &limits).unwrap();
-        let whole = analyse(&model, &Bindings::default(), &limits).unwrap();
-        let chain = Chain::new(&bytes, &model, &Bindings::default(), &limits).unwrap();
-        let costs = chain.costs(&whole);
-        let work: Vec<f64> = costs.iter().map(|range| least(&whole.operators[range.clone()])).collect();
-        for parts in [2, 3, 8, 60] {
-            let cuts = even(&chain, &work, parts);
-            assert_eq!(cuts.len(), 1, "{parts}: {cuts:?}");
-            assert!((1..7).contains(&cuts[0]), "{parts}: {cuts:?}");
-        }
-    }
 }

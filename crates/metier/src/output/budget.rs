@@ -36,7 +36,7 @@ impl Budget {
         self.bar.set_message(format!("{what}, at most {left} left"));
         if self.bar.is_hidden() && !self.quiet && self.said.get().elapsed() >= NOW_AND_THEN {
             self.said.set(Instant::now());
-            crate::console::complain(&format!("{what}, at most {left} left"));
+            super::complain(&format!("{what}, at most {left} left"));
         }
     }
 

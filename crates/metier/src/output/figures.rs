@@ -2,7 +2,8 @@
 //!
 //! A value's mark says how far it can be trusted: none for exact, `~` sampled, `≈` estimated.
 
-use metier_types::{Quality, Ratio, Run, Seconds, Unit};
+use metier_types::{Quality, Run};
+use serde::Serialize;
 
 pub struct Figure {
     pub label: &'static str,
@@ -28,23 +29,6 @@ pub fn mark(run: &Run, path: &str) -> &'static str {
         Some(Quality::Sampled) => "~",
         Some(Quality::Estimated) => "≈",
         _ => "",
-    }
-}
-
-/// A value in its unit, as a person would write it.
-pub fn in_unit(unit: Unit, value: f64) -> String {
-    match unit {
-        Unit::Seconds => Seconds(value).to_string(),
-        Unit::Nanoseconds => Seconds(value / 1e9).to_string(),
-        Unit::Bytes => metier_types::Bytes(value.max(0.0).round() as u64).to_string(),
-        Unit::Joules => metier_types::Joules(value).to_string(),
-        Unit::Microjoules => metier_types::Joules(value / 1e6).to_string(),
-        Unit::Watts => metier_types::Watts(value).to_string(),
-        Unit::Ratio => Ratio(value).to_string(),
-        Unit::Hertz => metier_types::Hertz(value).to_string(),
-        Unit::Celsius => metier_types::Celsius(value).to_string(),
-        _ if value.fract() == 0.0 => format!("{value:.0}"),
-        _ => format!("{value:.2}"),
     }
 }
 
@@ -179,7 +163,7 @@ fn samples(sampling: &metier_types::Sampling) -> String {
 }
 
 /// Every leaf of a record with its dotted path, in the order of the record.
-pub fn leaves(record: &serde_json::Value) -> Vec<(String, String)> {
+pub fn leaves(record: &impl Serialize) -> anyhow::Result<Vec<(String, String)>> {
     fn walk(path: &str, value: &serde_json::Value, found: &mut Vec<(String, String)>) {
         let under = |key: &str| if path.is_empty() { key.to_string() } else { format!("{path}.{key}") };
         match value {
@@ -195,6 +179,11 @@ pub fn leaves(record: &serde_json::Value) -> Vec<(String, String)> {
         }
     }
     let mut found = Vec::new();
-    walk("", record, &mut found);
-    found
+    walk("", &serde_json::to_value(record)?, &mut found);
+    Ok(found)
+}
+
+/// The same as rows of CSV.
+pub fn leaf_rows(record: &impl Serialize) -> anyhow::Result<impl Iterator<Item = Vec<String>>> {
+    Ok(leaves(record)?.into_iter().map(|(field, value)| vec![field, value]))
 }

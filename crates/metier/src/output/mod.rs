@@ -14,7 +14,6 @@ use std::io::Write;
 use anyhow::Context as _;
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use metier_types::{Series, Values};
 use serde::Serialize;
 
 pub use budget::Budget;
@@ -87,14 +86,19 @@ pub fn word_of(value: &impl Serialize) -> String {
     }
 }
 
+/// Writes an error to stderr, in the form that all errors have. A failure of that cannot be reported anywhere.
+pub fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "metier: {text}");
+}
+
 /// Writes a record as indented JSON and a line end.
-pub fn json(out: &mut dyn Write, record: &impl Serialize) -> anyhow::Result<()> {
+pub fn json(out: &mut dyn Write, record: &(impl Serialize + ?Sized)) -> anyhow::Result<()> {
     serde_json::to_writer_pretty(&mut *out, record)?;
     Ok(writeln!(out)?)
 }
 
 /// Writes a record as YAML.
-pub fn yaml(out: &mut dyn Write, record: &impl Serialize) -> anyhow::Result<()> {
+pub fn yaml(out: &mut dyn Write, record: &(impl Serialize + ?Sized)) -> anyhow::Result<()> {
     // By way of a JSON value: both forms then have the same fields in the same order.
     let value = serde_json::to_value(record)?;
     let text = serde_saphyr::to_string(&value).context("cannot write YAML")?;
@@ -108,7 +112,7 @@ pub fn yaml(out: &mut dyn Write, record: &impl Serialize) -> anyhow::Result<()> 
 /// Writes rows as CSV with a header line.
 pub fn csv(
     out: &mut dyn Write,
-    header: &[&str],
+    header: impl IntoIterator<Item = impl AsRef<[u8]>>,
     rows: impl IntoIterator<Item = Vec<String>>,
 ) -> anyhow::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
@@ -122,36 +126,4 @@ pub fn csv(
 /// A value for a CSV cell: empty where there is none.
 pub fn plain(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
-}
-
-/// Makes values that JSON cannot carry absent ones.
-pub fn without_infinities(series: &mut Series) {
-    for column in &mut series.columns {
-        let Values::Float(values) = &mut column.values else { continue };
-        let before = column.absent.len();
-        for (row, value) in values.iter_mut().enumerate().filter(|(_, value)| !value.is_finite()) {
-            *value = 0.0;
-            column.absent.extend(u32::try_from(row));
-        }
-        if column.absent.len() > before {
-            column.absent.sort_unstable();
-            column.absent.dedup();
-        }
-    }
-}
-
-/// Fails where the published schema of something that we write is not that of the code; `METIER_BLESS=1` writes it anew.
-#[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
-pub fn published<T: schemars::JsonSchema>(name: &str) {
-    let settings = schemars::generate::SchemaSettings::default().for_serialize();
-    let schema = settings.into_generator().into_root_schema_for::<T>();
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema");
-    let file = folder.join(format!("{name}.json"));
-    let now = format!("{}\n", serde_json::to_string_pretty(&schema).unwrap());
-    if std::env::var_os("METIER_BLESS").is_some() {
-        std::fs::write(&file, &now).unwrap();
-    }
-    let kept = std::fs::read_to_string(&file).unwrap_or_default();
-    assert_eq!(kept, now, "{} is stale; METIER_BLESS=1 writes it anew", file.display());
 }

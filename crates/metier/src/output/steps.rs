@@ -37,7 +37,7 @@ impl Steps {
         if self.bar.is_hidden() && !self.quiet && self.said.get().elapsed() >= NOW_AND_THEN {
             self.said.set(Instant::now());
             let (done, of) = (self.done.get(), self.of);
-            crate::console::complain(&format!("{done} of {of} {} {}", self.noun, self.verb));
+            super::complain(&format!("{done} of {of} {} {}", self.noun, self.verb));
         }
     }
 

@@ -35,6 +35,7 @@ mod power_query;
 mod report;
 mod run;
 mod runfile;
+mod schema;
 mod session;
 mod settings;
 mod split;

@@ -1,7 +1,5 @@
 //! Lines of a log and what they say as a whole, as text.
 
-use std::io::Write;
-
 use metier_device::boards::log::{Clock, Role, Summary};
 use metier_device::boards::{Engine, Snapshot};
 use metier_types::Seconds;
@@ -45,20 +43,19 @@ fn note(row: &Row) -> String {
     notes.join("; ")
 }
 
-/// Every value of every line, in base units: line, field, value.
-pub fn csv(out: &mut dyn Write, rows: &[Row]) -> anyhow::Result<()> {
-    let cells = rows.iter().flat_map(|row| {
-        let place =
-            [row.number.to_string(), row.line.stamp.map(|stamp| stamp.to_string()).unwrap_or_default()];
-        let mut values = vec![("role".to_string(), output::word_of(&row.role))];
-        values.extend(of(&row.line.board));
-        values.extend(row.power_watts.map(|watts| ("power_watts".to_string(), watts.get().to_string())));
-        if !row.line.unknown.is_empty() {
-            values.push(("unknown".to_string(), row.line.unknown.join(" ")));
-        }
-        values.into_iter().map(move |(field, value)| [place.to_vec(), vec![field, value]].concat())
-    });
-    output::csv(out, &["line", "stamp", "field", "value"], cells)
+/// The columns of [`rows`].
+pub const HEADER: &str = "line,stamp,field,value";
+
+/// Every value of a line, in base units.
+pub fn rows(row: &Row) -> impl Iterator<Item = Vec<String>> {
+    let place = [row.number.to_string(), row.line.stamp.map(|stamp| stamp.to_string()).unwrap_or_default()];
+    let mut values = vec![("role".to_string(), output::word_of(&row.role))];
+    values.extend(of(&row.line.board));
+    values.extend(row.power_watts.map(|watts| ("power_watts".to_string(), watts.get().to_string())));
+    if !row.line.unknown.is_empty() {
+        values.push(("unknown".to_string(), row.line.unknown.join(" ")));
+    }
+    values.into_iter().map(move |(field, value)| [place.to_vec(), vec![field, value]].concat())
 }
 
 /// Fields of a board with their values, in base units.
@@ -185,11 +182,4 @@ fn clock(clock: Clock) -> String {
         Clock::Stamps => format!("stamps are whole seconds, up to {} off in all", Seconds(1.0)),
         Clock::Interval => "no stamps; the interval is assumed and may be 3 % off".into(),
     }
-}
-
-/// What a log says as a whole, for programs.
-pub fn summary_csv(out: &mut dyn Write, summary: &Summary) -> anyhow::Result<()> {
-    let record = serde_json::to_value(summary)?;
-    let rows = output::figures::leaves(&record).into_iter().map(|(field, value)| vec![field, value]);
-    output::csv(out, &["field", "value"], rows)
 }

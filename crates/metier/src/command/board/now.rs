@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::lines;
 use crate::console::Console;
 use crate::exit::Code;
-use crate::output::{self, Cell, Format, Paint, Table};
+use crate::output::{Cell, Paint, Table};
 
 /// Between two looks: loads and counters need an earlier one.
 const BETWEEN: Duration = Duration::from_millis(250);
@@ -38,15 +38,8 @@ pub fn show(console: &Console) -> anyhow::Result<Code> {
         power_watts: board.power(),
         board: &snapshot,
     };
-    match console.format {
-        Format::Json => console.data(|out| output::json(out, &now))?,
-        Format::Yaml => console.data(|out| output::yaml(out, &now))?,
-        Format::Csv => console.data(|out| {
-            let rows = lines::of(&snapshot).into_iter().map(|(field, value)| vec![field, value]);
-            output::csv(out, &["field", "value"], rows)
-        })?,
-        Format::Table => console.print(&table(&now, console.paint))?,
-    }
+    let rows = lines::of(&snapshot).into_iter().map(|(field, value)| vec![field, value]);
+    console.show(&now, ["field", "value"], rows, |paint| table(&now, paint))?;
     Ok(Code::OK)
 }
 

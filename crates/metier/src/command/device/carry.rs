@@ -93,27 +93,14 @@ impl Import {
             .map(|passport| json!({ "id": passport.id, "name": passport.name, "origin": passport.origin }))
             .collect();
         let record = json!({ "schema": "metier.passports-import/1", "passports": kept });
-        match room.console.format {
-            Format::Json => room.console.data(|out| output::json(out, &record)),
-            Format::Yaml => room.console.data(|out| output::yaml(out, &record)),
-            Format::Csv => room.console.data(|out| {
-                let rows = passports.iter().map(|passport| {
-                    vec![passport.id.clone(), passport.name.clone(), word_of(&passport.origin)]
-                });
-                output::csv(out, &["id", "name", "origin"], rows)
-            }),
-            Format::Table => {
-                for passport in &passports {
-                    room.console.note(format!(
-                        "{} ({}), {}",
-                        passport.name,
-                        passport.id,
-                        word_of(&passport.origin)
-                    ));
-                }
-                Ok(())
+        let row = |one: &Passport| vec![one.id.clone(), one.name.clone(), word_of(&one.origin)];
+        let rows = passports.iter().map(row);
+        room.console.show(&record, ["id", "name", "origin"], rows, |_| {
+            for one in &passports {
+                room.console.note(format!("{} ({}), {}", one.name, one.id, word_of(&one.origin)));
             }
-        }
+            String::new()
+        })
     }
 }
 

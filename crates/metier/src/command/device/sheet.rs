@@ -3,21 +3,13 @@
 use metier_types::{Bytes, Passport, Precision, Seconds};
 
 use super::super::Room;
-use crate::output::{self, Cell, Format, Paint, Table, figures, plain, word_of};
+use crate::output::{Cell, Paint, Table, figures, plain, word_of};
 use crate::time;
 
 /// In the form that was asked for.
 pub fn print(room: &Room, passport: &Passport) -> anyhow::Result<()> {
-    let console = &room.console;
-    match console.format {
-        Format::Json => console.data(|out| output::json(out, passport)),
-        Format::Yaml => console.data(|out| output::yaml(out, passport)),
-        Format::Csv => console.data(|out| {
-            let leaves = figures::leaves(&serde_json::to_value(passport)?);
-            output::csv(out, &["field", "value"], leaves.into_iter().map(|(field, value)| vec![field, value]))
-        }),
-        Format::Table => console.print(&text(passport, console.paint)),
-    }
+    let rows = figures::leaf_rows(passport)?;
+    room.console.show(passport, ["field", "value"], rows, |paint| text(passport, paint))
 }
 
 pub fn text(passport: &Passport, paint: Paint) -> String {

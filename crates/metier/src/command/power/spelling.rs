@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 
-use clap::{CommandFactory as _, ValueEnum};
+use clap::ValueEnum;
 
 use crate::output::Form;
 
@@ -52,8 +52,8 @@ const EVERYWHERE: [(&str, Option<char>, bool); 31] = [
 type Known = (Vec<String>, Vec<char>);
 
 /// The flags of a command of `metier power`; `None` where there is no such command.
-fn known(command: &str) -> Option<Known> {
-    let all = crate::cli::Cli::command();
+fn known(all: fn() -> clap::Command, command: &str) -> Option<Known> {
+    let all = all();
     let power = all.find_subcommand("power")?;
     let own = power.find_subcommand(command)?;
     let names = own.get_arguments().filter_map(|one| one.get_long().map(str::to_string)).collect();
@@ -98,7 +98,7 @@ fn of_use(words: Vec<OsString>, (names, letters): &Known) -> Vec<OsString> {
 }
 
 /// The same words in our spelling, where they are for `metier power`: there `-o` with a word that is no form of output means `--out`.
-pub fn spelled(arguments: &[OsString]) -> Vec<OsString> {
+pub fn spelled(all: fn() -> clap::Command, arguments: &[OsString]) -> Vec<OsString> {
     let Some(at) = command(arguments).filter(|at| arguments[*at] == "power") else {
         return arguments.to_vec();
     };
@@ -130,7 +130,8 @@ pub fn spelled(arguments: &[OsString]) -> Vec<OsString> {
         }
     }
     let command = (at + 1..out.len()).find(|at| !out[*at].to_string_lossy().starts_with('-'));
-    if let Some((command, known)) = command.and_then(|at| Some((at, known(&out[at].to_string_lossy())?))) {
+    if let Some((command, known)) = command.and_then(|at| Some((at, known(all, &out[at].to_string_lossy())?)))
+    {
         let behind = out.split_off(command + 1);
         out.extend(of_use(behind, &known));
     }
@@ -156,6 +157,8 @@ fn command(arguments: &[OsString]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
     fn words(text: &str) -> Vec<OsString> {
@@ -183,7 +186,7 @@ mod tests {
             ),
             ("metier power extract --wrong -i a", "metier power extract --wrong -i a"),
         ] {
-            assert_eq!(spelled(&words(typed)), words(means), "{typed}");
+            assert_eq!(spelled(crate::cli::Cli::command, &words(typed)), words(means), "{typed}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use metier_report::{Measured, Subject};
 use metier_store::Store;
-use metier_types::Run;
+use metier_types::{Run, Series};
 
 use crate::command::Room;
 use crate::command::compare::Sides;
@@ -50,7 +50,7 @@ impl<'a> Gather<'a> {
             _ => return Ok(Measured { run, verdict, series: Vec::new(), tree: None, stacks: None }),
         };
         let mut series = store.series(run.id, None)?;
-        series.iter_mut().for_each(crate::output::without_infinities);
+        series.iter_mut().for_each(Series::mask_infinities);
         let tree = show::tree(store, &run)?;
         let stacks = flame::of_run(store, &run)?;
         Ok(Measured { run, verdict, series, tree, stacks })

@@ -131,7 +131,7 @@ pub fn batch(runs: &[Run], warmups: &[Run], asked: u32, kept: bool, paint: Paint
         if all_zero && field.field != Field::WallSeconds {
             continue;
         }
-        let show = |value: f64| figures::in_unit(field.unit, value);
+        let show = |value: f64| field.unit.text(value);
         let outliers = match field.spread.outliers.len() {
             0 => Cell::number("–").styled(Paint::dim),
             n => Cell::number(n.to_string()).styled(Paint::yellow),

@@ -40,32 +40,10 @@ pub fn table(rows: &[RunRow], now: Timestamp) -> Table {
 }
 
 /// The header of CSV.
-pub const COLUMNS: [&str; 24] = [
-    "id",
-    "batch",
-    "started",
-    "ended",
-    "workload",
-    "device",
-    "state",
-    "cause",
-    "exit_code",
-    "signal",
-    "wall_seconds",
-    "cpu_seconds",
-    "cpu_user_seconds",
-    "cpu_system_seconds",
-    "peak_memory_bytes",
-    "read_bytes",
-    "written_bytes",
-    "energy_joules",
-    "processes",
-    "own_overhead_ratio",
-    "repetition",
-    "repetitions",
-    "tags",
-    "command",
-];
+pub const COLUMNS: &str = "\
+    id,batch,started,ended,workload,device,state,cause,exit_code,signal,wall_seconds,cpu_seconds,\
+    cpu_user_seconds,cpu_system_seconds,peak_memory_bytes,read_bytes,written_bytes,energy_joules,\
+    processes,own_overhead_ratio,repetition,repetitions,tags,command";
 
 /// A run as a row of CSV.
 pub fn cells(row: &RunRow) -> Vec<String> {

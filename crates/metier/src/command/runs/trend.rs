@@ -9,9 +9,9 @@ use metier_store::RunFilter;
 use metier_types::{Ratio, Timestamp};
 
 use super::super::Room;
-use crate::command::compare::{percent, signed};
+use crate::command::compare::percent;
 use crate::exit::{Code, usage};
-use crate::output::{self, Format, Paint, figures, plain, word_of};
+use crate::output::{self, Format, Paint, plain, word_of};
 use crate::time;
 
 /// Most runs that are read, over all histories.
@@ -67,20 +67,16 @@ impl TrendFlags {
             other => other.into(),
         })?;
         let console = &room.console;
-        match console.format {
-            Format::Json => console.data(|out| output::json(out, &found))?,
-            Format::Yaml => console.data(|out| output::yaml(out, &found))?,
-            Format::Csv => {
-                console.data(|out| output::csv(out, &COLUMNS, found.trends.iter().flat_map(rows)))?
-            }
-            Format::Table => {
-                console.print(&text(&found, self.metric.is_cost(), Timestamp::now(), console.paint))?;
-                let legend = format!(
-                    "of histories without a change, at most {} are called changed; changes below {} are not told",
-                    found.significance, found.at_least
-                );
-                console.note(console.paint_err.dim(&legend));
-            }
+        let is_cost = self.metric.is_cost();
+        console.show(&found, COLUMNS.split(','), found.trends.iter().flat_map(rows), |paint| {
+            text(&found, is_cost, Timestamp::now(), paint)
+        })?;
+        if console.format == Format::Table {
+            let legend = format!(
+                "of histories without a change, at most {} are called changed; changes below {} are not told",
+                found.significance, found.at_least
+            );
+            console.note(console.paint_err.dim(&legend));
         }
         self.judge(room, &found)
     }
@@ -98,7 +94,7 @@ impl TrendFlags {
                 format!("{name} by {} since run {}", ratio(change.change_ratio), change.run.short())
             }));
             if let Some(drift) = trend.drift.as_ref().filter(|_| drifts) {
-                worse.push(format!("{name} drifts by {} in all", signed(drift.change_ratio)));
+                worse.push(format!("{name} drifts by {} in all", drift.change_ratio.signed()));
             }
         }
         if !worse.is_empty() {
@@ -115,7 +111,7 @@ impl TrendFlags {
 }
 
 fn ratio(change: Option<Ratio>) -> String {
-    change.map_or_else(|| "from nothing".to_string(), signed)
+    change.map_or_else(|| "from nothing".to_string(), Ratio::signed)
 }
 
 fn text(found: &Trends, is_cost: bool, now: Timestamp, paint: Paint) -> String {
@@ -124,7 +120,7 @@ fn text(found: &Trends, is_cost: bool, now: Timestamp, paint: Paint) -> String {
         if !text.is_empty() {
             text.push('\n');
         }
-        let in_unit = |value: f64| figures::in_unit(found.unit, value);
+        let in_unit = |value: f64| found.unit.text(value);
         let name = output::printable(&format!("{} on {}", trend.workload.name, trend.device.name));
         let n = trend.points.len();
         let mut about = format!("{}, {n} runs", found.metric);
@@ -153,8 +149,8 @@ fn text(found: &Trends, is_cost: bool, now: Timestamp, paint: Paint) -> String {
         if let Some(drift) = &trend.drift {
             let size = format!(
                 "drifts by {} in all, {} a run",
-                signed(drift.change_ratio),
-                signed(drift.per_run_ratio)
+                drift.change_ratio.signed(),
+                drift.per_run_ratio.signed()
             );
             let worse = (drift.change_ratio.get() > 0.0) == is_cost;
             let size = if worse { paint.red(&size) } else { paint.green(&size) };
@@ -195,7 +191,7 @@ fn told(
     let size = ratio(change.change_ratio);
     let size = if worse { paint.red(&size) } else { paint.green(&size) };
     let range =
-        change.low.zip(change.high).map(|(low, high)| format!(" ({} … {})", signed(low), signed(high)));
+        change.low.zip(change.high).map(|(low, high)| format!(" ({} … {})", low.signed(), high.signed()));
     let level = |level: &Level| level.median.map(&in_unit).unwrap_or_default();
     let mut text = format!(
         "  {size}{} since run {}, {}: {} → {}, p {}\n",
@@ -249,8 +245,7 @@ fn picture(trend: &Trend) -> String {
     text
 }
 
-const COLUMNS: [&str; 9] =
-    ["workload", "device", "run", "batch", "started", "value", "change_ratio", "p_value", "state"];
+const COLUMNS: &str = "workload,device,run,batch,started,value,change_ratio,p_value,state";
 
 /// Each run of a history as a row; that of the first after a change says by how much.
 fn rows(trend: &Trend) -> Vec<Vec<String>> {

@@ -81,7 +81,7 @@ fn head(run: &Run, paint: Paint) -> String {
     };
     row("run", run.id.to_string());
     row("workload", run.workload.name.clone());
-    row("command", run.context.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "));
+    row("command", metier_report::shell_words(&run.context.command));
     row("device", run.device.name.clone());
     row("started", time::local(run.started));
     row("ended", ending(run));
@@ -122,16 +122,6 @@ fn method(method: metier_types::Method) -> &'static str {
         Method::Container => "the control group of its container",
         Method::Wait4 => "wait4 and a child subreaper",
         _ => "unknown to this version",
-    }
-}
-
-/// A word as a shell would need it.
-pub fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_string()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 
@@ -186,7 +176,7 @@ fn pictures(line: &Series, paint: Paint) -> String {
             // Nanoseconds of CPU time a second are cores.
             ("cpu", Unit::Nanoseconds) => format!("most {:.2} cores", drawn.most / 1e9),
             ("cpu", Unit::Seconds) => format!("most {:.2} cores", drawn.most),
-            (_, unit) => format!("most {}", figures::in_unit(unit, drawn.most)),
+            (_, unit) => format!("most {}", unit.text(drawn.most)),
         };
         table.row(vec![Cell::text(name), Cell::text(drawn.bars).styled(Paint::cyan), Cell::text(most)]);
     }
@@ -286,19 +276,9 @@ fn roots(children: &BTreeMap<Option<usize>, Vec<usize>>) -> Vec<usize> {
 }
 
 /// The header of processes as CSV.
-pub const PROCESS_COLUMNS: [&str; 11] = [
-    "pid",
-    "parent",
-    "name",
-    "command",
-    "started_seconds",
-    "ended_seconds",
-    "cpu_seconds",
-    "peak_resident_bytes",
-    "read_bytes",
-    "written_bytes",
-    "end",
-];
+pub const PROCESS_COLUMNS: &str = "\
+    pid,parent,name,command,started_seconds,ended_seconds,cpu_seconds,peak_resident_bytes,read_bytes,\
+    written_bytes,end";
 
 /// A process as a row of CSV.
 pub fn process_cells(process: &Process) -> Vec<String> {

@@ -1,38 +1,40 @@
 //! A run's time line: as one table of all series by time (CSV), or as pictures (for people).
 
-use std::io::Write;
-
 use metier_types::{Column, Kind, Series, Values};
 
-use crate::output::{Cell, Paint, Table, figures, sparkline, word_of};
+use crate::output::{Cell, Paint, Table, sparkline, word_of};
 
 /// Width of a picture.
 const WIDTH: usize = 60;
 
-/// One row for each time at which any series has one; `seconds`, then each column as `series.column_unit`.
-pub fn csv(out: &mut dyn Write, series: &[Series]) -> anyhow::Result<()> {
-    let mut writer = csv::Writer::from_writer(out);
-    let columns: Vec<(usize, &Column)> = series
-        .iter()
-        .enumerate()
-        .flat_map(|(at, one)| one.columns.iter().map(move |column| (at, column)))
-        .collect();
-    let name = |(at, column): &(usize, &Column)| {
-        format!("{}.{}_{}", series[*at].name, column.name, word_of(&column.unit))
+/// The columns of all series, each with the place of its series.
+fn columns(series: &[Series]) -> impl Iterator<Item = (usize, &Column)> {
+    series.iter().enumerate().flat_map(|(at, one)| one.columns.iter().map(move |column| (at, column)))
+}
+
+/// `seconds`, then each column as `series.column_unit`.
+pub fn header(series: &[Series]) -> Vec<String> {
+    let name = |(at, column): (usize, &Column)| {
+        format!("{}.{}_{}", series[at].name, column.name, word_of(&column.unit))
     };
-    writer.write_record(std::iter::once("seconds".to_string()).chain(columns.iter().map(name)))?;
+    std::iter::once("seconds".to_string()).chain(columns(series).map(name)).collect()
+}
+
+/// One row for each time at which any series has one.
+pub fn rows(series: &[Series]) -> impl Iterator<Item = Vec<String>> {
     let mut next = vec![0usize; series.len()];
-    let time_of = |next: &[usize], at: usize| series[at].times.get(next[at]).copied();
-    while let Some(now) = (0..series.len()).filter_map(|at| time_of(&next, at)).min() {
-        let here: Vec<bool> = (0..series.len()).map(|at| time_of(&next, at) == Some(now)).collect();
-        let cell = |(at, column): &(usize, &Column)| match here[*at] {
-            true => value(column, next[*at]),
+    std::iter::from_fn(move || {
+        let times = |at: usize| series[at].times.get(next[at]).copied();
+        let now = (0..series.len()).filter_map(times).min()?;
+        let here: Vec<bool> = (0..series.len()).map(|at| times(at) == Some(now)).collect();
+        let cell = |(at, column): (usize, &Column)| match here[at] {
+            true => value(column, next[at]),
             false => String::new(),
         };
-        writer.write_record(std::iter::once(seconds(now)).chain(columns.iter().map(cell)))?;
+        let row = std::iter::once(seconds(now)).chain(columns(series).map(cell)).collect();
         next.iter_mut().zip(&here).for_each(|(row, here)| *row += usize::from(*here));
-    }
-    Ok(writer.flush()?)
+        Some(row)
+    })
 }
 
 /// Nanoseconds as seconds, without losing any.
@@ -68,7 +70,7 @@ pub fn table(series: &[Series], paint: Paint) -> String {
         for column in &one.columns {
             let per = if column.kind == Kind::Counter { " /s" } else { "" };
             let (bars, most) = match sparkline::draw(one, column, WIDTH) {
-                Some(line) => (line.bars, format!("most {}{per}", figures::in_unit(column.unit, line.most))),
+                Some(line) => (line.bars, format!("most {}{per}", column.unit.text(line.most))),
                 None => (String::new(), "too few samples".to_string()),
             };
             table.row(vec![Cell::text(&column.name), Cell::text(bars).styled(Paint::cyan), Cell::text(most)]);
@@ -101,12 +103,9 @@ mod tests {
             ..Series::new(run, "host")
         };
         let mut both = [fast, slow];
-        both.iter_mut().for_each(crate::output::without_infinities);
-        let mut out = Vec::new();
-        csv(&mut out, &both).unwrap();
-        assert_eq!(
-            String::from_utf8(out).unwrap(),
-            "seconds,use.memory_bytes,host.free_bytes\n0.000000000,1,0.5\n0.100000000,,\n0.150000000,,\n0.200000000,3,\n"
-        );
+        both.iter_mut().for_each(Series::mask_infinities);
+        assert_eq!(header(&both), ["seconds", "use.memory_bytes", "host.free_bytes"]);
+        let rows: Vec<_> = rows(&both).map(|row| row.join(",")).collect();
+        assert_eq!(rows, ["0.000000000,1,0.5", "0.100000000,,", "0.150000000,,", "0.200000000,3,"]);
     }
 }

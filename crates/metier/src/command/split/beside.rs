@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
-use std::path::{Component, Path};
+use std::path::Path;
 
 use anyhow::Context as _;
 use metier_onnx::split::{Outside, Piece};
@@ -37,15 +37,14 @@ pub fn write(graph: &Path, folder: &Path, outside: &Outside) -> anyhow::Result<(
 
 /// The file that has a piece, at its place. Only what is in the graph's folder or below is opened: a graph says the name, and nobody checks graphs.
 fn open(graph: &Path, piece: &Piece) -> anyhow::Result<File> {
-    let name = Path::new(&piece.file);
-    let is_below = name.components().all(|part| matches!(part, Component::Normal(_)));
-    anyhow::ensure!(
-        is_below && !piece.file.is_empty(),
-        "{}: its weights are in {:?}; want a file in the folder of the graph",
-        graph.display(),
-        piece.file
-    );
-    let path = graph.parent().unwrap_or(Path::new("")).join(name);
+    let folder = graph.parent().unwrap_or(Path::new(""));
+    let path = metier_onnx::external_file(folder, &piece.file).with_context(|| {
+        format!(
+            "{}: its weights are in {:?}; want a file in the folder of the graph",
+            graph.display(),
+            piece.file
+        )
+    })?;
     let about = std::fs::metadata(&path);
     let about =
         about.with_context(|| format!("{}: cannot read its weights {}", graph.display(), path.display()))?;

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use metier_onnx::Analysis;
+use metier_onnx::split::Chain;
 use metier_onnx::split::best::{DEVICES, Goal};
-use metier_onnx::split::{Chain, Part};
 use metier_predict::latency::{Conditions, Latency};
-use metier_predict::splitting::{Error, Plan, Question};
+use metier_predict::splitting::{Error, Question, SplitAnswer};
 use metier_session::runfile::quantity;
-use metier_types::{Passport, Seconds};
+use metier_types::Seconds;
 
 use crate::command::Room;
 use crate::command::predict::{passport_of, threads};
@@ -83,30 +83,6 @@ pub fn links(given: &[String]) -> anyhow::Result<Links> {
     Ok(links)
 }
 
-/// An answer, and what the devices are called in it.
-pub struct Answer {
-    pub plan: Plan,
-    /// What the devices are called: as they were given, a second one of a name with its number.
-    pub labels: Vec<String>,
-    pub passports: Vec<Passport>,
-    /// How they run their parts.
-    pub conditions: Conditions,
-    /// What was to be small.
-    pub goal: &'static str,
-}
-
-impl Answer {
-    /// The parts, in their order.
-    pub fn parts(&self) -> impl Iterator<Item = &Part> {
-        self.plan.stages.iter().map(|stage| &stage.part)
-    }
-
-    /// What had to be assumed.
-    pub fn notes(&self) -> impl Iterator<Item = &String> {
-        self.plan.notes.iter()
-    }
-}
-
 impl Devices {
     /// Whether there are any.
     pub fn is_given(&self) -> bool {
@@ -131,7 +107,7 @@ impl Devices {
         graph: &Analysis,
         links: &Links,
         cuts: Option<&[usize]>,
-    ) -> anyhow::Result<Result<Answer, Code>> {
+    ) -> anyhow::Result<Result<SplitAnswer, Code>> {
         if self.devices.len() > DEVICES {
             return Err(usage(format!("--devices names {}; want 1 to {DEVICES}", self.devices.len())));
         }
@@ -151,6 +127,10 @@ impl Devices {
         let at = |flag: &str, name: &Option<String>| -> anyhow::Result<Option<usize>> {
             name.as_ref().map(|name| number(&labels, flag, name)).transpose()
         };
+        let goal = match self.goal {
+            Aim::Latency => Goal::Latency,
+            Aim::Throughput => Goal::Throughput,
+        };
         let question = Question {
             chain,
             graph,
@@ -160,10 +140,7 @@ impl Devices {
             delay: Seconds(delay.as_secs_f64()),
             input_at: at("--input-at", &self.input_at)?,
             output_at: at("--output-at", &self.output_at)?,
-            goal: match self.goal {
-                Aim::Latency => Goal::Latency,
-                Aim::Throughput => Goal::Throughput,
-            },
+            goal,
             cuts,
         };
         let plan = match question.answer(&Latency::open(&store)?) {
@@ -174,11 +151,7 @@ impl Devices {
             }
             Err(error) => anyhow::bail!("{}: {error}", file.display()),
         };
-        let goal = match self.goal {
-            Aim::Latency => "latency",
-            Aim::Throughput => "throughput",
-        };
-        Ok(Ok(Answer { plan, labels, passports, conditions, goal }))
+        Ok(Ok(SplitAnswer { plan, labels, passports, conditions, goal }))
     }
 }
 

@@ -3,91 +3,93 @@
 
 use std::io::{BufRead, Read};
 
-use anyhow::{Context as _, anyhow, bail};
 use metier_types::{Device, Run, Series, Workload};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{End, Head, LINE_BYTES, Part};
+use super::error::refuse;
+use super::{ArchiveEnd, ArchiveError, ArchiveHead, ArtefactPart, LINE_BYTES};
 
 #[derive(Debug)]
-pub enum Line {
+pub(super) enum ArchiveLine {
     Head,
     Device(Box<Device>),
     Workload(Box<Workload>),
     /// A part of a file.
-    Part(Part),
+    Part(ArtefactPart),
     Run(Box<Run>),
     /// A series of the run before it.
     Series(Series),
-    End(End),
+    End(ArchiveEnd),
 }
 
-/// Lines with their numbers.
-pub struct Lines<R> {
+/// ArchiveLines with their numbers.
+pub(super) struct ArchiveLines<R> {
     reader: R,
     number: u64,
     buffer: Vec<u8>,
 }
 
-impl<R: BufRead> Lines<R> {
-    pub fn new(reader: R) -> Self {
+impl<R: BufRead> ArchiveLines<R> {
+    pub(super) fn new(reader: R) -> Self {
         Self { reader, number: 0, buffer: Vec::new() }
     }
 
     /// The number of the line that was read last, from 1.
-    pub fn number(&self) -> u64 {
+    pub(super) fn number(&self) -> u64 {
         self.number
     }
 
     /// The next line; `None` at the end. Empty lines are skipped.
-    pub fn next(&mut self) -> anyhow::Result<Option<Line>> {
+    pub(super) fn next(&mut self) -> Result<Option<ArchiveLine>, ArchiveError> {
         loop {
             self.buffer.clear();
             let read = (&mut self.reader)
                 .take(LINE_BYTES + 1)
                 .read_until(b'\n', &mut self.buffer)
-                .with_context(|| format!("cannot read line {}", self.number + 1))?;
+                .map_err(|source| ArchiveError::Read { number: self.number + 1, source })?;
             if read == 0 {
                 return Ok(None);
             }
             self.number += 1;
             if read as u64 > LINE_BYTES {
-                bail!("line {}: longer than 1 GiB; want an archive of `metier export`", self.number);
+                let want = "longer than 1 GiB; want an archive of `metier export`".to_string();
+                return Err(ArchiveError::Content(want).at(self.number));
             }
             if !self.buffer.trim_ascii().is_empty() {
                 let line = parse(self.buffer.trim_ascii());
-                return line.map(Some).with_context(|| format!("line {}", self.number));
+                return line.map(Some).map_err(|error| error.at(self.number));
             }
         }
     }
 }
 
 #[derive(Deserialize)]
-struct OnlySchema {
+struct LineSchema {
     schema: Option<String>,
 }
 
-fn parse(text: &[u8]) -> anyhow::Result<Line> {
-    let head: OnlySchema = serde_json::from_slice(text).map_err(|error| {
-        anyhow!("not a JSON object ({}); want an archive of `metier export`", said(&error))
+fn parse(text: &[u8]) -> Result<ArchiveLine, ArchiveError> {
+    let head: LineSchema = serde_json::from_slice(text).map_err(|error| {
+        let said = said(&error);
+        ArchiveError::Content(format!("not a JSON object ({said}); want an archive of `metier export`"))
     })?;
     let Some(schema) = head.schema else {
-        bail!("field schema: missing; want an archive of `metier export`")
+        refuse!("field schema: missing; want an archive of `metier export`")
     };
     Ok(match schema.as_str() {
         "metier.export/1" => {
-            record::<Head>(text)?;
-            Line::Head
+            record::<ArchiveHead>(text)?;
+            ArchiveLine::Head
         }
-        "metier.device/1" => Line::Device(Box::new(record(text)?)),
-        "metier.workload/1" => Line::Workload(Box::new(record(text)?)),
-        "metier.artefact/1" => Line::Part(record(text)?),
-        "metier.run/1" => Line::Run(Box::new(record(text)?)),
-        "metier.series/1" => Line::Series(record(text)?),
-        "metier.export-end/1" => Line::End(record(text)?),
-        other => bail!(
+        "metier.device/1" => ArchiveLine::Device(Box::new(record(text)?)),
+        "metier.workload/1" => ArchiveLine::Workload(Box::new(record(text)?)),
+        "metier.artefact/1" => ArchiveLine::Part(record(text)?),
+        "metier.run/1" => ArchiveLine::Run(Box::new(record(text)?)),
+        "metier.series/1" => ArchiveLine::Series(record(text)?),
+        "metier.export-end/1" => ArchiveLine::End(record(text)?),
+        other => refuse!(
             "field schema: {other:?} is unknown to this version; want one of metier.device/1, metier.workload/1, metier.artefact/1, metier.run/1, metier.series/1"
         ),
     })
@@ -99,12 +101,12 @@ fn said(error: &serde_json::Error) -> String {
     text.split(" at line ").next().unwrap_or(&text).to_string()
 }
 
-fn record<T: DeserializeOwned>(text: &[u8]) -> anyhow::Result<T> {
+fn record<T: DeserializeOwned>(text: &[u8]) -> Result<T, ArchiveError> {
     serde_json::from_slice(text).map_err(|error| {
         let said = said(&error);
         match serde_json::from_slice::<Value>(text).ok().and_then(|value| culprit::<T>(&value, &said)) {
-            Some(field) => anyhow!("field {field}: {said}"),
-            None => anyhow!("{said}"),
+            Some(field) => ArchiveError::Content(format!("field {field}: {said}")),
+            None => ArchiveError::Content(said),
         }
     })
 }
@@ -144,21 +146,26 @@ fn fields(value: &Value, under: &mut Vec<String>, found: &mut Vec<Vec<String>>) 
 mod tests {
     use super::*;
 
+    /// The error of a line with its cause.
+    fn chain(error: ArchiveError) -> String {
+        format!("{error}: {}", std::error::Error::source(&error).unwrap())
+    }
+
     #[test]
     fn an_error_names_line_and_field() {
         let part =
             r#"{"schema":"metier.artefact/1","digest":"sha256:zz","size_bytes":1,"offset":0,"base64":""}"#;
         let text = format!("{{\"schema\":\"metier.export/1\"}}\n\n{part}\n");
-        let mut lines = Lines::new(text.as_bytes());
-        assert!(matches!(lines.next().unwrap(), Some(Line::Head)));
-        let error = format!("{:#}", lines.next().unwrap_err());
+        let mut lines = ArchiveLines::new(text.as_bytes());
+        assert!(matches!(lines.next().unwrap(), Some(ArchiveLine::Head)));
+        let error = chain(lines.next().unwrap_err());
         assert!(error.starts_with("line 3: field digest:") && error.contains("sha256"), "{error}");
     }
 
     #[test]
     fn what_is_no_archive_is_said_so() {
         for bad in ["hello\n", "[]\n", "{}\n", "{\"schema\":7}\n", "{\"schema\":\"other/9\"}\n", "\u{0}\n"] {
-            let error = format!("{:#}", Lines::new(bad.as_bytes()).next().unwrap_err());
+            let error = chain(ArchiveLines::new(bad.as_bytes()).next().unwrap_err());
             assert!(error.starts_with("line 1: "), "{error}");
         }
     }

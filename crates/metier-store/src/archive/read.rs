@@ -1,25 +1,25 @@
-//! The second pass of an import: writes what [`check`](super::check) found good.
+//! The second pass of an import: writes what [`check`](super::check()) found good.
 
 use std::io::{self, BufRead, Read};
 
-use anyhow::{Context as _, bail};
-use metier_store::Store;
 use metier_types::{Device, Run, Series, Workload};
 
-use super::Part;
-use super::check::{Contents, decode};
-use super::lines::{Line, Lines};
+use super::check::{ArchiveContents, decode};
+use super::error::refuse;
+use super::lines::{ArchiveLine, ArchiveLines};
+use super::{ArchiveError, ArtefactPart};
+use crate::Store;
 
 /// Writes an archive that was checked into the store; `done` is told after each run.
 pub fn import(
     archive: impl BufRead,
     store: &Store,
-    contents: &Contents,
+    contents: &ArchiveContents,
     mut done: impl FnMut(),
-) -> anyhow::Result<()> {
-    let mut lines = Lines::new(archive);
+) -> Result<(), ArchiveError> {
+    let mut lines = ArchiveLines::new(archive);
     let mut current: Option<(Box<Run>, Vec<Series>)> = None;
-    let mut put = |run: Option<(Box<Run>, Vec<Series>)>| -> anyhow::Result<()> {
+    let mut put = |run: Option<(Box<Run>, Vec<Series>)>| -> Result<(), ArchiveError> {
         if let Some((run, series)) = run {
             if !contents.known_runs.contains(&run.id) {
                 store.put_run(&run, &series)?;
@@ -30,26 +30,31 @@ pub fn import(
     };
     while let Some(line) = lines.next()? {
         match line {
-            Line::Series(series) => match &mut current {
+            ArchiveLine::Series(series) => match &mut current {
                 Some((_, all)) => all.push(series),
-                None => bail!("line {}: changed since it was checked", lines.number()),
+                None => return Err(changed().at(lines.number())),
             },
-            Line::Run(run) => put(current.replace((run, Vec::new())))?,
-            Line::Device(device) => put_device(store, &device)?,
-            Line::Workload(workload) => put_workload(store, &workload)?,
-            Line::Part(part) => {
+            ArchiveLine::Run(run) => put(current.replace((run, Vec::new())))?,
+            ArchiveLine::Device(device) => put_device(store, &device)?,
+            ArchiveLine::Workload(workload) => put_workload(store, &workload)?,
+            ArchiveLine::Part(part) => {
                 // Its own run comes after it; the one before is complete.
                 put(current.take())?;
                 put_file(store, part, &mut lines)?;
             }
-            Line::Head | Line::End(_) => put(current.take())?,
+            ArchiveLine::Head | ArchiveLine::End(_) => put(current.take())?,
         }
     }
     put(current.take())
 }
 
+/// The error for an archive that is not what was checked.
+fn changed() -> ArchiveError {
+    ArchiveError::Content("changed since it was checked".to_string())
+}
+
 /// What was seen last is what holds.
-fn put_device(store: &Store, device: &Device) -> anyhow::Result<()> {
+fn put_device(store: &Store, device: &Device) -> Result<(), ArchiveError> {
     match store.device(&device.id)? {
         Some(known) if known.seen >= device.seen => Ok(()),
         _ => Ok(store.put_device(device)?),
@@ -57,7 +62,7 @@ fn put_device(store: &Store, device: &Device) -> anyhow::Result<()> {
 }
 
 /// What the store knows of a workload stays, except that it may have been seen earlier elsewhere.
-fn put_workload(store: &Store, workload: &Workload) -> anyhow::Result<()> {
+fn put_workload(store: &Store, workload: &Workload) -> Result<(), ArchiveError> {
     match store.workload(&workload.id)? {
         None => Ok(store.put_workload(workload)?),
         Some(known) if workload.first_seen < known.first_seen => {
@@ -67,42 +72,47 @@ fn put_workload(store: &Store, workload: &Workload) -> anyhow::Result<()> {
     }
 }
 
-fn put_file<R: BufRead>(store: &Store, first: Part, lines: &mut Lines<R>) -> anyhow::Result<()> {
+fn put_file<R: BufRead>(
+    store: &Store,
+    first: ArtefactPart,
+    lines: &mut ArchiveLines<R>,
+) -> Result<(), ArchiveError> {
     let digest = first.digest;
-    let mut content = Parts { size: first.size_bytes.get(), read: 0, at: 0, bytes: decode(&first)?, lines };
+    let mut content =
+        PartsReader { size: first.size_bytes.get(), read: 0, at: 0, bytes: decode(&first)?, lines };
     let (stored, _) = store.put_artefact(&mut content)?;
     if stored != digest {
-        bail!("file {digest}: changed since it was checked");
+        refuse!("file {digest}: changed since it was checked");
     }
     Ok(())
 }
 
-/// Parts that follow each other, as one content.
-struct Parts<'a, R> {
+/// PartsReader that follow each other, as one content.
+struct PartsReader<'a, R> {
     size: u64,
     /// Bytes of the parts before this one.
     read: u64,
     at: usize,
     bytes: Vec<u8>,
-    lines: &'a mut Lines<R>,
+    lines: &'a mut ArchiveLines<R>,
 }
 
-impl<R: BufRead> Parts<'_, R> {
-    fn advance(&mut self) -> anyhow::Result<()> {
+impl<R: BufRead> PartsReader<'_, R> {
+    fn advance(&mut self) -> Result<(), ArchiveError> {
         self.read += self.bytes.len() as u64;
         self.at = 0;
         self.bytes = match self.lines.next()? {
-            Some(Line::Part(part)) => decode(&part)?,
-            _ => bail!("line {}: changed since it was checked", self.lines.number()),
+            Some(ArchiveLine::Part(part)) => decode(&part)?,
+            _ => return Err(changed().at(self.lines.number())),
         };
         Ok(())
     }
 }
 
-impl<R: BufRead> Read for Parts<'_, R> {
+impl<R: BufRead> Read for PartsReader<'_, R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.at == self.bytes.len() && self.read + (self.bytes.len() as u64) < self.size {
-            self.advance().context("reading a file of a run").map_err(io::Error::other)?;
+            self.advance().map_err(io::Error::other)?;
         }
         let count = (&self.bytes[self.at..]).read(into)?;
         self.at += count;

@@ -3,33 +3,31 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use metier_store::Store;
 use metier_types::schema::Schema;
 use metier_types::{ArtefactRef, Bytes, DeviceId, Digest, Extra, RunId, WorkloadId};
 use serde::Serialize;
 
-use super::{End, Head, PART_BYTES, Part};
-use crate::output::without_infinities;
+use super::{ArchiveEnd, ArchiveError, ArchiveHead, ArtefactPart, PART_BYTES};
+use crate::Store;
 
 /// A run to export, and what it refers to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Wanted {
+pub struct ExportedRun {
     pub run: RunId,
     pub workload: WorkloadId,
     pub device: DeviceId,
 }
 
-/// Lines that were written so far.
-struct Lines<'a> {
+/// ArchiveWriter that were written so far.
+struct ArchiveWriter<'a> {
     out: &'a mut dyn Write,
     written: u64,
 }
 
-impl Lines<'_> {
-    fn add(&mut self, record: &impl Serialize) -> anyhow::Result<()> {
+impl ArchiveWriter<'_> {
+    fn add(&mut self, record: &impl Serialize) -> Result<(), ArchiveError> {
         serde_json::to_writer(&mut *self.out, record)?;
         self.out.write_all(b"\n")?;
         self.written += 1;
@@ -40,13 +38,13 @@ impl Lines<'_> {
 /// Writes the runs with all that belongs to them; `done` is told after each.
 pub fn export(
     store: &Store,
-    wanted: &BTreeSet<Wanted>,
+    wanted: &BTreeSet<ExportedRun>,
     out: &mut dyn Write,
     mut done: impl FnMut(),
-) -> anyhow::Result<()> {
-    let mut lines = Lines { out, written: 0 };
+) -> Result<(), ArchiveError> {
+    let mut lines = ArchiveWriter { out, written: 0 };
     let metier = Some(env!("CARGO_PKG_VERSION").to_string());
-    lines.add(&Head { schema: Schema::new(), metier, extra: Extra::new() })?;
+    lines.add(&ArchiveHead { schema: Schema::new(), metier, extra: Extra::new() })?;
     let devices: BTreeSet<&DeviceId> = wanted.iter().map(|wanted| &wanted.device).collect();
     for id in devices {
         if let Some(device) = store.device(id)? {
@@ -60,8 +58,10 @@ pub fn export(
         }
     }
     let mut files = BTreeSet::new();
-    for Wanted { run: id, .. } in wanted {
-        let run = store.run(*id)?.with_context(|| format!("run {id} was removed while it was exported"))?;
+    for ExportedRun { run: id, .. } in wanted {
+        let run = store
+            .run(*id)?
+            .ok_or_else(|| ArchiveError::Content(format!("run {id} was removed while it was exported")))?;
         for artefact in &run.artefacts {
             if files.insert(artefact.digest) {
                 file(store, artefact, &mut lines)?;
@@ -69,19 +69,24 @@ pub fn export(
         }
         lines.add(&run)?;
         for mut series in store.series(*id, None)? {
-            without_infinities(&mut series);
+            series.mask_infinities();
             lines.add(&series)?;
         }
         done();
     }
     let (runs, all) = (wanted.len() as u64, lines.written + 1);
-    lines.add(&End { schema: Schema::new(), runs, lines: all, extra: Extra::new() })
+    lines.add(&ArchiveEnd { schema: Schema::new(), runs, lines: all, extra: Extra::new() })
 }
 
 /// Writes a file of a run in parts.
-fn file(store: &Store, artefact: &ArtefactRef, lines: &mut Lines<'_>) -> anyhow::Result<()> {
-    let mut parts =
-        Parts { lines, digest: artefact.digest, size: artefact.size_bytes, offset: 0, buffer: Vec::new() };
+fn file(store: &Store, artefact: &ArtefactRef, lines: &mut ArchiveWriter<'_>) -> Result<(), ArchiveError> {
+    let mut parts = PartsWriter {
+        lines,
+        digest: artefact.digest,
+        size: artefact.size_bytes,
+        offset: 0,
+        buffer: Vec::new(),
+    };
     store.artefact(&artefact.digest, &mut parts)?;
     // An empty file has one empty part, so that it is not forgotten.
     if !parts.buffer.is_empty() || parts.offset == 0 {
@@ -91,17 +96,17 @@ fn file(store: &Store, artefact: &ArtefactRef, lines: &mut Lines<'_>) -> anyhow:
 }
 
 /// Cuts what is written to it into parts.
-struct Parts<'a, 'b> {
-    lines: &'a mut Lines<'b>,
+struct PartsWriter<'a, 'b> {
+    lines: &'a mut ArchiveWriter<'b>,
     digest: Digest,
     size: Bytes,
     offset: u64,
     buffer: Vec<u8>,
 }
 
-impl Parts<'_, '_> {
-    fn emit(&mut self) -> anyhow::Result<()> {
-        self.lines.add(&Part {
+impl PartsWriter<'_, '_> {
+    fn emit(&mut self) -> Result<(), ArchiveError> {
+        self.lines.add(&ArtefactPart {
             schema: Schema::new(),
             digest: self.digest,
             size_bytes: self.size,
@@ -115,7 +120,7 @@ impl Parts<'_, '_> {
     }
 }
 
-impl Write for Parts<'_, '_> {
+impl Write for PartsWriter<'_, '_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let taken = bytes.len().min(PART_BYTES - self.buffer.len());
         self.buffer.extend_from_slice(&bytes[..taken]);

@@ -3,20 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
 
-use anyhow::{Context as _, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use metier_store::Store;
 use metier_types::{Digest, Run, RunId, RunState, Series, Values};
 use sha2::{Digest as _, Sha256};
 
-use super::lines::{Line, Lines};
-use super::{MOST_RUNS, PART_BYTES, Part};
-use crate::output::without_infinities;
+use super::error::refuse;
+use super::lines::{ArchiveLine, ArchiveLines};
+use super::{ArchiveError, ArtefactPart, MOST_RUNS, PART_BYTES};
+use crate::Store;
 
 /// What an archive holds.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Contents {
+pub struct ArchiveContents {
     /// Runs that are not in the store yet.
     pub new_runs: u64,
     /// Runs that are there already, equal.
@@ -24,41 +23,41 @@ pub struct Contents {
 }
 
 /// Looks at a whole archive. Says what it holds, or the first thing that is wrong with it.
-pub fn check(archive: impl BufRead, store: &Store) -> anyhow::Result<Contents> {
-    let mut lines = Lines::new(archive);
-    let mut checker = Checker::new(store);
+pub fn check(archive: impl BufRead, store: &Store) -> Result<ArchiveContents, ArchiveError> {
+    let mut lines = ArchiveLines::new(archive);
+    let mut checker = ArchiveChecker::new(store);
     while let Some(line) = lines.next()? {
-        checker.line(line, lines.number()).with_context(|| format!("line {}", lines.number()))?;
+        checker.line(line, lines.number()).map_err(|error| error.at(lines.number()))?;
     }
     checker.end(lines.number())
 }
 
-struct Checker<'a> {
+struct ArchiveChecker<'a> {
     store: &'a Store,
-    contents: Contents,
+    contents: ArchiveContents,
     runs: BTreeSet<RunId>,
     /// Files that are complete.
     files: BTreeMap<Digest, u64>,
     /// The file whose parts are coming.
-    coming: Option<Coming>,
+    coming: Option<PartialArtefact>,
     /// The run whose series are coming, and what the store has of it, where it has it.
     current: Option<(RunId, BTreeSet<String>, Option<Vec<Series>>)>,
     seen_head: bool,
     seen_end: bool,
 }
 
-struct Coming {
+struct PartialArtefact {
     digest: Digest,
     size: u64,
     offset: u64,
     hash: Sha256,
 }
 
-impl<'a> Checker<'a> {
+impl<'a> ArchiveChecker<'a> {
     fn new(store: &'a Store) -> Self {
         Self {
             store,
-            contents: Contents::default(),
+            contents: ArchiveContents::default(),
             runs: BTreeSet::new(),
             files: BTreeMap::new(),
             coming: None,
@@ -68,21 +67,21 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn line(&mut self, line: Line, number: u64) -> anyhow::Result<()> {
+    fn line(&mut self, line: ArchiveLine, number: u64) -> Result<(), ArchiveError> {
         if self.seen_end {
-            bail!("something comes after the end line; want one archive, not several in a row");
+            refuse!("something comes after the end line; want one archive, not several in a row");
         }
         if !self.seen_head {
-            self.seen_head = matches!(line, Line::Head);
+            self.seen_head = matches!(line, ArchiveLine::Head);
             return match self.seen_head {
                 true => Ok(()),
-                false => bail!(
+                false => refuse!(
                     "field schema: the first line is no metier.export/1; want an archive of `metier export`"
                 ),
             };
         }
-        if let (Some(coming), false) = (&self.coming, matches!(line, Line::Part(_))) {
-            bail!(
+        if let (Some(coming), false) = (&self.coming, matches!(line, ArchiveLine::Part(_))) {
+            refuse!(
                 "file {} ends at byte {} of {}; want all of its parts in a row",
                 coming.digest,
                 coming.offset,
@@ -90,16 +89,16 @@ impl<'a> Checker<'a> {
             );
         }
         match line {
-            Line::Head => bail!("a second first line; want one archive"),
-            Line::Device(_) | Line::Workload(_) => Ok(()),
-            Line::Part(part) => self.part(part),
-            Line::Run(run) => self.run(&run),
-            Line::Series(series) => self.series(series),
-            Line::End(end) => {
+            ArchiveLine::Head => refuse!("a second first line; want one archive"),
+            ArchiveLine::Device(_) | ArchiveLine::Workload(_) => Ok(()),
+            ArchiveLine::Part(part) => self.part(part),
+            ArchiveLine::Run(run) => self.run(&run),
+            ArchiveLine::Series(series) => self.series(series),
+            ArchiveLine::End(end) => {
                 self.close()?;
                 self.seen_end = true;
                 if (end.runs, end.lines) != (self.runs.len() as u64, number) {
-                    bail!(
+                    refuse!(
                         "field runs or lines: {} runs in {} lines were announced, {} in {number} are there; the archive is not whole",
                         end.runs,
                         end.lines,
@@ -111,15 +110,15 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn part(&mut self, part: Part) -> anyhow::Result<()> {
+    fn part(&mut self, part: ArtefactPart) -> Result<(), ArchiveError> {
         let bytes = decode(&part)?;
         let size = part.size_bytes.get();
         let mut coming = match self.coming.take() {
             Some(coming) => coming,
-            None => Coming { digest: part.digest, size, offset: 0, hash: Sha256::new() },
+            None => PartialArtefact { digest: part.digest, size, offset: 0, hash: Sha256::new() },
         };
         if (coming.digest, coming.size, coming.offset) != (part.digest, size, part.offset) {
-            bail!(
+            refuse!(
                 "field offset: part of {} at byte {}; want that of {} at byte {}",
                 part.digest,
                 part.offset,
@@ -130,7 +129,7 @@ impl<'a> Checker<'a> {
         coming.hash.update(&bytes);
         coming.offset += bytes.len() as u64;
         if coming.offset > size || (bytes.is_empty() && size > 0) {
-            bail!(
+            refuse!(
                 "field base64: {} bytes at byte {}; want parts that make {size} bytes",
                 bytes.len(),
                 part.offset
@@ -142,7 +141,7 @@ impl<'a> Checker<'a> {
         }
         let found = Digest::from_bytes(coming.hash.finalize().into());
         if found != part.digest {
-            bail!(
+            refuse!(
                 "field digest: {} was announced, the content has {found}; the archive is damaged",
                 part.digest
             );
@@ -151,26 +150,26 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    fn run(&mut self, run: &Run) -> anyhow::Result<()> {
+    fn run(&mut self, run: &Run) -> Result<(), ArchiveError> {
         self.close()?;
         if run.state == RunState::Running {
-            bail!("field state: run {} is under way; want runs that are over", run.id);
+            refuse!("field state: run {} is under way; want runs that are over", run.id);
         }
         if !self.runs.insert(run.id) {
-            bail!("field id: run {} comes twice; want each run once", run.id);
+            refuse!("field id: run {} comes twice; want each run once", run.id);
         }
         if self.runs.len() > MOST_RUNS {
-            bail!("more than {MOST_RUNS} runs; want several smaller archives");
+            refuse!("more than {MOST_RUNS} runs; want several smaller archives");
         }
         for artefact in &run.artefacts {
             match self.files.get(&artefact.digest) {
                 Some(size) if *size == artefact.size_bytes.get() => {}
-                Some(size) => bail!(
+                Some(size) => refuse!(
                     "field artefacts: {:?} has {} bytes in the record, {size} in the archive",
                     artefact.name,
                     artefact.size_bytes.get()
                 ),
-                None => bail!(
+                None => refuse!(
                     "field artefacts: the content of {:?} ({}) does not come before its run",
                     artefact.name,
                     artefact.digest
@@ -180,7 +179,7 @@ impl<'a> Checker<'a> {
         let known = match self.store.run(run.id)? {
             None => None,
             Some(known) if known == *run => Some(self.store.series(run.id, None)?),
-            Some(_) => bail!(
+            Some(_) => refuse!(
                 "run {} is already in store {} with another content; remove it there first (`metier runs rm`), or leave it out",
                 run.id,
                 self.store.location()
@@ -190,31 +189,31 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    fn series(&mut self, mut series: Series) -> anyhow::Result<()> {
+    fn series(&mut self, mut series: Series) -> Result<(), ArchiveError> {
         let Some((run, names, known)) = &mut self.current else {
-            bail!("series {:?} comes before any run; want the series of a run after it", series.name);
+            refuse!("series {:?} comes before any run; want the series of a run after it", series.name);
         };
         if series.run != *run {
-            bail!(
+            refuse!(
                 "field run: {} in the series of run {run}; want the series of a run right after it",
                 series.run
             );
         }
         if let Some(defect) = series.defect() {
-            bail!("field columns: {defect}");
+            refuse!("field columns: {defect}");
         }
         if !names.insert(series.name.clone()) {
-            bail!("field name: series {:?} comes twice in run {run}", series.name);
+            refuse!("field name: series {:?} comes twice in run {run}", series.name);
         }
         if let Some(known) = known {
             let is_same = known.iter().any(|other| {
                 let mut other = other.clone();
-                level(&mut other);
-                level(&mut series);
+                zero_absent(&mut other);
+                zero_absent(&mut series);
                 other == series
             });
             if !is_same {
-                bail!(
+                refuse!(
                     "run {run} is already in the store with another series {:?}; nothing was changed",
                     series.name
                 );
@@ -224,11 +223,11 @@ impl<'a> Checker<'a> {
     }
 
     /// The run before is complete.
-    fn close(&mut self) -> anyhow::Result<()> {
+    fn close(&mut self) -> Result<(), ArchiveError> {
         match self.current.take() {
             Some((run, names, Some(known))) => {
                 if names.len() != known.len() {
-                    bail!(
+                    refuse!(
                         "run {run} is already in the store with {} series, not {}; nothing was changed",
                         known.len(),
                         names.len()
@@ -242,10 +241,10 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    fn end(self, lines: u64) -> anyhow::Result<Contents> {
+    fn end(self, lines: u64) -> Result<ArchiveContents, ArchiveError> {
         match (self.seen_head, self.seen_end) {
-            (false, _) => bail!("it is empty; want an archive of `metier export`"),
-            (true, false) => bail!(
+            (false, _) => refuse!("it is empty; want an archive of `metier export`"),
+            (true, false) => refuse!(
                 "it breaks off after line {lines}; want an archive with its end line (metier.export-end/1)"
             ),
             (true, true) => Ok(self.contents),
@@ -254,17 +253,19 @@ impl<'a> Checker<'a> {
 }
 
 /// The bytes of a part.
-pub fn decode(part: &Part) -> anyhow::Result<Vec<u8>> {
-    let bytes = STANDARD.decode(&part.base64).map_err(|error| anyhow::anyhow!("field base64: {error}"))?;
+pub(super) fn decode(part: &ArtefactPart) -> Result<Vec<u8>, ArchiveError> {
+    let bytes = STANDARD
+        .decode(&part.base64)
+        .map_err(|error| ArchiveError::Content(format!("field base64: {error}")))?;
     if bytes.len() > PART_BYTES {
-        bail!("field base64: {} bytes; want at most {PART_BYTES} in one part", bytes.len());
+        refuse!("field base64: {} bytes; want at most {PART_BYTES} in one part", bytes.len());
     }
     Ok(bytes)
 }
 
 /// Makes what stands in absent rows, which means nothing, equal.
-fn level(series: &mut Series) {
-    without_infinities(series);
+fn zero_absent(series: &mut Series) {
+    series.mask_infinities();
     for column in &mut series.columns {
         for row in column.absent.iter().map(|row| *row as usize) {
             match &mut column.values {

@@ -1,4 +1,4 @@
-//! The archive of `metier export` and `metier import`: JSON Lines, one object a line, each with its `schema`.
+//! Archives of runs (`metier export`, `metier import`): JSON Lines, one object a line, each with its `schema`.
 //!
 //! ```text
 //! {"schema":"metier.export/1","metier":"0.1.0"}            first line
@@ -14,72 +14,78 @@
 //! them) comes before the first run that has it, once, in parts of at most 3 MiB, in order. A value of a series
 //! that JSON cannot carry (not finite) is written as absent. The same store content gives the same bytes.
 //!
-//! Reading is in two passes: [`check::check`] looks at everything, against the store as well; only then
-//! [`read::import`] writes. Limits: lines of at most 1 GiB, a million runs.
+//! Reading is in two passes: [`check`] looks at everything, against the store as well; only then [`import`]
+//! writes. Limits: lines of at most 1 GiB, a million runs.
 
-pub mod check;
-pub mod lines;
-pub mod read;
-pub mod write;
+mod check;
+mod error;
+mod lines;
+mod read;
+mod write;
 
 use metier_types::schema::{Schema, Versioned};
 use metier_types::{Bytes, Digest, Extra};
 use serde::{Deserialize, Serialize};
 
+pub use check::{ArchiveContents, check};
+pub use error::ArchiveError;
+pub use read::import;
+pub use write::{ExportedRun, export};
+
 /// Most bytes of one part of an artefact, before base64.
-pub const PART_BYTES: usize = 3 << 20;
-pub const LINE_BYTES: u64 = 1 << 30;
+const PART_BYTES: usize = 3 << 20;
+const LINE_BYTES: u64 = 1 << 30;
 /// Most runs of one archive.
-pub const MOST_RUNS: usize = 1_000_000;
+const MOST_RUNS: usize = 1_000_000;
 
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Head {
+struct ArchiveHead {
     /// `metier.export/1`.
-    pub schema: Schema<Head>,
+    schema: Schema<ArchiveHead>,
     /// The version of the program that wrote it.
-    pub metier: Option<String>,
+    metier: Option<String>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    extra: Extra,
 }
 
-impl Versioned for Head {
+impl Versioned for ArchiveHead {
     const SCHEMA: &'static str = "metier.export/1";
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub struct End {
+struct ArchiveEnd {
     /// `metier.export-end/1`.
-    pub schema: Schema<End>,
+    schema: Schema<ArchiveEnd>,
     /// How many runs there were.
-    pub runs: u64,
+    runs: u64,
     /// How many lines, this one included.
-    pub lines: u64,
+    lines: u64,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    extra: Extra,
 }
 
-impl Versioned for End {
+impl Versioned for ArchiveEnd {
     const SCHEMA: &'static str = "metier.export-end/1";
 }
 
 /// A part of a file of a run.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Part {
+struct ArtefactPart {
     /// `metier.artefact/1`.
-    pub schema: Schema<Part>,
-    pub digest: Digest,
+    schema: Schema<ArtefactPart>,
+    digest: Digest,
     /// The size of the whole.
-    pub size_bytes: Bytes,
+    size_bytes: Bytes,
     /// Where this part begins.
-    pub offset: u64,
-    pub base64: String,
+    offset: u64,
+    base64: String,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    extra: Extra,
 }
 
-impl Versioned for Part {
+impl Versioned for ArtefactPart {
     const SCHEMA: &'static str = "metier.artefact/1";
 }

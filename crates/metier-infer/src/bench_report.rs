@@ -1,0 +1,330 @@
+//! What running a graph took: the document `metier.bench/1`.
+
+use std::path::Path;
+
+use metier_onnx::{Analysis, DataType};
+use metier_types::{Bytes, Digest, Joules, Run, Seconds};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::job::Outcome;
+use crate::{Difference, Spent, Tensor, shares};
+
+/// What running a graph here took.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "Bench")]
+pub struct BenchReport {
+    /// `metier.bench/1`.
+    pub schema: &'static str,
+    /// What ran.
+    pub graph: BenchedGraph,
+    /// What it was given.
+    pub inputs: Vec<BenchInput>,
+    /// Threads that it was allowed.
+    pub threads: usize,
+    /// One for each runtime.
+    pub results: Vec<RuntimeTimes>,
+    /// Runtimes that failed, with the run that tells why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<RuntimeFailure>,
+    /// Where two runtimes ran it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comparison: Option<RuntimeComparison>,
+    /// What was assumed for inputs.
+    pub notes: Vec<String>,
+}
+
+/// The graph that ran.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Graph")]
+pub struct BenchedGraph {
+    /// Its file.
+    pub file: String,
+    /// SHA-256 of its content.
+    pub digest: Digest,
+    /// Real numbers among its weights.
+    pub parameters: u64,
+    /// Multiply-adds of one inference, as far as they are known.
+    pub multiply_adds: u64,
+    /// Operators that run.
+    pub operators: usize,
+}
+
+/// An input of it.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Input")]
+pub struct BenchInput {
+    /// Its name in the graph.
+    pub name: String,
+    /// Type of its elements.
+    pub data_type: DataType,
+    /// Its dimensions.
+    pub shape: Vec<usize>,
+}
+
+/// A runtime that did not come to an end.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Failed")]
+pub struct RuntimeFailure {
+    /// `rten` or `onnxruntime`.
+    pub runtime: &'static str,
+    /// The run that tells why.
+    pub run: Option<String>,
+    /// How that ended.
+    pub verdict: Option<String>,
+}
+
+/// What one runtime took.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Timed")]
+pub struct RuntimeTimes {
+    /// `rten` or `onnxruntime`.
+    pub runtime: &'static str,
+    /// The run, or the runs where there are several processes; the last one's inferences are told.
+    pub runs: Vec<String>,
+    /// Whether they are in the store.
+    pub is_kept: bool,
+    /// Reading the graph until it can run.
+    pub load_seconds: Seconds,
+    /// The first inference.
+    pub first_seconds: Seconds,
+    /// From nothing to the first answer; of several processes the median.
+    pub cold_start_seconds: Seconds,
+    /// The same of each process, in their order.
+    pub cold_starts_seconds: Vec<Seconds>,
+    /// The file's state in the page cache before the start, where that was asked for.
+    pub page_cache: Option<String>,
+    /// How many count for what follows.
+    pub inferences: u64,
+    /// Half of them took less.
+    pub median_seconds: Seconds,
+    /// Half of the inferences lie between these two.
+    pub quartile_seconds: [Seconds; 2],
+    /// The shortest.
+    pub min_seconds: Seconds,
+    /// 95 of 100 took less.
+    pub p95_seconds: Seconds,
+    /// 99 of 100 took less.
+    pub p99_seconds: Seconds,
+    /// CPU time of all threads for one inference, the median.
+    pub cpu_seconds_median: Seconds,
+    /// Inferences in a second, by the median.
+    pub per_second: f64,
+    /// Multiply-adds in a second; `null` where those of an operator are not known.
+    pub multiply_adds_per_second: Option<f64>,
+    /// Most memory of the run's control group.
+    pub peak_memory_bytes: Option<Bytes>,
+    /// Energy of one inference, where it can be measured.
+    pub joules_per_inference: Option<Joules>,
+    /// Time by operator, where that was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub operators: Vec<OperatorShare>,
+}
+
+/// Time of one of a runtime's operators.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Operator")]
+pub struct OperatorShare {
+    /// The runtime's name for it.
+    pub name: String,
+    /// Its kind in the runtime.
+    pub kind: String,
+    /// What it takes in one inference.
+    pub seconds: Seconds,
+    /// Share of all of them.
+    pub share: f64,
+    /// Multiply-adds of the operators that it covers.
+    pub multiply_adds: Option<u64>,
+    /// How fast these were.
+    pub multiply_adds_per_second: Option<f64>,
+    /// The operators of the file that it stands for.
+    pub covers: Vec<String>,
+}
+
+/// Two runtimes side by side.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Comparison")]
+pub struct RuntimeComparison {
+    /// Median of the first over that of the second.
+    pub time_ratio: f64,
+    /// Whether all outputs do.
+    pub agrees: bool,
+    /// How far each is apart.
+    pub outputs: Vec<Difference>,
+}
+
+impl RuntimeComparison {
+    /// Of the first two.
+    pub fn of(results: &[RuntimeTimes], outputs: Vec<Difference>) -> Option<Self> {
+        let [first, second, ..] = results else { return None };
+        let time_ratio = first.median_seconds.get() / second.median_seconds.get();
+        Some(Self { time_ratio, agrees: outputs.iter().all(|output| output.agrees), outputs })
+    }
+}
+
+/// The value below which a part of a sorted list lies (nearest rank; the median is the mean of the middle two).
+fn quantile(sorted: &[f64], part: f64) -> f64 {
+    let middle = sorted.len() / 2;
+    if part == 0.5 && sorted.len().is_multiple_of(2) && middle > 0 {
+        return (sorted[middle - 1] + sorted[middle]) / 2.0;
+    }
+    let rank = (part * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.saturating_sub(1).min(sorted.len().saturating_sub(1))).copied().unwrap_or_default()
+}
+
+/// Load and first inference, as a process told them.
+fn cold_start(run: &Run) -> Option<f64> {
+    let stage = |name: &str| run.stages.iter().find(|stage| stage.name == name)?.p50;
+    Some(stage("load")? + stage("first")?)
+}
+
+/// Energy of one inference: the run's mean power for as long as inferences took on average. Loading and warm-up are so not charged to them.
+fn energy_each(energy: Joules, whole: Seconds, wall: &[f64]) -> Option<Joules> {
+    let mean = wall.iter().sum::<f64>() / wall.len() as f64;
+    Some(Joules(energy.get() / whole.get() * mean)).filter(|joules| joules.get().is_finite())
+}
+
+impl BenchReport {
+    /// Nothing was run yet.
+    pub fn new(
+        path: &Path,
+        digest: Digest,
+        analysis: &Analysis,
+        made: &[Tensor],
+        threads: usize,
+        notes: Vec<String>,
+    ) -> Self {
+        let input = |tensor: &Tensor| BenchInput {
+            name: tensor.name.clone(),
+            data_type: tensor.values.data_type(),
+            shape: tensor.shape.clone(),
+        };
+        Self {
+            schema: "metier.bench/1",
+            graph: BenchedGraph {
+                file: path.display().to_string(),
+                digest,
+                parameters: analysis.parameters,
+                multiply_adds: analysis.multiply_adds,
+                operators: analysis.operators.len(),
+            },
+            inputs: made.iter().map(input).collect(),
+            threads,
+            results: Vec::new(),
+            failed: Vec::new(),
+            comparison: None,
+            notes,
+        }
+    }
+
+    /// Adds a runtime that did not come to an end, with its last run and how that ended.
+    pub fn add_failure(&mut self, runtime: &'static str, last: Option<(&Run, String)>) {
+        let run = last.as_ref().map(|(run, _)| run.id.to_string());
+        self.failed.push(RuntimeFailure { runtime, run, verdict: last.map(|(_, verdict)| verdict) });
+    }
+
+    /// Adds what a runtime took.
+    pub fn add_runtime(
+        &mut self,
+        runtime: &'static str,
+        records: &[Run],
+        outcome: &Outcome,
+        analysis: &Analysis,
+        is_kept: bool,
+    ) {
+        let (Some(load), Some(first), Some(run)) = (outcome.load, outcome.first, records.last()) else {
+            return;
+        };
+        let sorted = |of: fn(&Spent) -> f64| {
+            let mut all: Vec<f64> = outcome.runs.iter().map(of).collect();
+            all.sort_by(f64::total_cmp);
+            all
+        };
+        let wall = sorted(|spent| spent.wall.get());
+        let cpu = sorted(|spent| spent.cpu.get());
+        let at = |part: f64| Seconds(quantile(&wall, part));
+        let median = at(0.5);
+        let known = (analysis.multiply_adds > 0 && analysis.operators_without_cost == 0)
+            .then(|| analysis.multiply_adds as f64 / median.get());
+        let mut cold: Vec<f64> = records.iter().filter_map(cold_start).collect();
+        if records.len() == 1 || cold.len() != records.len() {
+            cold = vec![load.wall.get() + first.wall.get()];
+        }
+        let cold_starts_seconds = cold.iter().copied().map(Seconds).collect();
+        cold.sort_by(f64::total_cmp);
+        self.results.push(RuntimeTimes {
+            runtime,
+            runs: records.iter().map(|run| run.id.to_string()).collect(),
+            is_kept,
+            load_seconds: load.wall,
+            first_seconds: first.wall,
+            cold_start_seconds: Seconds(quantile(&cold, 0.5)),
+            cold_starts_seconds,
+            page_cache: run
+                .context
+                .dataset
+                .as_ref()
+                .and_then(|one| Some(serde_json::to_value(one.page_cache).ok()?.as_str()?.to_string())),
+            inferences: outcome.inferences,
+            median_seconds: median,
+            quartile_seconds: [at(0.25), at(0.75)],
+            min_seconds: at(0.0),
+            p95_seconds: at(0.95),
+            p99_seconds: at(0.99),
+            cpu_seconds_median: Seconds(quantile(&cpu, 0.5)),
+            per_second: 1.0 / median.get(),
+            multiply_adds_per_second: known,
+            peak_memory_bytes: run.summary.peak_memory_bytes,
+            joules_per_inference: run
+                .summary
+                .energy_joules
+                .zip(run.summary.wall_seconds)
+                .and_then(|(energy, whole)| energy_each(energy, whole, &wall)),
+            operators: operators(outcome, analysis),
+        });
+    }
+}
+
+fn operators(outcome: &Outcome, analysis: &Analysis) -> Vec<OperatorShare> {
+    let whole: f64 = outcome.operators.iter().map(|one| one.seconds).sum();
+    let shares = shares(analysis, &outcome.operators);
+    let mut all: Vec<OperatorShare> = outcome
+        .operators
+        .iter()
+        .zip(shares)
+        .map(|(one, share)| OperatorShare {
+            name: one.name.clone(),
+            kind: one.kind.clone(),
+            seconds: Seconds(one.seconds),
+            share: if whole > 0.0 { one.seconds / whole } else { 0.0 },
+            multiply_adds: share.multiply_adds,
+            multiply_adds_per_second: share
+                .multiply_adds
+                .filter(|cost| *cost > 0 && one.seconds > 0.0)
+                .map(|cost| cost as f64 / one.seconds),
+            covers: share.operators,
+        })
+        .collect();
+    all.sort_by(|a, b| b.seconds.get().total_cmp(&a.seconds.get()));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inference_is_charged_with_power_for_its_own_time() {
+        // 100 J in 20 s are 5 W; an inference of 0.2 s has 1 J of it, however few there were.
+        let each = energy_each(Joules(100.0), Seconds(20.0), &[0.1, 0.3]).unwrap();
+        assert!((each.get() - 1.0).abs() < 1e-12);
+        assert_eq!(energy_each(Joules(1.0), Seconds(1.0), &[]), None);
+    }
+
+    #[test]
+    fn quantiles_are_of_the_list() {
+        let list: Vec<f64> = (1..=100).map(f64::from).collect();
+        assert_eq!((quantile(&list, 0.5), quantile(&list, 0.95), quantile(&list, 0.0)), (50.5, 95.0, 1.0));
+        assert_eq!((quantile(&[3.0], 0.5), quantile(&[3.0], 0.99), quantile(&[], 0.5)), (3.0, 3.0, 0.0));
+    }
+}
