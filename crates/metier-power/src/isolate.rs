@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Error;
 use crate::formula::Formula;
-use crate::frame::Frame;
+use crate::frame::{Frame, container_name};
 use crate::nonnegative;
 use crate::packages;
 use crate::profile::Profile;
@@ -67,11 +67,6 @@ pub struct About {
     /// Where energy was read.
     pub source: Source,
     pub group: FeatureGroup,
-}
-
-/// The name of the container in an id, or the id itself where it has no such part.
-pub fn container_name(id: &str) -> &str {
-    id.split('/').nth(2).unwrap_or(id)
 }
 
 /// All containers of a time together: features are added, watts are of the node.

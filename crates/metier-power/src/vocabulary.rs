@@ -6,7 +6,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, third_party};
+use crate::Error;
+
+pub mod third_party;
 
 /// Whether idle power is part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -144,7 +146,7 @@ pub enum FeatureGroup {
     /// Counters and what the kernel counts.
     Basic,
     AcceleratorOnly,
-    /// Metrics of others, which the user names ([`crate::third_party`]).
+    /// Metrics of others, which the user names ([`third_party`]).
     ThirdParty,
 }
 

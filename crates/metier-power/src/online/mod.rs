@@ -1,7 +1,8 @@
 //! The online trainer: learns from what a node's Prometheus says of the last minutes, and gives the estimator a better predictor only where that has shown itself better.
 //!
 //! One [`round`] takes a response. Its rows are cut in time: from the older ones candidates are learned, of every group of features that is whole and by every trainer; on the
-//! newer ones, which neither they nor the running predictor have seen, the best candidate and the running predictor are compared ([`judge`]). A candidate whose worst component has an
+//! newer ones, which neither they nor the running predictor have seen, the best candidate and the running predictor are compared ([`judge`], by the rules of
+//! [`metier_predict::lifecycle`]). A candidate whose worst component has an
 //! error smaller by [`Settings::margin`] takes the place of the running one ([`promote`]); else that is kept. The pipeline that results holds one predictor for each source and output type,
 //! and says in its `metadata.json` since when, why, and from rows of which time.
 //!
@@ -13,6 +14,7 @@ mod promote;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use metier_predict::lifecycle::{PredictorComparison, PromotionDecision, PromotionMargin};
 use metier_types::Timestamp;
 
 pub use promote::{Promotion, promotions};
@@ -68,29 +70,6 @@ impl Settings {
     }
 }
 
-/// What became of a source and output type in a round.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Decision {
-    /// The candidate is in use now.
-    Promoted,
-    /// The running predictor stays: it is as good.
-    Kept,
-    /// There are too few rows to tell.
-    Short,
-}
-
-impl Decision {
-    pub const ALL: [Self; 3] = [Self::Promoted, Self::Kept, Self::Short];
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Promoted => "promoted",
-            Self::Kept => "kept",
-            Self::Short => "short",
-        }
-    }
-}
-
 /// A predictor with its error on fresh rows: the worst component's mean absolute error in watts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judged {
@@ -108,7 +87,7 @@ pub struct Verdict {
     /// Whether idle power is part of it.
     pub output_type: OutputType,
     /// What became of it.
-    pub decision: Decision,
+    pub decision: PromotionDecision,
     /// Rows that candidates were learned from.
     pub rows: usize,
     /// Rows on which they were compared.
@@ -197,7 +176,7 @@ fn one(
     let mut verdict = Verdict {
         source,
         output_type,
-        decision: Decision::Short,
+        decision: PromotionDecision::TooFew,
         rows: 0,
         fresh_rows: 0,
         running: running.as_ref().map(|(name, _)| Judged { name: name.clone(), error: None }),
@@ -226,34 +205,32 @@ fn one(
             judge::best(&candidates, &fresh, running.as_ref().map(|(_, formulas)| formulas.as_slice()));
         let Some(best) = best else {
             verdict.because = "no candidate could be asked on the fresh rows".to_string();
-            verdict.decision = Decision::Kept;
+            verdict.decision = PromotionDecision::Kept;
             return Ok(());
         };
-        verdict.fresh_rows = best.rows;
+        let PredictorComparison { incumbent, candidate, groups } = best.compared;
+        verdict.fresh_rows = groups;
         let name = format!("{}/{}/{}", settings.name, best.model.group.name(), best.model.full_name);
-        verdict.candidate = Some(Judged { name, error: Some(best.error) });
+        verdict.candidate = Some(Judged { name, error: Some(candidate) });
         if let Some(running) = &mut verdict.running {
-            running.error = best.running;
+            running.error = incumbent;
         }
-        let is_better =
-            is_due || best.running.is_none_or(|running| best.error < running * (1.0 - settings.margin));
-        verdict.because = match best.running {
-            Some(running) => {
-                format!("{:.3} W against {running:.3} W on {} fresh rows", best.error, best.rows)
-            }
-            None => format!("{:.3} W on {} fresh rows; nothing in use could be asked", best.error, best.rows),
+        verdict.because = match incumbent {
+            Some(running) => format!("{candidate:.3} W against {running:.3} W on {groups} fresh rows"),
+            None => format!("{candidate:.3} W on {groups} fresh rows; nothing in use could be asked"),
         };
+        verdict.decision = best.compared.decide(PromotionMargin::Demand(settings.margin));
         if is_due {
             verdict.because.push_str("; what is in use does not add up over containers");
+            verdict.decision = PromotionDecision::Promoted;
         }
-        verdict.decision = if is_better { Decision::Promoted } else { Decision::Kept };
-        if is_better {
+        if verdict.decision == PromotionDecision::Promoted {
             let promotion = Promotion {
                 predictor: best.model.full_name.clone(),
                 group: best.model.group.name().to_string(),
-                error: best.error,
+                error: candidate,
                 before: verdict.running.as_ref().map(|running| running.name.clone()),
-                error_before: best.running,
+                error_before: incumbent,
                 learned_until: cut,
                 promoted: now.to_string(),
             };

@@ -6,10 +6,9 @@
 use base64::Engine as _;
 use serde_json::{Map, Value, json};
 
-use super::Model;
+use super::{Model, pack};
 use crate::Error;
 use crate::node::MachineSpec;
-use crate::training::pack;
 use crate::vocabulary::Trainer;
 
 impl Model {

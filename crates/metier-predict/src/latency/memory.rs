@@ -18,10 +18,10 @@ use metier_types::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use sha2::{Digest as _, Sha256};
 
 use super::conditions::Conditions;
 use super::{COVERAGE, Error, Latency, RUNTIME_BYTES};
+use crate::lifecycle::{self, PredictorScope, standing};
 
 /// What `kind` says in the record of such a predictor, and under which trials are kept.
 pub const KIND: &str = "memory";
@@ -29,8 +29,6 @@ pub const KIND: &str = "memory";
 pub const SCHEMA: &str = "metier.memory/1";
 /// Fewest graphs that a law comes from.
 const FEWEST: usize = 4;
-/// Predictors of a runtime on a device that are kept beside the one in use.
-const MOST_PASSED: usize = 4;
 /// Bytes for each byte of weights and of activations, where nothing was measured; and the most.
 const GUESSED: [f64; 3] = [RUNTIME_BYTES, 1.2, 1.3];
 const MOST: [f64; 3] = [RUNTIME_BYTES, 2.5, 3.0];
@@ -74,8 +72,8 @@ pub struct Law {
 
 impl Law {
     /// Reads a file, checked.
-    pub fn read(id: &Digest, bytes: &[u8]) -> Result<Self, Error> {
-        let wrong = |why: String| Error::Predictor { id: id.to_string(), why };
+    pub fn read(id: &Digest, bytes: &[u8]) -> Result<Self, lifecycle::Error> {
+        let wrong = |why: String| lifecycle::Error::unusable(id, why);
         let law: Self = serde_json::from_slice(bytes).map_err(|error| wrong(error.to_string()))?;
         let is_fit = |value: &f64| value.is_finite() && *value >= 0.0;
         if law.schema != SCHEMA || !law.coefficients.iter().all(is_fit) {
@@ -220,27 +218,24 @@ pub fn fit(store: &Store, device: &Device, runtime: &str) -> Result<Option<Predi
     };
     let bytes = serde_json::to_vec(&law)
         .map_err(|error| Error::Trial { name: KIND.to_string(), why: error.to_string() })?;
-    let id = Digest::from_bytes(Sha256::digest(&bytes).into());
+    let id = metier_store::digest::of_bytes(&bytes);
     let held_out = score(&judged(&all, &unseen), names.len());
-    let own =
-        held_out.as_ref().and_then(|held| held.mean_absolute_error_ratio).map_or(f64::INFINITY, Ratio::get);
-    let estimate = held_out.as_ref().and_then(|held| held.baselines.get(ESTIMATE)).copied().unwrap_or(0.0);
-    let is_better = own < estimate;
+    let own = held_out.as_ref().and_then(|held| held.mean_absolute_error_ratio);
+    let estimate = held_out.as_ref().and_then(|held| held.baselines.get(ESTIMATE)).copied();
     let because = format!(
         "its mean error on graphs that were left out is {}, that of the estimates {}",
-        Ratio(own),
-        Ratio(estimate)
+        own.unwrap_or(Ratio(f64::INFINITY)),
+        Ratio(estimate.unwrap_or(0.0))
     );
     let mut extra = Extra::new();
     extra.insert("runtime".into(), json!(runtime));
-    extra.insert("because".into(), json!(because));
-    let record = Predictor {
+    let mut record = Predictor {
         schema: Schema::new(),
         id,
         kind: KIND.to_string(),
         name: format!("memory of {runtime} on {}", device.name),
         device: Some(device.reference()),
-        standing: if is_better { Standing::InUse } else { Standing::Passed },
+        standing: Standing::InUse,
         made: Timestamp::now(),
         provenance: format!("{} runs of {} graphs", all.len(), names.len()),
         rows: all.len() as u64,
@@ -248,7 +243,16 @@ pub fn fit(store: &Store, device: &Device, runtime: &str) -> Result<Option<Predi
         held_out: held_out.into_iter().collect(),
         extra,
     };
-    replace(store, record.clone(), &bytes)?;
+    if standing::lost_against(&record, &[ESTIMATE]).is_some() {
+        record.standing = Standing::Passed;
+    }
+    let standing = record.standing;
+    standing::set_standing(&mut record, standing, &because);
+    standing::install(store, &record, &bytes, &format!("{id} has learned from more runs"))?;
+    // It has learned from the same runs and more, so that the older one is no better than it.
+    let scope = PredictorScope::of(&record);
+    scope.demote_others(store, &id, &format!("{id} has learned from more runs"))?;
+    scope.prune(store)?;
     Ok(Some(record))
 }
 
@@ -318,26 +322,6 @@ fn score(all: &[Judged], graphs: usize) -> Option<HeldOut> {
         baselines: estimate.map(|error| (ESTIMATE.to_string(), error)).into_iter().collect(),
         extra,
     })
-}
-
-/// Keeps a predictor in place of the one of the same device and runtime: it has learned from the same runs and more.
-fn replace(store: &Store, record: Predictor, file: &[u8]) -> Result<(), Error> {
-    let is_alike = |one: &Predictor| {
-        one.id != record.id
-            && one.device.as_ref().map(|of| &of.id) == record.device.as_ref().map(|of| &of.id)
-            && one.extra.get("runtime") == record.extra.get("runtime")
-    };
-    let older: Vec<Predictor> = store.predictors(Some(KIND))?.into_iter().filter(is_alike).collect();
-    store.put_predictor(&record, file)?;
-    for (place, mut old) in older.into_iter().enumerate() {
-        if place >= MOST_PASSED {
-            store.remove_predictor(&old.id)?;
-        } else if old.standing == Standing::InUse {
-            old.standing = Standing::Passed;
-            store.update_predictor(&old)?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

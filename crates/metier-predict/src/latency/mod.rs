@@ -1,11 +1,11 @@
 //! How long a graph takes on a device: predicted, with an interval and the reason.
 //!
 //! [`step`] says what a runtime really does for a graph; [`physical`] answers from a device's passport alone; a predictor that was [`learned`] on the
-//! device answers better, and one that was learned elsewhere is carried over. [`trial`] makes what is learned from, [`runs`] takes what was measured anyway, [`fit`] learns, and [`renew`] does so again when
+//! device answers better, and one that was learned elsewhere is carried over. [`trial`] makes what is learned from, [`runs`] takes what was measured anyway, [`fit`] learns, and [`retrain`] does so again when
 //! there is something new; [`memory`] is about how much of that a graph needs. [`Latency`] is where everybody asks: the command line, the doors, placement. It holds the predictors that are in use, is cheap to share
 //! between threads, and the same question has the same answer.
 
-pub mod better;
+pub mod compare_predictors;
 pub mod conditions;
 pub mod counts;
 mod error;
@@ -13,15 +13,14 @@ pub mod family;
 pub mod fit;
 mod fuse;
 pub mod generic;
+mod kinds;
 pub mod learned;
 pub mod memory;
 pub mod physical;
-pub mod portable;
-pub mod renew;
+pub mod retrain;
 pub mod runs;
 pub mod step;
 pub mod trial;
-pub mod under_way;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -40,6 +39,7 @@ use conditions::{ONNX_RUNTIME, RTEN};
 pub use counts::Counts;
 pub use error::Error;
 use family::Family;
+pub use kinds::{KINDS, LatencyKind, MemoryKind};
 use learned::{File, KIND, Learned, Moved};
 use physical::{Accelerator, Speeds};
 use step::Step;

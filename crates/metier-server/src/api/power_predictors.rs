@@ -2,7 +2,7 @@
 
 use metier_power::defaults;
 use metier_power::node::MachineSpec;
-use metier_power::pipeline::{Listed, Wanted, list};
+use metier_power::selection::{Listed, Wanted, list};
 use metier_power::vocabulary::{FeatureGroup, OutputType, Source};
 use metier_types::schema::{Schema, Versioned};
 use metier_types::{Bytes, Hertz, Ratio, Watts};

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use clap::Args;
 use metier_power::assess::{self, Assessed, Of, Wanted};
-use metier_power::pipeline::{Pipeline, Registry};
+use metier_power::pipeline::Pipeline;
 use metier_power::query::Benchmark;
+use metier_power::selection::Registry;
 use metier_power::training::{self, Known, Plan, Table as Rows};
 use metier_power::vocabulary::{FeatureGroup, OutputType, Source, Trainer};
 use metier_types::Timestamp;

@@ -1,8 +1,9 @@
 //! The list of all predictors, for people: by the machine that they were learned on, those of machines like this one first, each with its errors by component, the
 //! worst first.
 
-use super::{Model, Pipeline, Registry};
+use super::Registry;
 use crate::node::{Entry, MachineSpec};
+use crate::pipeline::{Model, Pipeline};
 use crate::vocabulary::{Component, FeatureGroup, OutputType, Source};
 
 /// Which predictors are wanted; `None` is any.
