@@ -15,6 +15,7 @@
 use metier_learn::boost::{BatchTrees, Boosted};
 use metier_learn::xgboost::XGBoost;
 
+use crate::frame::Frame;
 pub use crate::trainers::Curve;
 use crate::trainers::{Learned, MARGIN, Part, Predictor};
 use crate::vocabulary::{Component, main_feature};
@@ -124,6 +125,19 @@ impl Formula {
         let watts = self.raw(row);
         // A NaN is no answer; neither is a number without end.
         watts.is_finite().then_some(watts.max(0.0))
+    }
+
+    /// Watts of every row of a table; `None` where a feature is missing or a row has no value.
+    pub fn watts_of_rows(&self, frame: &Frame) -> Option<Vec<f64>> {
+        let columns: Vec<&[f64]> =
+            self.features.iter().map(|name| frame.column(name)).collect::<Option<_>>()?;
+        let mut row = Vec::with_capacity(columns.len());
+        let watts = |number: usize| {
+            row.clear();
+            row.extend(columns.iter().map(|column| column[number]));
+            self.watts(&row)
+        };
+        (0..frame.len()).map(watts).collect()
     }
 
     /// Lower and upper end of the interval around [`Formula::watts`], where its maker said how far off it may be.

@@ -231,12 +231,7 @@ pub fn trainer(frame: &Frame, about: About, hints: &Hints, judges: &[Judge]) -> 
 fn predicted(frame: &Frame, judge: &Judge) -> Option<Vec<f64>> {
     let mut sum = vec![0.0; frame.len()];
     for (_, formula) in &judge.formulas {
-        let columns: Vec<&[f64]> =
-            formula.features.iter().map(|name| frame.column(name)).collect::<Option<_>>()?;
-        for (row, sum) in sum.iter_mut().enumerate() {
-            let features: Vec<f64> = columns.iter().map(|column| column[row]).collect();
-            *sum += formula.watts(&features)?;
-        }
+        sum.iter_mut().zip(formula.watts_of_rows(frame)?).for_each(|(sum, watts)| *sum += watts);
     }
     Some(sum)
 }

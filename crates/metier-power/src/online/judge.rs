@@ -64,12 +64,9 @@ fn errors(formulas: &[(Component, Formula)], frame: &Frame) -> Option<GroupError
         frame.timestamps.iter().map(|time| (time.to_bits(), Vec::new())).collect();
     for (component, formula) in formulas {
         let measured = frame.watts(*component)?;
-        let columns: Vec<&[f64]> =
-            formula.features.iter().map(|name| frame.column(name)).collect::<Option<_>>()?;
-        for (row, time) in frame.timestamps.iter().enumerate() {
-            let features: Vec<f64> = columns.iter().map(|column| column[row]).collect();
-            let said = formula.watts(&features)?;
-            all.get_mut(&time.to_bits())?.push((said - measured[row]).abs());
+        let predicted = formula.watts_of_rows(frame)?;
+        for ((time, predicted), measured) in frame.timestamps.iter().zip(predicted).zip(measured) {
+            all.get_mut(&time.to_bits())?.push((predicted - measured).abs());
         }
     }
     (!formulas.is_empty()).then_some(all)

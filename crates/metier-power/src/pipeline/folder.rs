@@ -4,12 +4,13 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
 
 use super::replace;
 use crate::Error;
-use crate::node::Index;
-use crate::vocabulary::{FeatureGroup, OutputType, Source};
+use crate::node::{Index, MachineSpec};
+use crate::vocabulary::{FeatureGroup, ModelName, OutputType, Source, Trainer};
 
 const METADATA: &str = "metadata.json";
 const NODE_TYPES: &str = "node_type_index.json";
@@ -28,6 +29,32 @@ pub fn read_metadata(folder: &Path) -> Map<String, Value> {
 /// Writes what a pipeline says of itself. Always last: other processes see by it that there is something new.
 pub fn write_metadata(folder: &Path, metadata: Map<String, Value>) -> Result<(), Error> {
     replace(&folder.join(METADATA), Value::Object(metadata).to_string().as_bytes())
+}
+
+/// What a predictor's `metadata.json` says whatever its trainer: names as the original has them.
+pub fn predictor_metadata(
+    name: &ModelName,
+    file: &str,
+    features: &[impl Serialize],
+    output_type: OutputType,
+    machine: Option<&MachineSpec>,
+) -> Map<String, Value> {
+    let class = Trainer::named(&name.trainer).map_or("metier", Trainer::class);
+    let mut about = Map::new();
+    let mut set = |key: &str, value: Value| drop(about.insert(key.to_string(), value));
+    set("model_name", json!(name.to_string()));
+    set("trainer", json!(name.trainer));
+    set("model_class", json!(class));
+    set("model_file", json!(file));
+    set("features", json!(features));
+    // The scale is inside of the file; the name tells a reader that looks for a pickle that there is none.
+    set("fe_files", json!([]));
+    set("output_type", json!(output_type.name()));
+    set("node_type", json!(name.node_type));
+    if let Some(machine) = machine {
+        set("machine_spec", json!(machine));
+    }
+    about
 }
 
 /// The node types of a pipeline; none where there is no file of them.

@@ -21,7 +21,9 @@ pub use archive::{pack, pack_file};
 pub use ask::{Lacking, ModelServer, bring_initial};
 pub use download::{Download, Limits};
 pub use files::{ARCHIVE_BYTES, Files, MEMBERS, Reader, replace};
-pub use folder::{group_folder, read_metadata, read_node_types, write_metadata, write_node_types};
+pub use folder::{
+    group_folder, predictor_metadata, read_metadata, read_node_types, write_metadata, write_node_types,
+};
 pub use load::{load, load_bytes};
 pub use model::{Archive, Model};
 pub use place::Place;

@@ -9,7 +9,7 @@ use super::errors::errors_of;
 use super::{Entry, Plan, Table};
 use crate::Error;
 use crate::node::MachineSpec;
-use crate::pipeline::{group_folder, read_metadata, replace, write_metadata};
+use crate::pipeline::{group_folder, predictor_metadata, read_metadata, replace, write_metadata};
 use crate::profile::Idle;
 use crate::trainers::Trained;
 use crate::vocabulary::{ModelName, OutputType, Source, Trainer};
@@ -38,26 +38,13 @@ pub fn model(
     digest: &str,
 ) -> Result<(), Error> {
     fs::create_dir_all(place).map_err(|error| Error::file(place, error))?;
-    let name = entry.name.to_string();
     let predictor = &trained.predictor;
-    let class = Trainer::named(&entry.name.trainer).map_or("metier", Trainer::class);
-    let mut about = Map::new();
+    let mut about =
+        predictor_metadata(&entry.name, "predictor.json", &predictor.features, entry.output_type, spec);
     let mut set = |key: &str, value: Value| drop(about.insert(key.to_string(), value));
-    set("model_name", json!(name));
-    set("trainer", json!(entry.name.trainer));
-    set("model_class", json!(class));
-    set("model_file", json!("predictor.json"));
-    set("features", json!(predictor.features));
-    // The scale is inside of predictor.json; the name tells a reader that looks for a pickle that there is none.
-    set("fe_files", json!([]));
-    set("output_type", json!(entry.output_type.name()));
     set("mae", json!(rounded(entry.mae())));
     // The worst component's; -1 where there is none, as the original writes it.
     set("mape", json!(entry.mape().map_or(-1.0, rounded)));
-    set("node_type", json!(entry.name.node_type));
-    if let Some(spec) = spec {
-        set("machine_spec", json!(spec));
-    }
     set("rows", json!(entry.rows));
     for one in &entry.held_out {
         let component = one.component.name();

@@ -5,14 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::operator_model::{Lessons, Point, Predictor as Law, Pressure};
 use metier_learn::boost::{Boosted, Settings};
 use metier_learn::conformal::{Calibration, Unseen};
-use metier_learn::score::Score;
 use metier_learn::validate::group_of;
 use metier_learn::{Table, validate};
 use metier_store::Store;
 use metier_types::schema::Schema;
-use metier_types::{
-    Device, DeviceId, Extra, HeldOut, Passport, Predictor, Ratio, RunId, Standing, Timestamp,
-};
+use metier_types::{Device, DeviceId, Extra, HeldOut, Passport, Predictor, RunId, Standing, Timestamp};
 use serde_json::json;
 
 use super::compare_predictors::{self, LatencyComparison};
@@ -20,7 +17,7 @@ use super::learned::{COUNTS, CountsLaw, File, KIND, SCHEMA, counts_row};
 use super::step::{BASIS, FEATURES};
 use super::trial::record::{self, Kept};
 use super::{COVERAGE, Error};
-use crate::lifecycle::{PredictorScope, PromotionDecision, standing};
+use crate::lifecycle::{PredictorScope, PromotionDecision, UnseenPredictions, standing};
 
 /// Fewest graphs that are held out in turns.
 const FEWEST_GRAPHS: usize = 3;
@@ -90,9 +87,7 @@ pub fn fit(
         .map_err(|error| Error::Trial { name: "predictor".into(), why: error.to_string() })?;
     let id = metier_store::digest::of_bytes(&bytes);
     let trials = kept.iter().filter(|one| one.is_trial).count();
-    let held_out = [("idle", false), ("loaded", true)]
-        .into_iter()
-        .filter_map(|(which, is_loaded)| score(&rows, which, is_loaded));
+    let held_out = [false, true].into_iter().filter_map(|is_loaded| score(&rows, is_loaded));
     let mut extra = Extra::new();
     extra.insert("runtime".into(), json!(runtime));
     extra.insert("graphs".into(), json!(graphs));
@@ -283,42 +278,31 @@ fn counts_law(kept: &[Kept]) -> Result<Option<CountsLaw>, Error> {
 }
 
 /// The score of the rows, beside what trivial answers have.
-fn score(rows: &[Row], which: &str, is_loaded: bool) -> Option<HeldOut> {
+fn score(rows: &[Row], is_loaded: bool) -> Option<HeldOut> {
     let rows: Vec<&Row> = rows.iter().filter(|row| row.is_loaded == is_loaded).collect();
     let measured: Vec<f64> = rows.iter().map(|row| row.measured).collect();
     let said: Vec<f64> = rows.iter().map(|row| row.predicted).collect();
-    let score = Score::of(&measured, &said, 0.0)?;
     let covered =
         rows.iter().filter(|row| (row.predicted / row.measured).ln().abs() <= row.factor.ln()).count();
-    let mut baselines = BTreeMap::new();
-    for name in ["mean", BASELINE, "SOPRANO features + boosted trees"] {
-        let said: Option<Vec<f64>> = rows.iter().map(|row| row.baselines.get(name).copied()).collect();
-        if let Some(score) = said.and_then(|said| Score::of(&measured, &said, 0.0)) {
-            baselines.insert(name.to_string(), score.mape.unwrap_or(f64::NAN));
-        }
-    }
+    let baselines: [(&str, Option<Vec<f64>>); 3] = ["mean", BASELINE, "SOPRANO features + boosted trees"]
+        .map(|name| (name, rows.iter().map(|row| row.baselines.get(name).copied()).collect()));
     let names: BTreeSet<&str> = rows.iter().map(|row| row.name.as_str()).collect();
     let logs: f64 = rows.iter().map(|row| (row.predicted / row.measured).ln().abs()).sum();
-    let mut extra = Extra::new();
-    extra.insert("mean_log_error".into(), json!(logs / rows.len() as f64));
-    extra.insert(
-        compare_predictors::BY_GRAPH.into(),
-        json!(compare_predictors::by_graph(rows.iter().copied())),
-    );
-    extra.insert("baselines_are".into(), json!("mean absolute error over the measured value"));
-    Some(HeldOut {
-        target: if which == "idle" { "latency".to_string() } else { format!("latency, {which}") },
-        unit: "seconds".to_string(),
-        held_out: "graphs".to_string(),
-        rows: rows.len() as u64,
-        groups: names.len() as u64,
-        mean_absolute_error: score.mae,
-        mean_absolute_error_ratio: score.mape.map(Ratio),
-        within_10_percent: score.within_10.map(Ratio),
-        within_20_percent: score.within_20.map(Ratio),
-        planned_coverage: Some(Ratio(COVERAGE)),
-        coverage: Some(Ratio(covered as f64 / rows.len() as f64)),
-        baselines,
-        extra,
-    })
+    let mut held = UnseenPredictions {
+        target: if is_loaded { "latency, loaded" } else { "latency" },
+        unit: "seconds",
+        held_out: "graphs",
+        groups: names.len(),
+        measured: &measured,
+        predicted: &said,
+        covered,
+        coverage: COVERAGE,
+        baselines: &baselines,
+    }
+    .score()?;
+    held.extra.insert("mean_log_error".into(), json!(logs / rows.len() as f64));
+    let by_graph = compare_predictors::by_graph(rows.iter().copied());
+    held.extra.insert(compare_predictors::BY_GRAPH.into(), json!(by_graph));
+    held.extra.insert("baselines_are".into(), json!("mean absolute error over the measured value"));
+    Some(held)
 }

@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::operator_model::linear::proportional;
 use metier_learn::conformal::{Calibration, Unseen};
-use metier_learn::score::Score;
 use metier_learn::validate::group_of;
 use metier_onnx::Analysis;
 use metier_store::{Store, Trial};
@@ -21,7 +20,7 @@ use serde_json::json;
 
 use super::conditions::Conditions;
 use super::{COVERAGE, Error, Latency, RUNTIME_BYTES};
-use crate::lifecycle::{self, PredictorScope, standing};
+use crate::lifecycle::{self, PredictorScope, UnseenPredictions, standing};
 
 /// What `kind` says in the record of such a predictor, and under which trials are kept.
 pub const KIND: &str = "memory";
@@ -291,37 +290,36 @@ fn judged(all: &[Seen], unseen: &[Unseen]) -> Vec<Judged> {
 fn score(all: &[Judged], graphs: usize) -> Option<HeldOut> {
     let list = |of: fn(&Judged) -> f64| -> Vec<f64> { all.iter().map(of).collect() };
     let measured = list(|one| one.measured);
-    let score = Score::of(&measured, &list(|one| one.predicted), 0.0)?;
-    let share =
-        |is: &dyn Fn(&Judged) -> bool| all.iter().filter(|one| is(one)).count() as f64 / all.len() as f64;
-    let coverage =
-        share(&|one| (one.unseen.measured - one.unseen.predicted).abs() <= (one.upper / one.predicted).ln());
+    let count = |is: &dyn Fn(&Judged) -> bool| all.iter().filter(|one| is(one)).count();
+    let share = |is: &dyn Fn(&Judged) -> bool| count(is) as f64 / all.len() as f64;
     let middle = |of: fn(&Judged) -> f64| {
         let mut ratios: Vec<f64> = all.iter().map(|one| of(one) / one.measured).collect();
         ratios.sort_by(f64::total_cmp);
         ratios.get(ratios.len() / 2).copied().filter(|ratio| ratio.is_finite())
     };
-    let mut extra = Extra::new();
-    extra.insert("above_upper_end_ratio".into(), json!(share(&|one| one.measured > one.upper)));
-    extra.insert("above_estimated_upper_end_ratio".into(), json!(share(&|one| one.measured > one.most)));
-    extra.insert("upper_end_over_measured_median".into(), json!(middle(|one| one.upper)));
-    extra.insert("estimated_upper_end_over_measured_median".into(), json!(middle(|one| one.most)));
-    let estimate = Score::of(&measured, &list(|one| one.guessed), 0.0).and_then(|score| score.mape);
-    Some(HeldOut {
-        target: "memory".to_string(),
-        unit: "bytes".to_string(),
-        held_out: "graphs".to_string(),
-        rows: measured.len() as u64,
-        groups: graphs as u64,
-        mean_absolute_error: score.mae,
-        mean_absolute_error_ratio: score.mape.map(Ratio),
-        within_10_percent: score.within_10.map(Ratio),
-        within_20_percent: score.within_20.map(Ratio),
-        planned_coverage: Some(Ratio(COVERAGE)),
-        coverage: Some(Ratio(coverage)),
-        baselines: estimate.map(|error| (ESTIMATE.to_string(), error)).into_iter().collect(),
-        extra,
-    })
+    let mut held = UnseenPredictions {
+        target: "memory",
+        unit: "bytes",
+        held_out: "graphs",
+        groups: graphs,
+        measured: &measured,
+        predicted: &list(|one| one.predicted),
+        covered: count(&|one| {
+            (one.unseen.measured - one.unseen.predicted).abs() <= (one.upper / one.predicted).ln()
+        }),
+        coverage: COVERAGE,
+        baselines: &[(ESTIMATE, Some(list(|one| one.guessed)))],
+    }
+    .score()?;
+    for (name, value) in [
+        ("above_upper_end_ratio", Some(share(&|one| one.measured > one.upper))),
+        ("above_estimated_upper_end_ratio", Some(share(&|one| one.measured > one.most))),
+        ("upper_end_over_measured_median", middle(|one| one.upper)),
+        ("estimated_upper_end_over_measured_median", middle(|one| one.most)),
+    ] {
+        held.extra.insert(name.into(), json!(value));
+    }
+    Some(held)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! One life of every predictor, whatever it predicts: latency, memory, power, and contention when it comes.
 //!
 //! ```text
-//! fit ─► errors on unseen groups ─► [`PredictorComparison`] ─► [`standing`]: in use or aside ─► answers
-//!  ▲         (each kind's own)        margin, baselines          successor, roll-back, prune
+//! fit ─► [`UnseenPredictions`] ─► [`PredictorComparison`] ─► [`standing`]: in use or aside ─► answers
+//!  ▲      score, baselines         margin on unseen groups    successor, roll-back, prune
 //!  └── [`retrain`], one at a time ([`training_lock`])           [`portable`]: to other hosts and back
 //! ```
 //!
@@ -16,11 +16,13 @@ mod comparison;
 mod error;
 pub mod portable;
 pub mod retrain;
+mod score;
 pub mod standing;
 pub mod training_lock;
 
 pub use comparison::{GroupErrors, PredictorComparison, PromotionDecision, PromotionMargin};
 pub use error::Error;
+pub use score::UnseenPredictions;
 pub use standing::PredictorScope;
 
 use metier_types::{DeviceRef, Digest};
