@@ -1,9 +1,10 @@
-//! Pipelines as predictors of the store: the kind `power` of the lifecycle, and Kepler's folders and zips as its import
-//! and export format.
+//! Pipelines as predictors of the store: the kind `power` of the lifecycle, and Kepler's folders
+//! and zips as its import and export format.
 //!
-//! The file of a predictor is the zip of its pipeline; its record has the error of the best predictor of each source,
-//! output type and component. One that is in use answers in `metier up` ([`write_in_use`]); an estimator without a store
-//! reads folders and zips as ever. Reads and writes the store, and the folders that it is given.
+//! The file of a predictor is the zip of its pipeline; its record has the error of the best
+//! predictor of each source, output type and component. One that is in use answers in `metier up`
+//! ([`write_in_use`]); an estimator without a store reads folders and zips as ever. Reads and
+//! writes the store, and the folders that it is given.
 
 use std::fs;
 use std::path::{Component as PathPart, Path};
@@ -24,7 +25,8 @@ use crate::vocabulary::{OutputType, Source};
 pub const KIND: &str = "power";
 /// The field of a record that has the name of the pipeline.
 const PIPELINE: &str = "pipeline";
-/// What a pipeline's folder has beside its predictors and is not kept: the tables that they learned from.
+/// What a pipeline's folder has beside its predictors and is not kept: the tables that they learned
+/// from.
 const TABLES: &str = "preprocessed_data/";
 
 /// Power, by pipelines.
@@ -59,13 +61,15 @@ pub struct PipelineRecorder {
 }
 
 impl PipelineRecorder {
-    /// Records a pipeline that was learned on demand. It answers only where it is named; what goes wrong is logged.
+    /// Records a pipeline that was learned on demand. It answers only where it is named; what goes
+    /// wrong is logged.
     pub fn record_aside(&self, folder: &Path) {
         let because = "it was learned on demand; `metier predictors use` lets it answer";
         self.record_logged(folder, Standing::Passed, because);
     }
 
-    /// Records the pipeline of a folder where the online trainer promotes, if there is one that is not recorded.
+    /// Records the pipeline of a folder where the online trainer promotes, if there is one that is
+    /// not recorded.
     pub fn record_promoted(&self, folder: &Path) {
         if folder.join("metadata.json").is_file() {
             self.record_logged(folder, Standing::InUse, "the online trainer promoted it");
@@ -78,7 +82,8 @@ impl PipelineRecorder {
         }
     }
 
-    /// Records the pipeline of a folder. One that is in use displaces the one of its name; the oldest of those kept aside go.
+    /// Records the pipeline of a folder. One that is in use displaces the one of its name; the
+    /// oldest of those kept aside go.
     pub fn record(&self, folder: &Path, standing: Standing, because: &str) -> Result<Predictor, Error> {
         let zip = pack_folder(folder)?;
         let id = digest::of_bytes(&zip);
@@ -130,8 +135,8 @@ pub fn export_folder(zip: Vec<u8>, folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes the pipelines that are in use on a device into a folder, as zips by id, and removes the zips that no longer are.
-/// Says how many there are.
+/// Writes the pipelines that are in use on a device into a folder, as zips by id, and removes the
+/// zips that no longer are. Says how many there are.
 pub fn write_in_use(store: &Store, device: &DeviceId, folder: &Path) -> Result<usize, Error> {
     let stored = || store.predictors(Some(KIND)).map_err(lifecycle::Error::from);
     let is_ours = |one: &Predictor| one.device.as_ref().is_none_or(|of| of.id == *device);
@@ -216,7 +221,8 @@ fn held_out_of(model: &Model) -> Vec<trainers::HeldOut> {
     file.map_or_else(Vec::new, |file| file.components.into_values().map(|part| part.held_out).collect())
 }
 
-/// The errors of a predictor by component. Published ones do not say from how many rows: 0 stands for that.
+/// The errors of a predictor by component. Published ones do not say from how many rows: 0 stands
+/// for that.
 fn errors_of(model: &Model, parts: &[trainers::HeldOut]) -> Vec<HeldOut> {
     let one = |error: crate::selection::ComponentError| {
         let part = parts.iter().find(|part| Some(part.component) == error.component);

@@ -1,6 +1,8 @@
-//! Weights as Kepler's interfaces write them: `{component: {"All_Weights": {…}}}`, read into [`Formula`]s and written back.
+//! Weights as Kepler's interfaces write them: `{component: {"All_Weights": {…}}}`, read into
+//! [`Formula`]s and written back.
 //!
-//! A curve does not say its form; the trainer's name does. A curve of four numbers is a logistic one whatever the name says.
+//! A curve does not say its form; the trainer's name does. A curve of four numbers is a logistic
+//! one whatever the name says.
 
 use std::collections::BTreeMap;
 
@@ -173,7 +175,8 @@ fn formula(component: Component, weights: &ComponentWeights, trainer: &str) -> R
 }
 
 impl Predictor {
-    /// Kepler's weights, for the trainers that have them: straight lines, curves and XGBoost's trees.
+    /// Kepler's weights, for the trainers that have them: straight lines, curves and XGBoost's
+    /// trees.
     pub fn weights(&self) -> Option<Weights> {
         let mut out = BTreeMap::new();
         for (component, part) in &self.components {

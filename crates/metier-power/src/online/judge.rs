@@ -1,4 +1,5 @@
-//! Errors of predictors on rows that none of them has seen; a moment is a group of the lifecycle's comparison.
+//! Errors of predictors on rows that none of them has seen; a moment is a group of the lifecycle's
+//! comparison.
 
 use metier_predict::lifecycle::{GroupErrors, PredictorComparison};
 
@@ -58,7 +59,8 @@ pub fn best<'a>(
         .reduce(|best, one| if one.compared.candidate < best.compared.candidate { one } else { best })
 }
 
-/// Errors row by row; `None` where a feature or a component's watts are missing, or a formula has no value.
+/// Errors row by row; `None` where a feature or a component's watts are missing, or a formula has
+/// no value.
 fn errors(formulas: &[(Component, Formula)], frame: &Frame) -> Option<GroupErrors<u64>> {
     let mut all: GroupErrors<u64> =
         frame.timestamps.iter().map(|time| (time.to_bits(), Vec::new())).collect();

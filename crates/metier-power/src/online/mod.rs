@@ -1,12 +1,16 @@
-//! The online trainer: learns from what a node's Prometheus says of the last minutes, and gives the estimator a better predictor only where that has shown itself better.
+//! The online trainer: learns from what a node's Prometheus says of the last minutes, and gives the
+//! estimator a better predictor only where that has shown itself better.
 //!
-//! One [`round`] takes a response. Its rows are cut in time: from the older ones candidates are learned, of every group of features that is whole and by every trainer; on the
-//! newer ones, which neither they nor the running predictor have seen, the best candidate and the running predictor are compared ([`judge`], by the rules of
-//! [`metier_predict::lifecycle`]). A candidate whose worst component has an
-//! error smaller by [`Settings::margin`] takes the place of the running one ([`promote`]); else that is kept. The pipeline that results holds one predictor for each source and output type,
-//! and says in its `metadata.json` since when, why, and from rows of which time.
+//! One [`round`] takes a response. Its rows are cut in time: from the older ones candidates are
+//! learned, of every group of features that is whole and by every trainer; on the newer ones, which
+//! neither they nor the running predictor have seen, the best candidate and the running predictor
+//! are compared ([`judge`], by the rules of [`metier_predict::lifecycle`]). A candidate whose worst
+//! component has an error smaller by [`Settings::margin`] takes the place of the running one
+//! ([`promote`]); else that is kept. The pipeline that results holds one predictor for each source
+//! and output type, and says in its `metadata.json` since when, why, and from rows of which time.
 //!
-//! Power without idle is asked container by container, and has to add up: it is learned as a straight line through 0, whoever else learns.
+//! Power without idle is asked container by container, and has to add up: it is learned as a
+//! straight line through 0, whoever else learns.
 
 mod judge;
 mod promote;
@@ -99,7 +103,8 @@ pub struct Verdict {
     pub because: String,
 }
 
-/// One round: learns from a response, compares, and promotes. The caller has the estimator read the pipelines again where something was promoted.
+/// One round: learns from a response, compares, and promotes. The caller has the estimator read the
+/// pipelines again where something was promoted.
 pub fn round(
     response: &Response,
     estimator: &Estimator,
@@ -114,7 +119,8 @@ pub fn round(
         isolator: settings.isolator,
         sources: sources.clone(),
         abs_trainers: settings.trainers.clone(),
-        // What containers take has to add up to what the node takes beyond idling: neither trees nor a line with a constant do that.
+        // What containers take has to add up to what the node takes beyond idling: neither trees
+        // nor a line with a constant do that.
         dyn_trainers: vec![Trainer::Linear],
         is_dyn_additive: true,
         // Beside what it learns of: one core is enough.

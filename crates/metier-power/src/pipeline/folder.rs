@@ -1,4 +1,5 @@
-//! What every writer of a pipeline's folder has in common: its metadata, its node types, and where predictors lie.
+//! What every writer of a pipeline's folder has in common: its metadata, its node types, and where
+//! predictors lie.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -26,7 +27,8 @@ pub fn read_metadata(folder: &Path) -> Map<String, Value> {
     serde_json::from_slice(&text).unwrap_or_default()
 }
 
-/// Writes what a pipeline says of itself. Always last: other processes see by it that there is something new.
+/// Writes what a pipeline says of itself. Always last: other processes see by it that there is
+/// something new.
 pub fn write_metadata(folder: &Path, metadata: Map<String, Value>) -> Result<(), Error> {
     replace(&folder.join(METADATA), Value::Object(metadata).to_string().as_bytes())
 }
@@ -47,7 +49,8 @@ pub fn predictor_metadata(
     set("model_class", json!(class));
     set("model_file", json!(file));
     set("features", json!(features));
-    // The scale is inside of the file; the name tells a reader that looks for a pickle that there is none.
+    // The scale is inside of the file; the name tells a reader that looks for a pickle that there
+    // is none.
     set("fe_files", json!([]));
     set("output_type", json!(output_type.name()));
     set("node_type", json!(name.node_type));

@@ -1,4 +1,5 @@
-//! A predictor of power as a file: JSON that says what it was learned from, how wrong it is, and everything that is needed to ask it.
+//! A predictor of power as a file: JSON that says what it was learned from, how wrong it is, and
+//! everything that is needed to ask it.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,8 @@ pub const SCHEMA: &str = "metier.power-predictor/1";
 const BYTES: usize = 256 << 20;
 /// Most features: some formulas look at every pair of two.
 const FEATURES: usize = 1024;
-/// How far beyond the largest value of training a feature may go before the answer is said to be out of range.
+/// How far beyond the largest value of training a feature may go before the answer is said to be
+/// out of range.
 pub const MARGIN: f64 = 1.05;
 
 /// Watts with an interval.
@@ -93,7 +95,8 @@ impl Predictor {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// The watts of every component for a row of features; a component whose formula has no finite value there is left out.
+    /// The watts of every component for a row of features; a component whose formula has no finite
+    /// value there is left out.
     pub fn predict(&self, row: &[f64]) -> Result<Vec<(Component, Watts)>, Error> {
         if row.len() != self.features.len() || row.iter().any(|value| !value.is_finite()) {
             return Err(Error::table(format!(

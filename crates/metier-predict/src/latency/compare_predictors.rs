@@ -1,7 +1,8 @@
 //! The errors of a runtime's predictor in use and of a new one, by graphs that neither has seen.
 //!
-//! A graph that came later is predicted now by the old one. A graph that both know each of them has held out once: that
-//! error counts. A hard graph that is new to both is no reason to keep what is older, since each graph counts alike.
+//! A graph that came later is predicted now by the old one. A graph that both know each of them has
+//! held out once: that error counts. A hard graph that is new to both is no reason to keep what is
+//! older, since each graph counts alike.
 
 use std::collections::BTreeMap;
 

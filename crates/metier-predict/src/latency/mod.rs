@@ -1,8 +1,11 @@
 //! How long a graph takes on a device: predicted, with an interval and the reason.
 //!
-//! [`step`] says what a runtime really does for a graph; [`physical`] answers from a device's passport alone; a predictor that was [`learned`] on the
-//! device answers better, and one that was learned elsewhere is carried over. [`trial`] makes what is learned from, [`runs`] takes what was measured anyway, [`fit`] learns, and [`retrain`] does so again when
-//! there is something new; [`memory`] is about how much of that a graph needs. [`Latency`] is where everybody asks: the command line, the doors, placement. It holds the predictors that are in use, is cheap to share
+//! [`step`] says what a runtime really does for a graph; [`physical`] answers from a device's
+//! passport alone; a predictor that was [`learned`] on the device answers better, and one that was
+//! learned elsewhere is carried over. [`trial`] makes what is learned from, [`runs`] takes what was
+//! measured anyway, [`fit`] learns, and [`retrain`] does so again when there is something new;
+//! [`memory`] is about how much of that a graph needs. [`Latency`] is where everybody asks: the
+//! command line, the doors, placement. It holds the predictors that are in use, is cheap to share
 //! between threads, and the same question has the same answer.
 
 pub mod compare_predictors;
@@ -213,7 +216,8 @@ impl Latency {
     }
 }
 
-/// The same where the device has an accelerator that is taken to be faster: its time, and an interval that reaches from it to what the processor alone would take.
+/// The same where the device has an accelerator that is taken to be faster: its time, and an
+/// interval that reaches from it to what the processor alone would take.
 fn accelerated(told: Told, passport: &Passport, conditions: &Conditions, precision: Precision) -> Told {
     let Some(accelerator) = Accelerator::of(passport, &conditions.runtime, precision) else { return told };
     let cores = f64::from(passport.device.cpu.threads.max(1));

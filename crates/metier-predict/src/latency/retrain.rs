@@ -1,4 +1,5 @@
-//! Learns latency and memory again from runs of graphs that were measured since ([`crate::lifecycle::retrain`]).
+//! Learns latency and memory again from runs of graphs that were measured since
+//! ([`crate::lifecycle::retrain`]).
 //!
 //! What came of it is said in the log and stands in the predictor's record (`because`).
 
@@ -104,7 +105,8 @@ impl RetrainTask for LatencyRetraining<'_> {
                     tracing::info!(runtime, points, graphs, %predictor, is_used, because, "learned again");
                     fitted.push(one);
                 }
-                // Runs without times of operators are too little to begin with; they only move a predictor that is there.
+                // Runs without times of operators are too little to begin with; they only move a
+                // predictor that is there.
                 Err(Error::Learn(error @ metier_learn::Error::TooLittle { .. })) => {
                     tracing::info!(runtime, %error, "nothing was learned from new runs");
                 }

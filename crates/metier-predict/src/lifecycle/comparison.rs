@@ -1,17 +1,20 @@
-//! Compares the predictor in use with a candidate on groups that neither has seen, and decides which of them answers.
+//! Compares the predictor in use with a candidate on groups that neither has seen, and decides
+//! which of them answers.
 //!
-//! A group is a graph, a device, a phase or a moment; each counts alike. Of several targets (components of power) the
-//! worst decides, so that no gain in one hides a loss in another.
+//! A group is a graph, a device, a phase or a moment; each counts alike. Of several targets
+//! (components of power) the worst decides, so that no gain in one hides a loss in another.
 
 use std::collections::BTreeMap;
 
 /// Mean absolute errors of a predictor by group, one for each target.
 pub type GroupErrors<K> = BTreeMap<K, Vec<f64>>;
 
-/// How the error of a candidate and of the predictor in use have to relate before the candidate answers.
+/// How the error of a candidate and of the predictor in use have to relate before the candidate
+/// answers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum PromotionMargin {
-    /// The candidate may be worse by this share: it has learned from more, and measurements scatter.
+    /// The candidate may be worse by this share: it has learned from more, and measurements
+    /// scatter.
     Tolerate(f64),
     /// The candidate has to be better by this share.
     Demand(f64),

@@ -1,16 +1,18 @@
-//! One life of every predictor, whatever it predicts: latency, memory, power, and contention when it comes.
+//! One life of every predictor, whatever it predicts: latency, memory, power, and contention when
+//! it comes.
 //!
 //! ```text
-//! fit ─► [`UnseenPredictions`] ─► [`PredictorComparison`] ─► [`standing`]: in use or aside ─► answers
+//! fit ─► [`UnseenPredictions`] ─► [`PredictorComparison`] ─► [`standing`]: in use or aside
 //!  ▲      score, baselines         margin on unseen groups    successor, roll-back, prune
-//!  └── [`retrain`], one at a time ([`training_lock`])           [`portable`]: to other hosts and back
+//!  └── [`retrain`], one at a time ([`training_lock`])         [`portable`]: to other hosts
 //! ```
 //!
-//! A predictor is a [`Predictor`](metier_types::Predictor) record and a file whose SHA-256 is its id. At most one of a
-//! [`PredictorScope`] (kind, device, runtime or pipeline) is in use; the others are kept aside to go back to. A kind says
-//! with [`PredictorKind`] how its files are checked; what its files hold and how they are scored is its own.
-//! The comparison and the margin work on errors by group alone, so a trainer without a store follows the same rules.
-//! Reads and writes the store and nothing else.
+//! A predictor is a [`Predictor`](metier_types::Predictor) record and a file whose SHA-256 is its
+//! id. At most one of a [`PredictorScope`] (kind, device, runtime or pipeline) is in use; the
+//! others are kept aside to go back to. A kind says with [`PredictorKind`] how its files are
+//! checked; what its files hold and how they are scored is its own. The comparison and the margin
+//! work on errors by group alone, so a trainer without a store follows the same rules. Reads and
+//! writes the store and nothing else.
 
 mod comparison;
 mod error;
@@ -31,7 +33,8 @@ use metier_types::{DeviceRef, Digest};
 pub trait PredictorKind: Sync {
     /// What `kind` says in its records.
     fn name(&self) -> &'static str;
-    /// The field of a record that tells apart what is predicted on one device: a runtime, a pipeline.
+    /// The field of a record that tells apart what is predicted on one device: a runtime, a
+    /// pipeline.
     fn variant_field(&self) -> &'static str;
     /// Trivial answers, as named in `held_out`, that a predictor has to beat before it answers.
     fn baselines(&self) -> &'static [&'static str];

@@ -1,7 +1,9 @@
-//! Predictors as files that go from one host to another: the record and the predictor's file, in one.
+//! Predictors as files that go from one host to another: the record and the predictor's file, in
+//! one.
 //!
-//! The file stands there as text (or as base64 where it is binary), so that its digest, which is the predictor's id, stays
-//! what it was. An import is checked as a file of the store is: one that would not answer is not kept.
+//! The file stands there as text (or as base64 where it is binary), so that its digest, which is
+//! the predictor's id, stays what it was. An import is checked as a file of the store is: one that
+//! would not answer is not kept.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -48,7 +50,8 @@ pub fn find(store: &Store, id: &Digest) -> Result<(Predictor, Vec<u8>), Error> {
     Ok((record, file))
 }
 
-/// Imports such a file. The newer predictor of a scope answers; the other is kept aside, and its record says why.
+/// Imports such a file. The newer predictor of a scope answers; the other is kept aside, and its
+/// record says why.
 pub fn import(store: &Store, kinds: &[&dyn PredictorKind], bytes: &[u8]) -> Result<Predictor, Error> {
     let refused = |why: String| Error::Refused { why };
     let PortablePredictor { schema, mut record, encoding, file } =

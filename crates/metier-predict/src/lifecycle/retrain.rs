@@ -1,8 +1,8 @@
 //! Retrains when new runs have arrived, and keeps the better predictor: one loop for every kind.
 //!
-//! Runs are taken as they come, and learned from when a [`RetrainTask`] finds enough of them. Both wait until nothing is
-//! measured on the device, which they would disturb; runs whose measuring program was killed are marked first. While no
-//! run arrives, a turn costs two counts.
+//! Runs are taken as they come, and learned from when a [`RetrainTask`] finds enough of them. Both
+//! wait until nothing is measured on the device, which they would disturb; runs whose measuring
+//! program was killed are marked first. While no run arrives, a turn costs two counts.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
@@ -48,8 +48,8 @@ pub struct Retrained<F> {
     pub is_interrupted: bool,
 }
 
-/// Marks the runs of a device as interrupted whose measuring program is gone, and names them. The run engine does it
-/// (`metier_measure::leftovers`), on which no predictor depends.
+/// Marks the runs of a device as interrupted whose measuring program is gone, and names them. The
+/// run engine does it (`metier_measure::leftovers`), on which no predictor depends.
 pub type SweepRuns<'a> = &'a dyn Fn(&Store, &Device) -> Result<Vec<RunId>, String>;
 
 /// How many runs have ended, on whatever device, and the newest of them.
@@ -103,7 +103,8 @@ impl<T: RetrainTask> Retrainer<T> {
         Ok(fitted)
     }
 
-    /// Takes turns until it is asked to stop, at the lowest priority. Call it from a thread of its own.
+    /// Takes turns until it is asked to stop, at the lowest priority. Call it from a thread of its
+    /// own.
     pub fn run(mut self, store: &Store, device: &Device, sweep: SweepRuns<'_>, stop: &StopRequest) {
         // SAFETY: the call changes the priority of the calling thread and nothing else.
         if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) } != 0 {

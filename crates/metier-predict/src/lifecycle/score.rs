@@ -1,4 +1,5 @@
-//! Scores predictions of groups that a predictor has not seen, beside what trivial answers would have been.
+//! Scores predictions of groups that a predictor has not seen, beside what trivial answers would
+//! have been.
 
 use metier_learn::score::Score;
 use metier_types::{Extra, HeldOut, Ratio};

@@ -1,4 +1,5 @@
-//! Which predictor answers: promotion, demotion, roll-back, the successor of one that is removed, and how many are kept.
+//! Which predictor answers: promotion, demotion, roll-back, the successor of one that is removed,
+//! and how many are kept.
 //!
 //! The standing of a predictor is in its record; why it is so stands beside it (`because`).
 
@@ -14,7 +15,8 @@ pub const MOST_ASIDE: usize = 4;
 const BECAUSE: &str = "because";
 /// How the reason begins where a predictor lost against a trivial answer.
 const UNFIT: &str = "it is no better than";
-/// Fields of records that tell apart what is predicted on one device ([`PredictorKind::variant_field`]).
+/// Fields of records that tell apart what is predicted on one device
+/// ([`PredictorKind::variant_field`]).
 const VARIANT_FIELDS: [&str; 2] = ["runtime", "pipeline"];
 
 /// What a predictor answers for. Of each scope at most one predictor is in use.
@@ -104,7 +106,8 @@ pub fn put_in_use(store: &Store, mut record: Predictor) -> Result<Predictor, Err
     Ok(record)
 }
 
-/// Removes a predictor. With the one in use gone its [`successor`] answers, if there is one: it is returned.
+/// Removes a predictor. With the one in use gone its [`successor`] answers, if there is one: it is
+/// returned.
 pub fn remove(
     store: &Store,
     kinds: &[&dyn PredictorKind],
@@ -122,8 +125,9 @@ pub fn remove(
     Ok(Some(heir))
 }
 
-/// Which predictor answers when the one in use is gone: of the same scope the one kept aside that has the smallest held-out
-/// error; of those without, the newest. One that lost against a trivial answer never does. `all` are newest first.
+/// Which predictor answers when the one in use is gone: of the same scope the one kept aside that
+/// has the smallest held-out error; of those without, the newest. One that lost against a trivial
+/// answer never does. `all` are newest first.
 pub fn successor<'a>(
     all: &'a [Predictor],
     gone: &Predictor,
@@ -171,7 +175,8 @@ pub fn set_standing(record: &mut Predictor, standing: Standing, because: &str) {
 mod tests {
     use super::*;
 
-    /// One that was kept aside, with its held-out errors: on the logarithm, its own, and the trivial answer's.
+    /// One that was kept aside, with its held-out errors: on the logarithm, its own, and the
+    /// trivial answer's.
     fn aside(number: u8, log: Option<f64>, own: f64, trivial: f64, because: &str) -> Predictor {
         let mut record: Predictor = serde_json::from_value(json!({
             "schema": "metier.predictor/1", "id": Digest::from_bytes([number; 32]), "kind": "latency",

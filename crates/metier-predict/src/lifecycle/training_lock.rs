@@ -1,6 +1,8 @@
-//! Marks that this process measures in order to learn, so that no other process trains meanwhile: that would disturb it.
+//! Marks that this process measures in order to learn, so that no other process trains meanwhile:
+//! that would disturb it.
 //!
-//! The mark is in the store, with the identity of the process as runs have one; a process that was killed leaves none.
+//! The mark is in the store, with the identity of the process as runs have one; a process that was
+//! killed leaves none.
 
 use metier_device::process_owner;
 use metier_linux::Roots;

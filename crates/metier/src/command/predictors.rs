@@ -69,7 +69,8 @@ struct Export {
     /// Where to; `-` is stdout
     #[arg(long, value_name = "FILE")]
     file: PathBuf,
-    /// metier writes record and file in one; kepler writes a pipeline: a zip where FILE ends so or is `-`, else a folder
+    /// metier writes record and file in one; kepler writes a pipeline: a zip where FILE ends so or
+    /// is `-`, else a folder
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = ExportFormat::Metier)]
     format: ExportFormat,
 }
@@ -84,7 +85,8 @@ enum ExportFormat {
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 struct Import {
-    /// What `metier predictors export` wrote, or a pipeline of Kepler as folder or zip; `-` is stdin
+    /// What `metier predictors export` wrote, or a pipeline of Kepler as folder or zip; `-` is
+    /// stdin
     file: PathBuf,
 }
 
@@ -201,8 +203,9 @@ impl Import {
     }
 }
 
-/// Writes the pipelines of the store that are in use to where `metier up` reads them; `None` where there are none. Each
-/// store has a folder of its own. What goes wrong is logged: predictors that are shipped still answer.
+/// Writes the pipelines of the store that are in use to where `metier up` reads them; `None` where
+/// there are none. Each store has a folder of its own. What goes wrong is logged: predictors that
+/// are shipped still answer.
 pub fn stored_pipelines(store: &Store) -> Option<PathBuf> {
     let place = metier_store::digest::of_bytes(store.location().to_string().as_bytes());
     let folder = pipeline_folder()?.join("stored").join(place.short());

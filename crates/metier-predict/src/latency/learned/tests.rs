@@ -168,8 +168,8 @@ fn runs_on_a_busy_host_move_it_where_there_are_no_others_and_that_is_said() {
     assert!(because.contains("moved by 1 graph") && !because.contains("beside"), "{because}");
 }
 
-/// A `metier.latency/1` file that commit 5c5b06b wrote (with most of its trees taken out, to be small), and what that
-/// commit predicted with it, as bits.
+/// A `metier.latency/1` file that commit 5c5b06b wrote (with most of its trees taken out, to be
+/// small), and what that commit predicted with it, as bits.
 #[test]
 fn a_predictor_file_of_before_gives_bit_equal_predictions() {
     let bytes = include_bytes!("../../../tests/fixtures/latency-1.json");
