@@ -11,7 +11,7 @@
 mod listed;
 mod registry;
 
-pub use listed::{ComponentError, Listed, Wanted, list};
+pub use listed::{ComponentError, ListedPredictor, PredictorFilter, list};
 pub(crate) use registry::candidates;
 pub use registry::{Loaded, Registry};
 

@@ -95,19 +95,6 @@ fn needs(graph: &Analysis) -> (f64, f64, bool) {
     (weights, alive, graph.peak_activation_bytes.is_some())
 }
 
-/// The laws that are in use.
-pub(super) fn in_use(store: &Store) -> Result<Vec<(Digest, Law)>, Error> {
-    let mut all = Vec::new();
-    for record in store.predictors(Some(KIND))?.into_iter().filter(|one| one.standing == Standing::InUse) {
-        let Some(bytes) = store.predictor_file(&record.id)? else { continue };
-        match Law::read(&record.id, &bytes) {
-            Ok(law) => all.push((record.id, law)),
-            Err(error) => tracing::warn!(%error, "a predictor is left out"),
-        }
-    }
-    Ok(all)
-}
-
 impl Latency {
     /// How much memory running it needs. A law of its runtime, from whatever device, goes before estimates.
     pub fn memory(&self, graph: &Analysis, conditions: &Conditions) -> Result<Prediction, Error> {

@@ -29,13 +29,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::lifecycle::standing;
 use crate::operator_model::adapt::Measured;
 use metier_onnx::{Analysis, DataType};
 use metier_store::Store;
 use metier_types::passport::Origin;
-use metier_types::{
-    Device, Digest, Interval, Passport, Precision, Prediction, Ratio, Seconds, Standing, Timestamp,
-};
+use metier_types::{Device, Digest, Interval, Passport, Precision, Prediction, Ratio, Seconds, Timestamp};
 
 pub use conditions::Conditions;
 use conditions::{ONNX_RUNTIME, RTEN};
@@ -90,22 +89,13 @@ pub struct OperatorTime {
 impl Latency {
     /// With the predictors that are in use.
     pub fn open(store: &Store) -> Result<Self, Error> {
-        let mut all = Vec::new();
-        for record in store.predictors(Some(KIND))? {
-            if record.standing != Standing::InUse {
-                continue;
-            }
-            let Some(bytes) = store.predictor_file(&record.id)? else { continue };
-            match File::read(&record.id, &bytes) {
-                Ok(file) => all.push(Learned { id: record.id, file, elsewhere: BTreeMap::new() }),
-                // The passport's answer is still there.
-                Err(error) => tracing::warn!(%error, "a predictor is left out"),
-            }
-        }
+        let read = standing::read_in_use(store, KIND, File::read)?.into_iter();
+        let mut all: Vec<Learned> =
+            read.map(|(id, file)| Learned { id, file, elsewhere: BTreeMap::new() }).collect();
         if !all.is_empty() {
             elsewhere(store, &mut all)?;
         }
-        let memory = Arc::new(memory::in_use(store)?);
+        let memory = Arc::new(standing::read_in_use(store, memory::KIND, memory::Law::read)?);
         Ok(Self { passport: physical::id(), learned: Arc::new(all), memory })
     }
 

@@ -78,6 +78,24 @@ impl PredictorScope {
     }
 }
 
+/// Reads the files of all predictors of a kind that are in use. One that cannot be used is logged
+/// and left out: without it a simpler answer is still there.
+pub fn read_in_use<T>(
+    store: &Store,
+    kind: &str,
+    read: impl Fn(&Digest, &[u8]) -> Result<T, Error>,
+) -> Result<Vec<(Digest, T)>, Error> {
+    let mut all = Vec::new();
+    for record in store.predictors(Some(kind))?.iter().filter(|one| one.standing == Standing::InUse) {
+        let Some(bytes) = store.predictor_file(&record.id)? else { continue };
+        match read(&record.id, &bytes) {
+            Ok(file) => all.push((record.id, file)),
+            Err(error) => tracing::warn!(%error, "a predictor is left out"),
+        }
+    }
+    Ok(all)
+}
+
 /// Records a predictor. One that is in use displaces the one that was, and says so in its record.
 pub fn install(store: &Store, record: &Predictor, file: &[u8], because: &str) -> Result<(), Error> {
     store.put_predictor(record, file)?;
