@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use metier_power::estimate::{Estimator, Request, is_whole};
 use metier_power::node::MachineSpec;
-use metier_power::pipeline::Registry;
+use metier_power::selection::Registry;
 use serde_json::Value;
 
 /// With the predictors that are shipped.

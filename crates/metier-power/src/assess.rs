@@ -6,7 +6,8 @@ use crate::Error;
 use crate::formula::Formula;
 use crate::frame::Frame;
 use crate::pipeline::{Model, Pipeline};
-use crate::vocabulary::{Component, FeatureGroup, OutputType, Source};
+use crate::selection::PredictorFilter;
+use crate::vocabulary::Component;
 
 /// Watts below which relative errors mean nothing.
 const FLOOR: f64 = 1.0;
@@ -108,33 +109,16 @@ fn coverage<C: AsRef<[f64]>>(formula: &Formula, columns: &[C], measured: &[f64])
     (!measured.is_empty()).then(|| inside as f64 / measured.len() as f64)
 }
 
-/// Which predictors are tried.
-#[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
-    pub source: Source,
-    /// Whether idle power is part of it.
-    pub output_type: OutputType,
-    /// Only of this group.
-    pub group: Option<FeatureGroup>,
-    /// Only of this name.
-    pub name: Option<&'a str>,
-}
-
 /// Tries all predictors of a pipeline that can be asked and fit the table, the best first. What cannot be tried is told.
 pub fn assess_all<'a>(
     pipeline: &'a Pipeline,
     frame: &Frame,
-    wanted: Wanted<'_>,
+    filter: &PredictorFilter,
 ) -> (Vec<Assessed<'a>>, Vec<String>) {
     let names: Vec<&str> = frame.names().collect();
     let (mut tried, mut warnings) = (Vec::new(), Vec::new());
     for model in &pipeline.models {
-        let is_wanted = model.source == wanted.source
-            && model.output_type == wanted.output_type
-            && wanted.group.is_none_or(|group| group == model.group)
-            && wanted.name.is_none_or(|name| name == model.full_name)
-            && model.group.is_within(&names);
-        if !is_wanted {
+        if !filter.fits(pipeline, model) || !model.group.is_within(&names) {
             continue;
         }
         if !model.is_usable() {
@@ -158,7 +142,7 @@ pub fn assess_all<'a>(
 mod tests {
     use super::*;
     use crate::formula::{Kind, Spread};
-    use crate::vocabulary::ModelName;
+    use crate::vocabulary::{FeatureGroup, ModelName, OutputType, Source};
 
     fn of(component: Component, mae: f64, mape: Option<f64>) -> Of {
         Of { component, predicted: Vec::new(), mae, mse: 0.0, mape, coverage: None }

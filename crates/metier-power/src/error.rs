@@ -49,6 +49,9 @@ pub enum Error {
         "stopped after {done} of {of} predictors; they are kept, and the same command goes on from there"
     )]
     Stopped { done: usize, of: usize },
+    /// A pipeline that the store does not keep or give.
+    #[error(transparent)]
+    Lifecycle(#[from] metier_predict::lifecycle::Error),
     /// What was learned from cannot be learned from.
     #[error(transparent)]
     Learn(#[from] metier_learn::Error),

@@ -12,8 +12,8 @@ use metier_types::words;
 use crate::frame::Frame;
 use crate::packages::Shares;
 use crate::response::{Response, Series};
+use crate::vocabulary::third_party;
 use crate::vocabulary::{Component, FeatureGroup, Source};
-use crate::{Error, third_party};
 
 /// The job whose series are of virtual machines.
 const VM_JOB: &str = "vm";

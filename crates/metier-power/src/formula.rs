@@ -15,39 +15,10 @@
 use metier_learn::boost::{BatchTrees, Boosted};
 use metier_learn::xgboost::XGBoost;
 
-use crate::trainers::Learned;
+use crate::frame::Frame;
+pub use crate::trainers::Curve;
+use crate::trainers::{Learned, MARGIN, Part, Predictor};
 use crate::vocabulary::{Component, main_feature};
-
-/// The form of a curve.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Curve {
-    /// `a·exp(b·s) + c`.
-    Exponential,
-    /// `a·ln(b·s + 1) + c`.
-    Logarithmic,
-    /// `a/(1 + exp(-k·(s - s0))) + c`.
-    Logistic,
-}
-
-impl Curve {
-    /// How many numbers it has.
-    pub const fn weights(self) -> usize {
-        match self {
-            Self::Exponential | Self::Logarithmic => 3,
-            Self::Logistic => 4,
-        }
-    }
-
-    /// Its value; `weights` has as many numbers as it wants.
-    pub fn at(self, weights: &[f64], s: f64) -> f64 {
-        match (self, weights) {
-            (Self::Exponential, [a, b, c]) => a * (b * s).exp() + c,
-            (Self::Logarithmic, [a, b, c]) => a * (b * s + 1.0).ln() + c,
-            (Self::Logistic, [a, s0, k, c]) => a / (1.0 + (-k * (s - s0)).exp()) + c,
-            _ => f64::NAN,
-        }
-    }
-}
 
 /// What is done with scaled features.
 #[derive(Debug, Clone, PartialEq)]
@@ -82,9 +53,6 @@ pub enum Spread {
     /// Between what these two say.
     Between(Box<[Kind; 2]>),
 }
-
-/// How far beyond the largest value of training a feature may go before the answer is said to be out of range.
-pub const MARGIN: f64 = 1.05;
 
 /// Trees, and what they ask about a row of features.
 #[derive(Debug, Clone, PartialEq)]
@@ -157,6 +125,19 @@ impl Formula {
         let watts = self.raw(row);
         // A NaN is no answer; neither is a number without end.
         watts.is_finite().then_some(watts.max(0.0))
+    }
+
+    /// Watts of every row of a table; `None` where a feature is missing or a row has no value.
+    pub fn watts_of_rows(&self, frame: &Frame) -> Option<Vec<f64>> {
+        let columns: Vec<&[f64]> =
+            self.features.iter().map(|name| frame.column(name)).collect::<Option<_>>()?;
+        let mut row = Vec::with_capacity(columns.len());
+        let watts = |number: usize| {
+            row.clear();
+            row.extend(columns.iter().map(|column| column[number]));
+            self.watts(&row)
+        };
+        (0..frame.len()).map(watts).collect()
     }
 
     /// Lower and upper end of the interval around [`Formula::watts`], where its maker said how far off it may be.
@@ -253,6 +234,19 @@ impl Formula {
                 learned.watts(&row)
             }
         }
+    }
+}
+
+impl Predictor {
+    /// The formula of each component.
+    pub fn formulas(&self) -> Vec<(Component, Formula)> {
+        let one = |(component, part): (&Component, &Part)| {
+            let kind = Kind::Learned(Box::new(part.learned.clone()));
+            let mut formula = Formula::new(*component, self.features.clone(), self.scale.clone(), kind);
+            formula.spread = part.reach.map(Spread::Reach);
+            (*component, formula)
+        };
+        self.components.iter().map(one).collect()
     }
 }
 

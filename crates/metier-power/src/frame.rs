@@ -199,6 +199,11 @@ impl Frame {
     }
 }
 
+/// The name of the container in an id, or the id itself where it has no such part.
+pub fn container_name(id: &str) -> &str {
+    id.split('/').nth(2).unwrap_or(id)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

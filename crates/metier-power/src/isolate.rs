@@ -10,7 +10,7 @@ use metier_types::words;
 
 use crate::Error;
 use crate::formula::Formula;
-use crate::frame::Frame;
+use crate::frame::{Frame, container_name};
 use crate::nonnegative;
 use crate::packages;
 use crate::profile::Profile;
@@ -48,11 +48,6 @@ pub struct About {
     /// Where energy was read.
     pub source: Source,
     pub group: FeatureGroup,
-}
-
-/// The name of the container in an id, or the id itself where it has no such part.
-pub fn container_name(id: &str) -> &str {
-    id.split('/').nth(2).unwrap_or(id)
 }
 
 /// All containers of a time together: features are added, watts are of the node.
@@ -217,12 +212,7 @@ pub fn trainer(frame: &Frame, about: About, hints: &Hints, judges: &[Judge]) -> 
 fn predicted(frame: &Frame, judge: &Judge) -> Option<Vec<f64>> {
     let mut sum = vec![0.0; frame.len()];
     for (_, formula) in &judge.formulas {
-        let columns: Vec<&[f64]> =
-            formula.features.iter().map(|name| frame.column(name)).collect::<Option<_>>()?;
-        for (row, sum) in sum.iter_mut().enumerate() {
-            let features: Vec<f64> = columns.iter().map(|column| column[row]).collect();
-            *sum += formula.watts(&features)?;
-        }
+        sum.iter_mut().zip(formula.watts_of_rows(frame)?).for_each(|(sum, watts)| *sum += watts);
     }
     Some(sum)
 }

@@ -1,19 +1,27 @@
-//! Power of machines, containers and processes, with a meter or without: everything that Kepler's exporter, estimator,
-//! model server and trainers speak of, and the predictors behind it.
+//! Power of machines, containers and processes, with a meter or without: everything that Kepler's
+//! exporter, estimator, model server and trainers speak of, and the predictors behind it.
 //!
 //! ```text
 //! Prometheus' answer ──► frame of features and watts ──► isolated frame ──► trainers ──► pipeline of predictors ──► watts
 //! ```
 //!
-//! [`vocabulary`] holds the closed lists of words (sources, components, groups of features, trainers), [`third_party`] the one group that users fill; [`formula`] says how weights
-//! become watts; [`node`] says which machine is like which; [`query`] asks Prometheus; [`response`], [`extract`], [`isolate`] and [`profile`] make the tables ([`frame`]) that
-//! [`trainers`] learn from; [`training`] does all that in order, and writes the pipeline; [`pipeline`] and [`selection`] are what was learned and which of it answers; [`assess`] tries them on tables; [`online`] learns while others work; [`defaults`] is what is shipped; [`settings`] are Kepler's own; [`estimate`]
-//! answers the exporter; [`share`] keeps the sum of parts equal to the whole; [`ledger`] does that for a node over time. The field names and formulas are those of the Kepler Model Server 0.7, so that its clients need no change;
-//! where it is wrong we are right, and `docs/how-to/migrate-from-kepler.md` lists each such place.
+//! [`vocabulary`] holds the closed lists of words (sources, components, groups of features,
+//! trainers), [`third_party`] the one group that users fill; [`formula`] says how weights become
+//! watts; [`node`] says which machine is like which; [`query`] asks Prometheus; [`response`],
+//! [`extract`], [`isolate`] and [`profile`] make the tables ([`frame`]) that [`trainers`] learn
+//! from; [`training`] does all that in order, and writes the pipeline; [`pipeline`] is what was
+//! learned, [`selection`] which of it answers, [`catalog`] what keeps it up to date; [`assess`]
+//! tries them on tables; [`online`] learns while others work; [`defaults`] is what is shipped;
+//! [`settings`] are Kepler's own; [`estimate`] answers the exporter; [`share`] keeps the sum of
+//! parts equal to the whole; [`ledger`] does that for a node over time. The field names and
+//! formulas are those of the Kepler Model Server 0.7, so that its clients need no change; where it
+//! is wrong we are right, and `docs/how-to/migrate-from-kepler.md` lists each such place.
 //!
-//! No pickle is ever loaded: a predictor is JSON, or it is opaque bytes that we only pass on. Nothing here panics on input.
+//! No pickle is ever loaded: a predictor is JSON, or it is opaque bytes that we only pass on.
+//! Nothing here panics on input.
 
 pub mod assess;
+pub mod catalog;
 pub mod defaults;
 pub mod error;
 pub mod estimate;
@@ -33,7 +41,7 @@ pub mod response;
 pub mod selection;
 pub mod settings;
 pub mod share;
-pub mod third_party;
+pub mod stored;
 pub mod trainers;
 pub mod training;
 pub mod validate;
@@ -42,3 +50,4 @@ pub mod weights;
 mod written;
 
 pub use error::Error;
+pub use vocabulary::third_party;

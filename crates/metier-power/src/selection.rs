@@ -8,12 +8,19 @@
 //!   only where nobody placed predictors for that kind of request;
 //! - a straight line stands in for a straight line: the exporter always asks for that of `SGDRegressorTrainer`.
 
+mod listed;
+mod registry;
+
+pub use listed::{ComponentError, ListedPredictor, PredictorFilter, list};
+pub(crate) use registry::candidates;
+pub use registry::{Loaded, Registry};
+
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::Error;
 use crate::node::{Found, Index, MachineSpec};
-use crate::pipeline::{Model, Pipeline, Registry};
+use crate::pipeline::{Model, Pipeline};
 use crate::vocabulary::{FeatureGroup, OutputType, Source, Trainer, shorten};
 
 /// Most metrics of a request.

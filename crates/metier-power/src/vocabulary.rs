@@ -6,7 +6,9 @@ use std::fmt;
 
 use metier_types::words;
 
-use crate::{Error, third_party};
+use crate::Error;
+
+pub mod third_party;
 
 words! { serde (name, named)
     /// Whether idle power is part of it.
@@ -99,7 +101,7 @@ words! { (name, named)
         /// Counters and what the kernel counts.
         Basic = "Basic",
         AcceleratorOnly = "AcceleratorOnly",
-        /// Metrics of others, which the user names ([`crate::third_party`]); without features where there are none.
+        /// Metrics of others, which the user names ([`third_party`]); without features where there are none.
         ThirdParty = "ThirdParty",
     }
 }

@@ -1,6 +1,8 @@
-//! Weights as Kepler's interfaces write them: `{component: {"All_Weights": {…}}}`, read into [`Formula`]s and written back.
+//! Weights as Kepler's interfaces write them: `{component: {"All_Weights": {…}}}`, read into
+//! [`Formula`]s and written back.
 //!
-//! A curve does not say its form; the trainer's name does. A curve of four numbers is a logistic one whatever the name says.
+//! A curve does not say its form; the trainer's name does. A curve of four numbers is a logistic
+//! one whatever the name says.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::Error;
 use crate::formula::{Curve, Formula, Kind, Trees};
+use crate::trainers::{Learned, Predictor};
 use crate::vocabulary::{Component, Trainer, shorten};
 
 /// Most features of a predictor.
@@ -169,6 +172,43 @@ fn formula(component: Component, weights: &ComponentWeights, trainer: &str) -> R
         return wrong("All_Weights", why);
     };
     Ok(Formula::new(component, features, scale, kind))
+}
+
+impl Predictor {
+    /// Kepler's weights, for the trainers that have them: straight lines, curves and XGBoost's
+    /// trees.
+    pub fn weights(&self) -> Option<Weights> {
+        let mut out = BTreeMap::new();
+        for (component, part) in &self.components {
+            let mut all = AllWeights {
+                bias: None,
+                categorical: Map::new(),
+                curve: None,
+                numerical: BTreeMap::new(),
+                xgboost: None,
+                trees: None,
+            };
+            let mut weights = None;
+            match &part.learned {
+                Learned::Linear(line) => {
+                    all.bias = Some(line.bias);
+                    weights = Some(&line.weights);
+                }
+                Learned::Curve { weights, .. } => all.curve = Some(weights.clone()),
+                Learned::Trees(trees) if self.trainer.starts_with("Xgboost") => {
+                    let file: Value = trees.to_xgboost();
+                    all.xgboost = Some(base64::engine::general_purpose::STANDARD.encode(file.to_string()));
+                }
+                _ => return None,
+            }
+            for (place, (name, scale)) in self.features.iter().zip(&self.scale).enumerate() {
+                let weight = weights.and_then(|weights| weights.get(place).copied());
+                all.numerical.insert(name.clone(), Numerical { scale: *scale, weight });
+            }
+            out.insert(*component, ComponentWeights { all });
+        }
+        Some(Weights(out))
+    }
 }
 
 #[cfg(test)]

@@ -13,10 +13,12 @@ use metier_types::{LockUnpoisoned, ShareUnpoisoned};
 use super::reply;
 use super::request::Request;
 use crate::Error;
+use crate::catalog::PipelineCatalog;
 use crate::defaults::{self, Defaults};
 use crate::formula::Formula;
 use crate::node::MachineSpec;
-use crate::pipeline::{Lacking, Model, Pipeline, Purpose, Registry, Shelf};
+use crate::pipeline::{Lacking, Model, Pipeline, Purpose};
+use crate::selection::Registry;
 use crate::selection::{self, Filter};
 use crate::vocabulary::{Component, OutputType, Source, Trainer, shorten};
 
@@ -135,7 +137,7 @@ impl Estimator {
     }
 
     /// Takes the pipelines that a shelf has now. Of several who see it change at once, none brings back what was there before.
-    pub fn follow(&self, shelf: &Shelf) {
+    pub fn follow(&self, shelf: &PipelineCatalog) {
         self.change(|| shelf.registry());
     }
 

@@ -99,7 +99,7 @@ mod tests {
 
     use super::*;
     use crate::node::MachineSpec;
-    use crate::pipeline::Registry;
+    use crate::selection::Registry;
 
     fn machine(cores: f64) -> MachineSpec {
         let processor = Some("intel_xeon_gold_6230".to_string());

@@ -1,6 +1,7 @@
-//! Compares predictors on rows that none of them has seen.
+//! Errors of predictors on rows that none of them has seen; a moment is a group of the lifecycle's
+//! comparison.
 
-use std::collections::BTreeMap;
+use metier_predict::lifecycle::{GroupErrors, PredictorComparison};
 
 use crate::formula::Formula;
 use crate::frame::Frame;
@@ -11,15 +12,10 @@ use crate::vocabulary::Component;
 /// A formula for each component.
 pub type Formulas = Vec<(Component, Formula)>;
 
-/// Absolute errors of each component by time.
-type Errors = BTreeMap<u64, Vec<f64>>;
-
-pub struct Best<'a> {
+/// The best candidate beside the running predictor.
+pub struct BestCandidate<'a> {
     pub model: &'a Model,
-    pub error: f64,
-    /// The running predictor's, on the same rows.
-    pub running: Option<f64>,
-    pub rows: usize,
+    pub compared: PredictorComparison,
 }
 
 /// The time before which rows are learned from.
@@ -50,52 +46,29 @@ pub fn best<'a>(
     candidates: &'a Pipeline,
     fresh: &[Table],
     running: Option<&[(Component, Formula)]>,
-) -> Option<Best<'a>> {
+) -> Option<BestCandidate<'a>> {
     // Any table that has all its features will do: rows of one time are the same in all.
     let running = running.and_then(|formulas| fresh.iter().find_map(|table| errors(formulas, &table.frame)));
-    let mut best: Option<Best<'a>> = None;
-    for model in &candidates.models {
-        let Some(table) = fresh.iter().find(|table| table.group == model.group) else { continue };
-        let Some(own) = model.formulas().ok().and_then(|formulas| errors(&formulas, &table.frame)) else {
-            continue;
-        };
-        let common: Vec<u64> = match &running {
-            Some(running) => own.keys().copied().filter(|time| running.contains_key(time)).collect(),
-            None => own.keys().copied().collect(),
-        };
-        if common.is_empty() {
-            continue;
-        }
-        let (error, of_running) =
-            (worst(&own, &common), running.as_ref().map(|running| worst(running, &common)));
-        if best.as_ref().is_none_or(|best| error < best.error) {
-            best = Some(Best { model, error, running: of_running, rows: common.len() });
-        }
-    }
-    best
+    let compared = candidates.models.iter().filter_map(|model| {
+        let table = fresh.iter().find(|table| table.group == model.group)?;
+        let own = errors(&model.formulas().ok()?, &table.frame)?;
+        Some(BestCandidate { model, compared: PredictorComparison::new(running.as_ref(), &own) })
+    });
+    compared
+        .filter(|one| one.compared.groups > 0)
+        .reduce(|best, one| if one.compared.candidate < best.compared.candidate { one } else { best })
 }
 
-/// The largest mean error of a component.
-fn worst(errors: &Errors, times: &[u64]) -> f64 {
-    let width = errors.values().next().map_or(0, Vec::len);
-    let mean = |component: usize| {
-        let sum: f64 = times.iter().filter_map(|time| errors.get(time)?.get(component)).sum();
-        sum / times.len().max(1) as f64
-    };
-    (0..width).map(mean).fold(0.0, f64::max)
-}
-
-/// Errors row by row; `None` where a feature or a component's watts are missing, or a formula has no value.
-fn errors(formulas: &[(Component, Formula)], frame: &Frame) -> Option<Errors> {
-    let mut all: Errors = frame.timestamps.iter().map(|time| (time.to_bits(), Vec::new())).collect();
+/// Errors row by row; `None` where a feature or a component's watts are missing, or a formula has
+/// no value.
+fn errors(formulas: &[(Component, Formula)], frame: &Frame) -> Option<GroupErrors<u64>> {
+    let mut all: GroupErrors<u64> =
+        frame.timestamps.iter().map(|time| (time.to_bits(), Vec::new())).collect();
     for (component, formula) in formulas {
         let measured = frame.watts(*component)?;
-        let columns: Vec<&[f64]> =
-            formula.features.iter().map(|name| frame.column(name)).collect::<Option<_>>()?;
-        for (row, time) in frame.timestamps.iter().enumerate() {
-            let features: Vec<f64> = columns.iter().map(|column| column[row]).collect();
-            let said = formula.watts(&features)?;
-            all.get_mut(&time.to_bits())?.push((said - measured[row]).abs());
+        let predicted = formula.watts_of_rows(frame)?;
+        for ((time, predicted), measured) in frame.timestamps.iter().zip(predicted).zip(measured) {
+            all.get_mut(&time.to_bits())?.push((predicted - measured).abs());
         }
     }
     (!formulas.is_empty()).then_some(all)

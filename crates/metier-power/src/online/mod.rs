@@ -1,11 +1,16 @@
-//! The online trainer: learns from what a node's Prometheus says of the last minutes, and gives the estimator a better predictor only where that has shown itself better.
+//! The online trainer: learns from what a node's Prometheus says of the last minutes, and gives the
+//! estimator a better predictor only where that has shown itself better.
 //!
-//! One [`round`] takes a response. Its rows are cut in time: from the older ones candidates are learned, of every group of features that is whole and by every trainer; on the
-//! newer ones, which neither they nor the running predictor have seen, the best candidate and the running predictor are compared ([`judge`]). A candidate whose worst component has an
-//! error smaller by [`Settings::margin`] takes the place of the running one ([`promote`]); else that is kept. The pipeline that results holds one predictor for each source and output type,
-//! and says in its `metadata.json` since when, why, and from rows of which time.
+//! One [`round`] takes a response. Its rows are cut in time: from the older ones candidates are
+//! learned, of every group of features that is whole and by every trainer; on the newer ones, which
+//! neither they nor the running predictor have seen, the best candidate and the running predictor
+//! are compared ([`judge`], by the rules of [`metier_predict::lifecycle`]). A candidate whose worst
+//! component has an error smaller by [`Settings::margin`] takes the place of the running one
+//! ([`promote`]); else that is kept. The pipeline that results holds one predictor for each source
+//! and output type, and says in its `metadata.json` since when, why, and from rows of which time.
 //!
-//! Power without idle is asked container by container, and has to add up: it is learned as a straight line through 0, whoever else learns.
+//! Power without idle is asked container by container, and has to add up: it is learned as a
+//! straight line through 0, whoever else learns.
 
 mod judge;
 mod promote;
@@ -13,6 +18,7 @@ mod promote;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use metier_predict::lifecycle::{PredictorComparison, PromotionDecision, PromotionMargin};
 use metier_types::Timestamp;
 
 pub use promote::{Promotion, promotions};
@@ -68,29 +74,6 @@ impl Settings {
     }
 }
 
-/// What became of a source and output type in a round.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Decision {
-    /// The candidate is in use now.
-    Promoted,
-    /// The running predictor stays: it is as good.
-    Kept,
-    /// There are too few rows to tell.
-    Short,
-}
-
-impl Decision {
-    pub const ALL: [Self; 3] = [Self::Promoted, Self::Kept, Self::Short];
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Promoted => "promoted",
-            Self::Kept => "kept",
-            Self::Short => "short",
-        }
-    }
-}
-
 /// A predictor with its error on fresh rows: the worst component's mean absolute error in watts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judged {
@@ -108,7 +91,7 @@ pub struct Verdict {
     /// Whether idle power is part of it.
     pub output_type: OutputType,
     /// What became of it.
-    pub decision: Decision,
+    pub decision: PromotionDecision,
     /// Rows that candidates were learned from.
     pub rows: usize,
     /// Rows on which they were compared.
@@ -120,7 +103,8 @@ pub struct Verdict {
     pub because: String,
 }
 
-/// One round: learns from a response, compares, and promotes. The caller has the estimator read the pipelines again where something was promoted.
+/// One round: learns from a response, compares, and promotes. The caller has the estimator read the
+/// pipelines again where something was promoted.
 pub fn round(
     response: &Response,
     estimator: &Estimator,
@@ -135,7 +119,8 @@ pub fn round(
         isolator: settings.isolator,
         sources: sources.clone(),
         abs_trainers: settings.trainers.clone(),
-        // What containers take has to add up to what the node takes beyond idling: neither trees nor a line with a constant do that.
+        // What containers take has to add up to what the node takes beyond idling: neither trees
+        // nor a line with a constant do that.
         dyn_trainers: vec![Trainer::Linear],
         is_dyn_additive: true,
         // Beside what it learns of: one core is enough.
@@ -197,7 +182,7 @@ fn one(
     let mut verdict = Verdict {
         source,
         output_type,
-        decision: Decision::Short,
+        decision: PromotionDecision::TooFew,
         rows: 0,
         fresh_rows: 0,
         running: running.as_ref().map(|(name, _)| Judged { name: name.clone(), error: None }),
@@ -226,34 +211,32 @@ fn one(
             judge::best(&candidates, &fresh, running.as_ref().map(|(_, formulas)| formulas.as_slice()));
         let Some(best) = best else {
             verdict.because = "no candidate could be asked on the fresh rows".to_string();
-            verdict.decision = Decision::Kept;
+            verdict.decision = PromotionDecision::Kept;
             return Ok(());
         };
-        verdict.fresh_rows = best.rows;
+        let PredictorComparison { incumbent, candidate, groups } = best.compared;
+        verdict.fresh_rows = groups;
         let name = format!("{}/{}/{}", settings.name, best.model.group.name(), best.model.full_name);
-        verdict.candidate = Some(Judged { name, error: Some(best.error) });
+        verdict.candidate = Some(Judged { name, error: Some(candidate) });
         if let Some(running) = &mut verdict.running {
-            running.error = best.running;
+            running.error = incumbent;
         }
-        let is_better =
-            is_due || best.running.is_none_or(|running| best.error < running * (1.0 - settings.margin));
-        verdict.because = match best.running {
-            Some(running) => {
-                format!("{:.3} W against {running:.3} W on {} fresh rows", best.error, best.rows)
-            }
-            None => format!("{:.3} W on {} fresh rows; nothing in use could be asked", best.error, best.rows),
+        verdict.because = match incumbent {
+            Some(running) => format!("{candidate:.3} W against {running:.3} W on {groups} fresh rows"),
+            None => format!("{candidate:.3} W on {groups} fresh rows; nothing in use could be asked"),
         };
+        verdict.decision = best.compared.decide(PromotionMargin::Demand(settings.margin));
         if is_due {
             verdict.because.push_str("; what is in use does not add up over containers");
+            verdict.decision = PromotionDecision::Promoted;
         }
-        verdict.decision = if is_better { Decision::Promoted } else { Decision::Kept };
-        if is_better {
+        if verdict.decision == PromotionDecision::Promoted {
             let promotion = Promotion {
                 predictor: best.model.full_name.clone(),
                 group: best.model.group.name().to_string(),
-                error: best.error,
+                error: candidate,
                 before: verdict.running.as_ref().map(|running| running.name.clone()),
-                error_before: best.running,
+                error_before: incumbent,
                 learned_until: cut,
                 promoted: now.to_string(),
             };

@@ -5,10 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::Error;
-use crate::pipeline::{Model, replace};
+use crate::pipeline::{Model, read_metadata, replace, write_metadata};
 use crate::training::Plan;
 use crate::vocabulary::{OutputType, Source};
 
@@ -31,7 +31,7 @@ pub struct Promotion {
 
 /// Why each predictor of a pipeline's folder is in use; nothing where it says nothing.
 pub fn promotions(live: &Path) -> BTreeMap<(Source, OutputType), Promotion> {
-    let about = about(live);
+    let about = read_metadata(live);
     let known = about.get("online").and_then(Value::as_object);
     let one = |(place, value): (&String, &Value)| {
         let (source, output_type) = place.split_once('/')?;
@@ -39,11 +39,6 @@ pub fn promotions(live: &Path) -> BTreeMap<(Source, OutputType), Promotion> {
         Some((place, Promotion::deserialize(value).ok()?))
     };
     known.into_iter().flatten().filter_map(one).collect()
-}
-
-fn about(live: &Path) -> Map<String, Value> {
-    let text = fs::read(live.join("metadata.json")).unwrap_or_default();
-    serde_json::from_slice(&text).unwrap_or_default()
 }
 
 /// Copies a predictor of the candidates; then removes what else the source and output type have, and says so. A break in between leaves both, which is no harm.
@@ -65,7 +60,7 @@ pub fn promote(
         replace(&live.join(&group).join(&zip), &bytes)?;
     }
     clear(&live.join(&place), model)?;
-    let mut about = about(live);
+    let mut about = read_metadata(live);
     about.insert("name".into(), json!(plan.name));
     about.insert("isolator".into(), json!(plan.isolator.name()));
     about.insert("extractor".into(), json!(plan.extractor.name()));
@@ -75,7 +70,7 @@ pub fn promote(
         *online = json!({});
     }
     online[format!("{}/{}", model.source.name(), model.output_type.name())] = json!(promotion);
-    replace(&live.join("metadata.json"), Value::Object(about).to_string().as_bytes())
+    write_metadata(live, about)
 }
 
 /// The files of a predictor, `metadata.json` last: what has it is whole.

@@ -23,6 +23,8 @@ pub enum Files {
     Folder(PathBuf),
     /// In a zip, below a folder of it.
     Zip(Arc<Path>, String),
+    /// In the bytes of a zip, below a folder of it.
+    Bytes(Arc<[u8]>, String),
 }
 
 impl Files {
@@ -34,26 +36,14 @@ impl Files {
             names.sort_unstable();
             return Ok((Self::Folder(path.to_path_buf()), names));
         }
-        let mut archive = archive(path)?;
-        if archive.len() > MEMBERS {
-            return Err(Error::file(path, format!("holds {} files; want at most {MEMBERS}", archive.len())));
-        }
-        let mut names = Vec::with_capacity(archive.len());
-        for number in 0..archive.len() {
-            let member = archive.by_index_raw(number).map_err(|error| Error::file(path, error))?;
-            if !member.is_dir() {
-                names.push(member.name().map_err(|error| Error::file(path, error))?.to_string());
-            }
-        }
-        let about = names.iter().filter(|name| name.rsplit('/').next() == Some("metadata.json"));
-        let Some(about) = about.min_by_key(|name| name.matches('/').count()) else {
-            return Err(Error::file(path, "holds no metadata.json; want a pipeline of kepler-model-db"));
-        };
-        let below = about.strip_suffix("metadata.json").unwrap_or_default().to_string();
-        let mut names: Vec<String> =
-            names.iter().filter_map(|name| name.strip_prefix(&below)).map(str::to_string).collect();
-        names.sort_unstable();
+        let (below, names) = names_in(&mut archive(path)?, path)?;
         Ok((Self::Zip(path.into(), below), names))
+    }
+
+    /// The same of a zip that is in memory; `path` is what errors call it.
+    pub fn of_bytes(bytes: Arc<[u8]>, path: &Path) -> Result<(Self, Vec<String>), Error> {
+        let (below, names) = names_in(&mut archive_of_bytes(bytes.clone(), path)?, path)?;
+        Ok((Self::Bytes(bytes, below), names))
     }
 
     /// One who reads many files of it.
@@ -61,6 +51,9 @@ impl Files {
         Ok(match self {
             Self::Folder(folder) => Reader::Folder(folder.clone()),
             Self::Zip(path, below) => Reader::Zip(Box::new(archive(path)?), path.clone(), below.clone()),
+            Self::Bytes(bytes, below) => {
+                Reader::Bytes(Box::new(archive_of_bytes(bytes.clone(), Path::new(""))?), below.clone())
+            }
         })
     }
 
@@ -74,6 +67,7 @@ impl Files {
 pub enum Reader {
     Folder(PathBuf),
     Zip(Box<ZipArchive<fs::File>>, Arc<Path>, String),
+    Bytes(Box<ZipArchive<Cursor<Arc<[u8]>>>>, String),
 }
 
 impl Reader {
@@ -86,6 +80,7 @@ impl Reader {
                 bounded(file, &path)
             }
             Self::Zip(archive, path, below) => member(archive, &format!("{below}{name}"), path),
+            Self::Bytes(archive, below) => member(archive, &format!("{below}{name}"), Path::new(name)),
         }
     }
 
@@ -107,8 +102,41 @@ pub fn inner(bytes: &[u8], name: &str) -> Option<Vec<u8>> {
 }
 
 fn archive(path: &Path) -> Result<ZipArchive<fs::File>, Error> {
-    let file = fs::File::open(path).map_err(|error| Error::file(path, error))?;
-    ZipArchive::new(file).map_err(|error| Error::file(path, format!("is no zip that can be read: {error}")))
+    archive_of(fs::File::open(path).map_err(|error| Error::file(path, error))?, path)
+}
+
+fn archive_of<R: Read + Seek>(from: R, path: &Path) -> Result<ZipArchive<R>, Error> {
+    ZipArchive::new(from).map_err(|error| Error::file(path, format!("is no zip that can be read: {error}")))
+}
+
+fn archive_of_bytes(bytes: Arc<[u8]>, path: &Path) -> Result<ZipArchive<Cursor<Arc<[u8]>>>, Error> {
+    archive_of(Cursor::new(bytes), path)
+}
+
+/// The folder of a zip that holds the pipeline, and the names of the files below it.
+fn names_in<R: Read + Seek>(
+    archive: &mut ZipArchive<R>,
+    path: &Path,
+) -> Result<(String, Vec<String>), Error> {
+    if archive.len() > MEMBERS {
+        return Err(Error::file(path, format!("holds {} files; want at most {MEMBERS}", archive.len())));
+    }
+    let mut names = Vec::with_capacity(archive.len());
+    for number in 0..archive.len() {
+        let member = archive.by_index_raw(number).map_err(|error| Error::file(path, error))?;
+        if !member.is_dir() {
+            names.push(member.name().map_err(|error| Error::file(path, error))?.to_string());
+        }
+    }
+    let about = names.iter().filter(|name| name.rsplit('/').next() == Some("metadata.json"));
+    let Some(about) = about.min_by_key(|name| name.matches('/').count()) else {
+        return Err(Error::file(path, "holds no metadata.json; want a pipeline of kepler-model-db"));
+    };
+    let below = about.strip_suffix("metadata.json").unwrap_or_default().to_string();
+    let mut names: Vec<String> =
+        names.iter().filter_map(|name| name.strip_prefix(&below)).map(str::to_string).collect();
+    names.sort_unstable();
+    Ok((below, names))
 }
 
 fn member<R: Read + Seek>(archive: &mut ZipArchive<R>, name: &str, path: &Path) -> Result<Vec<u8>, Error> {

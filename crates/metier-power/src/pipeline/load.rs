@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -29,6 +30,16 @@ struct Found {
 /// Reads the pipeline in a folder or zip.
 pub fn load(path: &Path) -> Result<Pipeline, Error> {
     let (files, names) = Files::open(path)?;
+    load_files(&files, &names, path)
+}
+
+/// Reads the pipeline in the bytes of a zip; `path` is what it is called where it has no name.
+pub fn load_bytes(bytes: Arc<[u8]>, path: &Path) -> Result<Pipeline, Error> {
+    let (files, names) = Files::of_bytes(bytes, path)?;
+    load_files(&files, &names, path)
+}
+
+fn load_files(files: &Files, names: &[String], path: &Path) -> Result<Pipeline, Error> {
     let mut reader = files.reader()?;
     let (name, is_promoted) = named(&mut reader, path)?;
     let mut pipeline = Pipeline { name, is_promoted, ..Pipeline::default() };
@@ -37,7 +48,7 @@ pub fn load(path: &Path) -> Result<Pipeline, Error> {
     }
     let mut errors = BTreeMap::new();
     let mut found: BTreeMap<Place, Found> = BTreeMap::new();
-    for name in &names {
+    for name in names {
         match place(name) {
             Some((place, part)) => {
                 let known = found.entry(place).or_default();
@@ -59,7 +70,7 @@ pub fn load(path: &Path) -> Result<Pipeline, Error> {
     }
     for ((source, output_type, group, full_name), found) in found {
         let place = (source, output_type, group, full_name.clone());
-        match model(&mut reader, &files, &place, &found, errors.remove(&place)) {
+        match model(&mut reader, files, &place, &found, errors.remove(&place)) {
             Ok(Some(model)) => pipeline.models.push(model),
             Ok(None) => {}
             Err(error) => {
@@ -155,13 +166,13 @@ fn is_error(name: &str) -> bool {
 }
 
 /// Which error that is, of a predictor or of one of its components.
-pub(super) fn error_of(name: &str) -> Option<&'static str> {
+pub(crate) fn error_of(name: &str) -> Option<&'static str> {
     let is_it = |end: &&str| name == *end || name.ends_with(&format!("_{end}"));
     ["mae", "mape", "mse", "abs_max_corr"].into_iter().find(is_it)
 }
 
 /// Whether that is an error and not a word for none: -1 is written where nobody knows it. Only correlations may be below 0.
-pub(super) fn is_known(name: &str, value: f64) -> bool {
+pub(crate) fn is_known(name: &str, value: f64) -> bool {
     value.is_finite() && (value >= 0.0 || name.ends_with("_corr"))
 }
 

@@ -6,27 +6,27 @@
 //! Everything read is bounded ([`files`]). A pipeline may also be at an address ([`download`]), and a model server may be asked for a predictor ([`ask`]):
 //! beside Prometheus the only things of this crate that are asked over a network.
 
+mod archive;
 mod ask;
 mod download;
 mod files;
-mod listed;
-mod load;
+mod folder;
+pub(crate) mod load;
 mod model;
 mod pack;
 mod place;
-mod registry;
-mod shelf;
 mod single;
 
+pub use archive::{pack, pack_file};
 pub use ask::{Lacking, ModelServer, bring_initial};
 pub use download::{Download, Limits};
 pub use files::{ARCHIVE_BYTES, Files, MEMBERS, Reader, replace};
-pub use listed::{ComponentError, Listed, Wanted, list};
-pub use load::load;
+pub use folder::{
+    group_folder, predictor_metadata, read_metadata, read_node_types, write_metadata, write_node_types,
+};
+pub use load::{load, load_bytes};
 pub use model::{Archive, Model};
 pub use place::Place;
-pub use registry::{Loaded, Registry};
-pub use shelf::{Shelf, Upload};
 pub use single::{Purpose, Single};
 
 use crate::node::Index;

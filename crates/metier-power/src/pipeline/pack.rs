@@ -4,13 +4,11 @@
 //! place, which nobody but Python can write or should read.
 
 use base64::Engine as _;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::Model;
+use super::{Model, pack, predictor_metadata};
 use crate::Error;
 use crate::node::MachineSpec;
-use crate::training::pack;
-use crate::vocabulary::Trainer;
 
 impl Model {
     /// Its archive: as it was published, or made from its weights, with the machine that it was learned on.
@@ -33,19 +31,8 @@ impl Model {
     }
 
     fn about(&self, machine: Option<&MachineSpec>) -> Value {
-        let class = Trainer::named(&self.name.trainer).map_or("metier", Trainer::class);
-        let mut about = Map::new();
-        about.insert("model_name".into(), json!(self.full_name));
-        about.insert("trainer".into(), json!(self.name.trainer));
-        about.insert("model_class".into(), json!(class));
-        about.insert("model_file".into(), json!("weight.json"));
-        about.insert("features".into(), json!(self.group.features()));
-        about.insert("fe_files".into(), json!([]));
-        about.insert("output_type".into(), json!(self.output_type.name()));
-        about.insert("node_type".into(), json!(self.name.node_type));
-        if let Some(machine) = machine {
-            about.insert("machine_spec".into(), json!(machine));
-        }
+        let features = self.group.features();
+        let mut about = predictor_metadata(&self.name, "weight.json", features, self.output_type, machine);
         about.extend(self.errors.iter().map(|(key, value)| (key.clone(), json!(value))));
         Value::Object(about)
     }

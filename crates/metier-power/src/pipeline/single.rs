@@ -9,14 +9,11 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::files::{self, replace};
-use super::load;
+use super::{group_folder, load, read_node_types, write_metadata, write_node_types};
 use crate::Error;
-use crate::node::{Entry, Index, MachineSpec};
+use crate::node::{Entry, MachineSpec};
 use crate::vocabulary::{FeatureGroup, ModelName, OutputType, Source, shorten};
 use crate::weights::Weights;
-
-/// The file of a pipeline's node types.
-const INDEX: &str = "node_type_index.json";
 
 /// What a predictor is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,11 +98,11 @@ impl Single {
             let why = format!("is for {}; want {}", shorten(stated), purpose.output_type.name());
             return Err(Error::weights(self.name(), why));
         }
-        let (source, output_type) = (purpose.source.name(), purpose.output_type.name());
-        let group = folder.join(source).join(output_type).join(self.group.name());
+        let output_type = purpose.output_type.name();
+        let group = group_folder(folder, purpose.source, purpose.output_type, self.group);
         let name = ModelName { node_type: self.number(folder, purpose)?, ..self.name.clone() };
         let is_member = |entry: &Entry| entry.members.contains(&self.name());
-        if name != self.name && !index(folder)?.0.get(&self.name.node_type).is_some_and(is_member) {
+        if name != self.name && !read_node_types(folder)?.0.get(&self.name.node_type).is_some_and(is_member) {
             // As it was kept before its number became another machine's.
             let _ = fs::remove_dir_all(group.join(self.name()));
             let _ = fs::remove_file(group.join(format!("{}.zip", self.name())));
@@ -123,11 +120,10 @@ impl Single {
         about.insert("model_name".into(), json!(name.to_string()));
         about.insert("features".into(), json!(self.group.features()));
         about.insert("output_type".into(), json!(output_type));
-        replace(&own.join("metadata.json"), Value::Object(about).to_string().as_bytes())?;
+        write_metadata(&own, about)?;
         self.join_index(folder, &name)?;
-        // Last, since it is what tells others that the pipeline is another.
         let pipeline = folder.file_name().map(|name| name.to_string_lossy().into_owned());
-        replace(&folder.join("metadata.json"), json!({ "name": pipeline }).to_string().as_bytes())?;
+        write_metadata(folder, Map::from_iter([("name".to_string(), json!(pipeline))]))?;
         let is_this = |model: &super::Model| {
             model.name == name
                 && model.source == purpose.source
@@ -146,7 +142,7 @@ impl Single {
     /// The node type that it has among others that came: its own, unless that is another machine's there. Who sends predictors may have them of several pipelines, each of
     /// which counts its machines from 0.
     fn number(&self, folder: &Path, purpose: Purpose) -> Result<u32, Error> {
-        let index = index(folder)?;
+        let index = read_node_types(folder)?;
         let own = self.name.node_type;
         let Some(spec) = self.machine() else {
             let is_free = |number: &u32| !index.0.contains_key(number);
@@ -172,18 +168,13 @@ impl Single {
     /// Says whose it is, so that its cores are known.
     fn join_index(&self, folder: &Path, name: &ModelName) -> Result<(), Error> {
         let Some(spec) = self.machine() else { return Ok(()) };
-        let mut index = index(folder)?;
+        let mut index = read_node_types(folder)?;
         let entry = index.0.entry(name.node_type).or_insert_with(|| Entry { spec, members: Vec::new() });
         if !entry.members.contains(&name.to_string()) {
             entry.members.push(name.to_string());
         }
-        replace(&folder.join(INDEX), index.write()?.as_bytes())
+        write_node_types(folder, &index)
     }
-}
-
-/// The node types of a pipeline; none where there is no file of them.
-fn index(folder: &Path) -> Result<Index, Error> {
-    Index::read(&fs::read_to_string(folder.join(INDEX)).unwrap_or_else(|_| "{}".to_string()))
 }
 
 fn named(name: &str) -> Result<ModelName, Error> {
@@ -211,8 +202,8 @@ fn group(features: &[&str]) -> Result<FeatureGroup, Error> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::pack;
     use super::*;
-    use crate::training::pack;
 
     const PURPOSE: Purpose = Purpose { output_type: OutputType::AbsPower, source: Source::Acpi };
 

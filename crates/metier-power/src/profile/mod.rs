@@ -12,8 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::extract::{self, Settings};
-use crate::frame::Frame;
-use crate::isolate::container_name;
+use crate::frame::{Frame, container_name};
 use crate::response::Response;
 use crate::vocabulary::{Component, FeatureGroup, Source};
 

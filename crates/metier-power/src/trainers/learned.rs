@@ -7,7 +7,6 @@ use metier_learn::regress::svr::Svr;
 use serde::{Deserialize, Serialize};
 
 use super::auto::Blend;
-use crate::formula::Curve;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind", content = "of")]
@@ -18,7 +17,7 @@ pub enum Learned {
     Polynomial(Linear),
     /// A curve over the main feature.
     Curve {
-        form: Form,
+        form: Curve,
         /// The place of the main feature.
         main: usize,
         weights: Vec<f64>,
@@ -30,10 +29,10 @@ pub enum Learned {
     Blend(Box<Blend>),
 }
 
-/// The form of a curve, in words of a file.
+/// The form of a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Form {
+pub enum Curve {
     /// `a·exp(b·s) + c`.
     Exponential,
     /// `a·ln(b·s + 1) + c`.
@@ -42,12 +41,22 @@ pub enum Form {
     Logistic,
 }
 
-impl Form {
-    pub const fn curve(self) -> Curve {
+impl Curve {
+    /// How many numbers it has.
+    pub const fn weights(self) -> usize {
         match self {
-            Self::Exponential => Curve::Exponential,
-            Self::Logarithmic => Curve::Logarithmic,
-            Self::Logistic => Curve::Logistic,
+            Self::Exponential | Self::Logarithmic => 3,
+            Self::Logistic => 4,
+        }
+    }
+
+    /// Its value; `weights` has as many numbers as it wants.
+    pub fn at(self, weights: &[f64], s: f64) -> f64 {
+        match (self, weights) {
+            (Self::Exponential, [a, b, c]) => a * (b * s).exp() + c,
+            (Self::Logarithmic, [a, b, c]) => a * (b * s + 1.0).ln() + c,
+            (Self::Logistic, [a, s0, k, c]) => a / (1.0 + (-k * (s - s0)).exp()) + c,
+            _ => f64::NAN,
         }
     }
 }
@@ -64,7 +73,7 @@ impl Learned {
             Self::Linear(line) => (line.predict(row), 1.0),
             Self::Polynomial(line) => (line.predict(&polynomial(row)), 1.0),
             Self::Curve { form, main, weights } => {
-                (form.curve().at(weights, row.get(*main).copied().unwrap_or(0.0)), 1.0)
+                (form.at(weights, row.get(*main).copied().unwrap_or(0.0)), 1.0)
             }
             Self::Neighbours(near) => (near.predict(row), 1.0),
             Self::Svr(vectors) => (vectors.predict(row), 1.0),

@@ -2,18 +2,18 @@
 
 use metier_learn::regress::curve::fit;
 
-use super::learned::Form;
+use super::learned::Curve;
 use super::{Learned, Task};
 use crate::Error;
 
 pub fn learn(task: &Task<'_>) -> Result<Learned, Error> {
-    curve(task, Form::Logarithmic, |low, high, _| vec![high - low, 1.0, low])
+    curve(task, Curve::Logarithmic, |low, high, _| vec![high - low, 1.0, low])
 }
 
 /// Fits from the original's start, which depends on the least, largest and typical watts. A component without any power is a constant: the original fails there.
 pub fn curve(
     task: &Task<'_>,
-    form: Form,
+    form: Curve,
     start: impl Fn(f64, f64, f64) -> Vec<f64>,
 ) -> Result<Learned, Error> {
     let low = task.y.iter().copied().fold(f64::INFINITY, f64::min);
@@ -22,7 +22,7 @@ pub fn curve(
     let spread = (task.y.iter().map(|y| (y - mean).powi(2)).sum::<f64>() / task.y.len() as f64).sqrt();
     let main = task.main;
     let flat = || match form {
-        Form::Logistic => vec![0.0, 0.5, 1.0, mean],
+        Curve::Logistic => vec![0.0, 0.5, 1.0, mean],
         _ => vec![0.0, 1.0, mean],
     };
     if high - low <= 1e-9 || spread <= 0.0 {
@@ -30,6 +30,6 @@ pub fn curve(
     }
     let s: Vec<f64> =
         (0..task.y.len()).map(|row| task.x.row(row).get(main).copied().unwrap_or(0.0)).collect();
-    let (weights, _) = fit(&s, task.y, &start(low, high, spread), |weights, s| form.curve().at(weights, s))?;
+    let (weights, _) = fit(&s, task.y, &start(low, high, spread), |weights, s| form.at(weights, s))?;
     Ok(Learned::Curve { form, main, weights })
 }

@@ -24,8 +24,8 @@ mod xgboost;
 
 pub use auto::{Blend, Kind as MemberKind};
 pub use held_out::{HeldOut, Validation};
-pub use learned::{Form, Learned};
-pub use predictor::{Part, Predictor, SCHEMA, Watts};
+pub use learned::{Curve, Learned};
+pub use predictor::{MARGIN, Part, Predictor, SCHEMA, Watts};
 
 use metier_learn::algebra::Matrix;
 

@@ -1,17 +1,14 @@
-//! A predictor of power as a file: JSON that says what it was learned from, how wrong it is, and everything that is needed to ask it.
+//! A predictor of power as a file: JSON that says what it was learned from, how wrong it is, and
+//! everything that is needed to ask it.
 
 use std::collections::BTreeMap;
 
-use base64::Engine as _;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use super::held_out::HeldOut;
 use super::{Learned, Settings};
 use crate::Error;
-use crate::formula::{Formula, Kind, MARGIN, Spread};
 use crate::vocabulary::Component;
-use crate::weights::{AllWeights, ComponentWeights, Numerical, Weights};
 
 /// What the first field of a file says.
 pub const SCHEMA: &str = "metier.power-predictor/1";
@@ -19,6 +16,10 @@ pub const SCHEMA: &str = "metier.power-predictor/1";
 const BYTES: usize = 256 << 20;
 /// Most features: some formulas look at every pair of two.
 const FEATURES: usize = 1024;
+/// How far beyond the largest value of training a feature may go before the answer is said to be
+/// out of range.
+pub const MARGIN: f64 = 1.05;
+
 /// Watts with an interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Watts {
@@ -94,7 +95,8 @@ impl Predictor {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// The watts of every component for a row of features; a component whose formula has no finite value there is left out.
+    /// The watts of every component for a row of features; a component whose formula has no finite
+    /// value there is left out.
     pub fn predict(&self, row: &[f64]) -> Result<Vec<(Component, Watts)>, Error> {
         if row.len() != self.features.len() || row.iter().any(|value| !value.is_finite()) {
             return Err(Error::table(format!(
@@ -115,50 +117,5 @@ impl Predictor {
             Some((*component, Watts { value, low: (value - reach).max(0.0), high, in_range }))
         };
         Ok(self.components.iter().filter_map(one).collect())
-    }
-
-    /// The formula of each component.
-    pub fn formulas(&self) -> Vec<(Component, Formula)> {
-        let one = |(component, part): (&Component, &Part)| {
-            let kind = Kind::Learned(Box::new(part.learned.clone()));
-            let mut formula = Formula::new(*component, self.features.clone(), self.scale.clone(), kind);
-            formula.spread = part.reach.map(Spread::Reach);
-            (*component, formula)
-        };
-        self.components.iter().map(one).collect()
-    }
-
-    /// Kepler's weights, for the trainers that have them: straight lines, curves and XGBoost's trees.
-    pub fn weights(&self) -> Option<Weights> {
-        let mut out = BTreeMap::new();
-        for (component, part) in &self.components {
-            let mut all = AllWeights {
-                bias: None,
-                categorical: Map::new(),
-                curve: None,
-                numerical: BTreeMap::new(),
-                xgboost: None,
-                trees: None,
-            };
-            let mut weights = None;
-            match &part.learned {
-                Learned::Linear(line) => {
-                    all.bias = Some(line.bias);
-                    weights = Some(&line.weights);
-                }
-                Learned::Curve { weights, .. } => all.curve = Some(weights.clone()),
-                Learned::Trees(trees) if self.trainer.starts_with("Xgboost") => {
-                    let file: Value = trees.to_xgboost();
-                    all.xgboost = Some(base64::engine::general_purpose::STANDARD.encode(file.to_string()));
-                }
-                _ => return None,
-            }
-            for (place, (name, scale)) in self.features.iter().zip(&self.scale).enumerate() {
-                let weight = weights.and_then(|weights| weights.get(place).copied());
-                all.numerical.insert(name.clone(), Numerical { scale: *scale, weight });
-            }
-            out.insert(*component, ComponentWeights { all });
-        }
-        Some(Weights(out))
     }
 }

@@ -8,7 +8,6 @@
 //! Where the same rows come again, what is there is kept; where others come, learning goes on from it. One trainer that fails is said and left out; nothing learned at all is an error.
 //! The folder is the original's, but for pickles: our own `predictor.json` takes their place, and only we can read it. Weights are the original's own form.
 
-mod archive;
 mod errors;
 mod export;
 mod plan;
@@ -17,7 +16,6 @@ mod run;
 mod tables;
 mod write;
 
-pub use archive::{pack, pack_file};
 pub use errors::{Row, errors_of};
 pub use export::{Publication, Published, VERSION, export, passes};
 pub use plan::{Machine, Plan};
@@ -30,8 +28,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use crate::Error;
-use crate::node::Index;
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Pipeline, read_node_types, write_node_types};
 use crate::profile::Idle;
 use crate::response::Response;
 use crate::vocabulary::Source;
@@ -70,25 +67,13 @@ pub fn train_from_responses(
 /// The node type of a machine in the pipeline of a folder; it joins the index there. Type 0 where no machine is named.
 pub fn join(folder: &Path, machine: Option<&Machine>) -> Result<u32, Error> {
     let Some(machine) = machine else { return Ok(0) };
-    let path = folder.join("node_type_index.json");
-    let mut index = index(folder)?;
+    let mut index = read_node_types(folder)?;
     let Some(node_type) = index.join(&machine.id, &machine.spec) else {
         let why = "does not say all of processor, cores, chips, memory and frequency";
         return Err(Error::table(format!("machine {}: its specification {why}", machine.id)));
     };
-    fs::create_dir_all(folder).map_err(|error| Error::file(folder, error))?;
-    crate::pipeline::replace(&path, index.write()?.as_bytes())?;
+    write_node_types(folder, &index)?;
     Ok(node_type)
-}
-
-/// The index of node types of a pipeline's folder; an empty one where there is none yet.
-pub fn index(folder: &Path) -> Result<Index, Error> {
-    let path = folder.join("node_type_index.json");
-    match fs::read_to_string(&path) {
-        Ok(text) => Index::read(&text).map_err(|error| Error::file(&path, error)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Index::default()),
-        Err(error) => Err(Error::file(&path, error)),
-    }
 }
 
 /// The profiles by source that a pipeline's folder keeps (`profile/<source>.json`), for a node type.

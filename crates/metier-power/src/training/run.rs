@@ -270,7 +270,8 @@ fn one(job: &Job<'_>, plan: &Plan, folder: &Path) -> Result<Entry, Error> {
         (false, false) => State::New,
     };
     let entry = entry(state, trained.held_out.clone());
-    let spec = super::index(folder)?.0.get(&job.node_type).map(|entry| entry.spec.clone());
+    let spec =
+        crate::pipeline::read_node_types(folder)?.0.get(&job.node_type).map(|entry| entry.spec.clone());
     write::model(&place, &entry, &trained, spec.as_ref(), job.digest)?;
     Ok(entry)
 }

@@ -6,25 +6,22 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::errors::errors_of;
-use super::{Entry, Plan, Table, archive};
+use super::{Entry, Plan, Table};
 use crate::Error;
 use crate::node::MachineSpec;
-use crate::pipeline::replace;
+use crate::pipeline::{group_folder, predictor_metadata, read_metadata, replace, write_metadata};
 use crate::profile::Idle;
 use crate::trainers::Trained;
 use crate::vocabulary::{ModelName, OutputType, Source, Trainer};
 
 /// Where a predictor's folder is.
 pub fn place(folder: &Path, table: &Table, name: &ModelName) -> PathBuf {
-    let group = folder.join(table.source.name()).join(table.output_type.name()).join(table.group.name());
-    group.join(name.to_string())
+    group_folder(folder, table.source, table.output_type, table.group).join(name.to_string())
 }
 
 /// The rows that a predictor was learned from, by its metadata.
 pub fn digest_of(place: &Path) -> Option<String> {
-    let text = fs::read(place.join("metadata.json")).ok()?;
-    let about: Value = serde_json::from_slice(&text).ok()?;
-    about["learned_from"].as_str().map(str::to_string)
+    read_metadata(place).get("learned_from")?.as_str().map(str::to_string)
 }
 
 /// A rounded error, as the original writes them.
@@ -41,26 +38,13 @@ pub fn model(
     digest: &str,
 ) -> Result<(), Error> {
     fs::create_dir_all(place).map_err(|error| Error::file(place, error))?;
-    let name = entry.name.to_string();
     let predictor = &trained.predictor;
-    let class = Trainer::named(&entry.name.trainer).map_or("metier", Trainer::class);
-    let mut about = Map::new();
+    let mut about =
+        predictor_metadata(&entry.name, "predictor.json", &predictor.features, entry.output_type, spec);
     let mut set = |key: &str, value: Value| drop(about.insert(key.to_string(), value));
-    set("model_name", json!(name));
-    set("trainer", json!(entry.name.trainer));
-    set("model_class", json!(class));
-    set("model_file", json!("predictor.json"));
-    set("features", json!(predictor.features));
-    // The scale is inside of predictor.json; the name tells a reader that looks for a pickle that there is none.
-    set("fe_files", json!([]));
-    set("output_type", json!(entry.output_type.name()));
     set("mae", json!(rounded(entry.mae())));
     // The worst component's; -1 where there is none, as the original writes it.
     set("mape", json!(entry.mape().map_or(-1.0, rounded)));
-    set("node_type", json!(entry.name.node_type));
-    if let Some(spec) = spec {
-        set("machine_spec", json!(spec));
-    }
     set("rows", json!(entry.rows));
     for one in &entry.held_out {
         let component = one.component.name();
@@ -88,7 +72,7 @@ pub fn model(
         files.iter().filter(|(file, _)| file != "weight.json").cloned().collect();
     let mut zip = place.as_os_str().to_owned();
     zip.push(".zip");
-    replace(Path::new(&zip), &archive::pack(&members)?)?;
+    replace(Path::new(&zip), &crate::pipeline::pack(&members)?)?;
     // Last: what has it is whole.
     if let Some((file, bytes)) = files.last() {
         replace(&place.join(file), bytes)?;
@@ -126,10 +110,7 @@ pub fn profiles(folder: &Path, idle: &Idle, node_type: u32) -> Result<(), Error>
 
 /// What the whole pipeline is: metadata, and a table of errors for each source and output type.
 pub fn pipeline(folder: &Path, plan: &Plan) -> Result<(), Error> {
-    let path = folder.join("metadata.json");
-    let before: Value =
-        fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or(Value::Null);
-    let mut about = before.as_object().cloned().unwrap_or_default();
+    let mut about = read_metadata(folder);
     let names =
         |trainers: &[Trainer]| json!(trainers.iter().map(|trainer| trainer.name()).collect::<Vec<_>>());
     about.insert("name".into(), json!(plan.name));
@@ -141,7 +122,7 @@ pub fn pipeline(folder: &Path, plan: &Plan) -> Result<(), Error> {
     about.entry("init_time").or_insert_with(|| json!(plan.now));
     about.insert("last_update_time".into(), json!(plan.now));
     tables_of_errors(folder)?;
-    replace(&path, Value::Object(about).to_string().as_bytes())
+    write_metadata(folder, about)
 }
 
 /// Writes `<source>_<output type>_model_metadata.csv` of all predictors that a folder holds.

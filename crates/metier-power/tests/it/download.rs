@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use metier_power::pipeline::{Download, Place, Shelf};
+use metier_power::catalog::PipelineCatalog;
+use metier_power::pipeline::{Download, Place};
 use metier_power::vocabulary::Source;
 
 /// What the next client is told.
@@ -102,7 +103,7 @@ fn place(server: &Server, folder: &Path) -> Place {
 }
 
 /// The weights that answer, if the pipeline is there.
-fn weights(shelf: &Shelf) -> Option<String> {
+fn weights(shelf: &PipelineCatalog) -> Option<String> {
     let registry = shelf.registry();
     let pipeline = registry.active(Source::Acpi)?;
     (pipeline.name == "std").then(|| pipeline.models[0].weights.as_deref().unwrap().to_string())
@@ -111,7 +112,7 @@ fn weights(shelf: &Shelf) -> Option<String> {
 #[test]
 fn a_failed_download_keeps_what_is_there_and_says_why() {
     let (server, folder) = (server(), tempfile::tempdir().unwrap());
-    let (shelf, warnings) = Shelf::open(vec![place(&server, folder.path())], None).unwrap();
+    let (shelf, warnings) = PipelineCatalog::open(vec![place(&server, folder.path())], None).unwrap();
     assert!(warnings.is_empty() && shelf.is_waiting() && weights(&shelf).is_none(), "{warnings:?}");
 
     // Nothing there yet: what is shipped answers, and the failure is said.
@@ -159,7 +160,7 @@ fn a_failed_download_keeps_what_is_there_and_says_why() {
 #[test]
 fn what_came_once_is_there_at_the_next_start_and_is_not_sent_again() {
     let (server, folder) = (server(), tempfile::tempdir().unwrap());
-    let open = || Shelf::open(vec![place(&server, folder.path())], None).unwrap().0;
+    let open = || PipelineCatalog::open(vec![place(&server, folder.path())], None).unwrap().0;
     server.say.send(Say::Whole(pipeline(3.0), "\"a-tag\"")).unwrap();
     open().reload();
     assert!(!server.heard.recv().unwrap().contains("if-none-match"));
@@ -178,7 +179,7 @@ fn an_address_where_nobody_is_costs_nothing_but_a_warning() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let place =
         Place::read(&format!("http://user:secret@{address}/std.zip?key=secret"), folder.path()).unwrap();
-    let (shelf, _) = Shelf::open(vec![place], None).unwrap();
+    let (shelf, _) = PipelineCatalog::open(vec![place], None).unwrap();
     let warnings = shelf.reload();
     assert!(warnings[0].contains("/std.zip") && !warnings[0].contains("secret"), "{warnings:?}");
     assert_eq!(shelf.registry().active(Source::Acpi).unwrap().name, "metier-defaults");

@@ -2,15 +2,16 @@
 
 use std::sync::{Arc, Barrier};
 
+use metier_power::catalog::{PipelineCatalog, Upload};
 use metier_power::estimate::Estimator;
 use metier_power::node::MachineSpec;
-use metier_power::pipeline::{Registry, Shelf, Upload};
+use metier_power::selection::Registry;
 use serde_json::{Value, json};
 
 /// A pipeline with one straight line that starts at so many watts.
 fn registry(bias: f64) -> Arc<Registry> {
     let folder = tempfile::tempdir().unwrap();
-    let (shelf, _) = Shelf::open(Vec::new(), Some(folder.path().to_path_buf())).unwrap();
+    let (shelf, _) = PipelineCatalog::open(Vec::new(), Some(folder.path().to_path_buf())).unwrap();
     let upload = json!({ "pipeline": "ours", "model_name": "SGDRegressorTrainer_0", "source": "acpi", "output_type": "AbsPower", "feature_group": "BPFOnly",
         "mae": 1.0, "weights": { "platform": { "All_Weights": { "Bias_Weight": bias, "Numerical_Variables": {
             "bpf_cpu_time_ms": { "scale": 1.0, "weight": 1.0 }, "bpf_page_cache_hit": { "scale": 1.0, "weight": 100.0 } } } } } });

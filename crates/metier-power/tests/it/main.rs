@@ -14,4 +14,5 @@ mod golden;
 mod kinds;
 mod online;
 mod selection;
+mod stored;
 mod unreadable;

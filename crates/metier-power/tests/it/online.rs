@@ -2,14 +2,16 @@
 
 use std::ops::ControlFlow;
 
+use metier_power::catalog::PipelineCatalog;
 use metier_power::estimate::Estimator;
 use metier_power::isolate::Isolator;
 use metier_power::node::MachineSpec;
-use metier_power::online::{self, Decision, promotions};
-use metier_power::pipeline::{Place, Shelf};
+use metier_power::online::{self, promotions};
+use metier_power::pipeline::Place;
 use metier_power::response::Response;
 use metier_power::training::{self, Known, Plan};
 use metier_power::vocabulary::{OutputType, Source, Trainer};
+use metier_predict::lifecycle::PromotionDecision;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -63,12 +65,12 @@ proptest! {
         }
         // What runs is bad enough for anything to be promoted.
         settings.margin = -1e9;
-        let (shelf, _) = Shelf::open(vec![Place::Path(folder.path().to_path_buf())], None).unwrap();
+        let (shelf, _) = PipelineCatalog::open(vec![Place::Path(folder.path().to_path_buf())], None).unwrap();
         let estimator = Estimator::new((*shelf.registry()).clone(), MachineSpec::default()).unwrap();
         let now = "2026-11-17T10:00:00Z".parse().unwrap();
         let verdicts = online::round(&response(idle, bend), &estimator, &settings, now).unwrap();
         let verdict = verdicts.iter().find(|one| one.output_type == OutputType::DynPower).unwrap();
-        prop_assert_eq!(verdict.decision, Decision::Promoted, "{:?}", verdict);
+        prop_assert_eq!(verdict.decision, PromotionDecision::Promoted, "{:?}", verdict);
         let promotion = &promotions(&folder.path().join("online"))[&(Source::Acpi, OutputType::DynPower)];
 
         shelf.reread();
@@ -108,7 +110,7 @@ fn what_was_promoted_once_and_does_not_add_up_is_replaced() {
     let go_on = &mut |_: training::Step<'_>| ControlFlow::Continue(());
     training::train_from_responses(std::slice::from_ref(&response), known, &plan, folder.path(), go_on)
         .unwrap();
-    let (shelf, _) = Shelf::open(vec![Place::Path(folder.path().to_path_buf())], None).unwrap();
+    let (shelf, _) = PipelineCatalog::open(vec![Place::Path(folder.path().to_path_buf())], None).unwrap();
     let estimator = Estimator::new((*shelf.registry()).clone(), MachineSpec::default()).unwrap();
     let settings = online::Settings::new(folder.path().to_path_buf());
     // What somebody left who was killed is cleared away, and what may be in use is not.
@@ -125,10 +127,10 @@ fn what_was_promoted_once_and_does_not_add_up_is_replaced() {
     let running = first.running.as_ref().unwrap();
     assert!(running.name.contains("Xgboost"), "{first:?}");
     assert!(running.error < first.candidate.as_ref().unwrap().error, "trees have seen these rows: {first:?}");
-    assert!(first.decision == Decision::Promoted && first.because.contains("add up"), "{first:?}");
+    assert!(first.decision == PromotionDecision::Promoted && first.because.contains("add up"), "{first:?}");
     shelf.reread();
     estimator.replace(shelf.registry());
     let second = of(online::round(&response, &estimator, &settings, now).unwrap());
-    assert!(second.decision == Decision::Kept, "{second:?}");
+    assert!(second.decision == PromotionDecision::Kept, "{second:?}");
     assert!(!left.exists() && in_use.exists());
 }

@@ -6,7 +6,9 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use metier_power::pipeline::{Place, Registry, Shelf, Upload};
+use metier_power::catalog::{PipelineCatalog, Upload};
+use metier_power::pipeline::Place;
+use metier_power::selection::Registry;
 use metier_power::selection::{self, Request};
 use metier_power::vocabulary::{FeatureGroup, OutputType, Source};
 use serde_json::{Value, json};
@@ -77,7 +79,7 @@ fn registry(shared: &Path, to: &Path) -> Arc<Registry> {
     for name in ["ec2-0.7.11", "specpower-0.7.11"] {
         lay_out(&shared.join(name), &to.join(name));
     }
-    let (shelf, warnings) = Shelf::open(vec![Place::Path(to.to_path_buf())], None).unwrap();
+    let (shelf, warnings) = PipelineCatalog::open(vec![Place::Path(to.to_path_buf())], None).unwrap();
     assert_eq!(warnings, Vec::<String>::new());
     shelf.registry()
 }
@@ -272,7 +274,7 @@ fn what_is_uploaded_displaces_no_published_predictor() {
     let (folder, uploads) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     registry(&shared, folder.path());
     let places = vec![Place::Path(folder.path().to_path_buf())];
-    let (shelf, _) = Shelf::open(places, Some(uploads.path().to_path_buf())).unwrap();
+    let (shelf, _) = PipelineCatalog::open(places, Some(uploads.path().to_path_buf())).unwrap();
     let machine =
         json!({ "processor": "amd_opteron_6174", "cores": 24, "chips": 2, "memory": 16, "frequency": 2200 });
     let ask = |output_type: &str| {
@@ -313,7 +315,7 @@ fn sent(pipeline: &str, name: &str, mae: f64, machine: &Value) -> Upload {
 }
 
 /// Which pipeline and node type answer for node power, with this beside.
-fn who(shelf: &Shelf, extra: &Value) -> (String, u32) {
+fn who(shelf: &PipelineCatalog, extra: &Value) -> (String, u32) {
     let mut body = json!({ "metrics": ["bpf_cpu_time_ms", "bpf_page_cache_hit"], "output_type": "AbsPower", "source": "acpi", "weight": true });
     body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
     let registry = shelf.registry();
@@ -325,11 +327,11 @@ fn who(shelf: &Shelf, extra: &Value) -> (String, u32) {
 #[test]
 fn an_upload_answers_for_no_node_type_and_no_machine_that_another_pipeline_has() {
     let (placed, uploads) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let (made, _) = Shelf::open(Vec::new(), Some(placed.path().to_path_buf())).unwrap();
+    let (made, _) = PipelineCatalog::open(Vec::new(), Some(placed.path().to_path_buf())).unwrap();
     let machine = json!({ "processor": "y", "cores": 16 });
     made.upload(&sent("ours", "SGDRegressorTrainer_1", 1.0, &machine)).unwrap();
     let places = vec![Place::Path(placed.path().to_path_buf())];
-    let (shelf, _) = Shelf::open(places, Some(uploads.path().to_path_buf())).unwrap();
+    let (shelf, _) = PipelineCatalog::open(places, Some(uploads.path().to_path_buf())).unwrap();
     shelf.upload(&sent("uploads", "SGDRegressorTrainer_0", 9.0, &Value::Null)).unwrap();
     let ours = ("ours".to_string(), 1);
     let uploaded = ("uploads".to_string(), 0);
@@ -346,7 +348,7 @@ fn an_upload_answers_for_no_node_type_and_no_machine_that_another_pipeline_has()
 #[test]
 fn what_was_promoted_is_used_where_little_or_nothing_is_known_of_the_machine() {
     let folder = tempfile::tempdir().unwrap();
-    let (made, _) = Shelf::open(Vec::new(), Some(folder.path().to_path_buf())).unwrap();
+    let (made, _) = PipelineCatalog::open(Vec::new(), Some(folder.path().to_path_buf())).unwrap();
     let machine = json!({ "processor": "y", "cores": 16 });
     made.upload(&sent("ours", "SGDRegressorTrainer_1", 1.0, &machine)).unwrap();
     made.upload(&sent("online", "SGDRegressorTrainer_0", 2.0, &Value::Null)).unwrap();
@@ -355,7 +357,7 @@ fn what_was_promoted_is_used_where_little_or_nothing_is_known_of_the_machine() {
         let text = if is_promoted { r#"{"name":"online","online":{}}"# } else { r#"{"name":"online"}"# };
         std::fs::write(&about, text).unwrap();
         let places = ["ours", "online"].map(|name| Place::Path(folder.path().join(name)));
-        let (shelf, _) = Shelf::open(places.to_vec(), None).unwrap();
+        let (shelf, _) = PipelineCatalog::open(places.to_vec(), None).unwrap();
         let want = (want.0.to_string(), want.1);
         assert_eq!(who(&shelf, &json!({ "machine_spec": machine })), want, "{text}");
         assert_eq!(who(&shelf, &json!({})), want, "{text}");
@@ -365,10 +367,10 @@ fn what_was_promoted_is_used_where_little_or_nothing_is_known_of_the_machine() {
 #[test]
 fn the_best_of_each_group_are_those_of_all_pipelines() {
     let (placed, uploads) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let (made, _) = Shelf::open(Vec::new(), Some(placed.path().to_path_buf())).unwrap();
+    let (made, _) = PipelineCatalog::open(Vec::new(), Some(placed.path().to_path_buf())).unwrap();
     made.upload(&sent("ours", "SGDRegressorTrainer_1", 1.0, &Value::Null)).unwrap();
     let places = vec![Place::Path(placed.path().to_path_buf())];
-    let (shelf, _) = Shelf::open(places, Some(uploads.path().to_path_buf())).unwrap();
+    let (shelf, _) = PipelineCatalog::open(places, Some(uploads.path().to_path_buf())).unwrap();
     let best = |output_type: &str, node_type: i64| -> Vec<(FeatureGroup, String)> {
         let request = json!({ "metrics": [], "output_type": output_type, "source": "acpi", "loose_node_type": false, "node_type": node_type });
         let (registry, request) = (shelf.registry(), Request::read(&request).unwrap());

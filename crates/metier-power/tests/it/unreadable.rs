@@ -1,14 +1,14 @@
 //! A predictor of a pipeline that cannot be read: others answer.
 
+use metier_power::catalog::{PipelineCatalog, Upload};
 use metier_power::estimate::Estimator;
 use metier_power::node::MachineSpec;
-use metier_power::pipeline::{Shelf, Upload};
 use serde_json::{Value, json};
 
 #[test]
 fn a_predictor_that_cannot_be_read_is_left_out_and_the_next_best_answers() {
     let folder = tempfile::tempdir().unwrap();
-    let (shelf, _) = Shelf::open(Vec::new(), Some(folder.path().to_path_buf())).unwrap();
+    let (shelf, _) = PipelineCatalog::open(Vec::new(), Some(folder.path().to_path_buf())).unwrap();
     let good = json!({ "pipeline": "ours", "model_name": "SGDRegressorTrainer_0", "source": "acpi", "output_type": "AbsPower", "feature_group": "BPFOnly", "mae": 5.0,
         "weights": { "platform": { "All_Weights": { "Bias_Weight": 5.0, "Numerical_Variables": {
             "bpf_cpu_time_ms": { "scale": 1000.0, "weight": 7.0 }, "bpf_page_cache_hit": { "scale": 1.0, "weight": 0.0 } } } } } });

@@ -1,5 +1,7 @@
 //! Why there is no answer.
 
+use crate::lifecycle;
+
 /// What is in the way.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -27,12 +29,9 @@ pub enum Error {
         /// What would be right.
         want: &'static str,
     },
-    /// A predictor whose file cannot be used.
-    #[error("predictor {id}: {why}; `metier predictors remove {id}` removes it")]
-    Predictor { id: String, why: String },
-    /// A predictor from elsewhere that is not taken.
-    #[error("the predictor is refused: {why}")]
-    Portable { why: String },
+    /// A predictor that cannot be read, kept or compared.
+    #[error(transparent)]
+    Lifecycle(lifecycle::Error),
     /// A trial that cannot be made or kept.
     #[error("{name}: {why}")]
     Trial { name: String, why: String },
@@ -49,4 +48,13 @@ pub enum Error {
     /// A number without sense came out.
     #[error("the answer is not a number: {0}")]
     Answer(#[from] metier_types::PredictionError),
+}
+
+impl From<lifecycle::Error> for Error {
+    fn from(error: lifecycle::Error) -> Self {
+        match error {
+            lifecycle::Error::Store(error) => Self::Store(error),
+            other => Self::Lifecycle(other),
+        }
+    }
 }

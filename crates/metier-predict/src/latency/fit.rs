@@ -5,39 +5,36 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::operator_model::{Lessons, Point, Predictor as Law, Pressure};
 use metier_learn::boost::{Boosted, Settings};
 use metier_learn::conformal::{Calibration, Unseen};
-use metier_learn::score::Score;
 use metier_learn::validate::group_of;
 use metier_learn::{Table, validate};
 use metier_store::Store;
 use metier_types::schema::Schema;
-use metier_types::{
-    Device, DeviceId, Digest, Extra, HeldOut, Passport, Predictor, Ratio, RunId, Standing, Timestamp,
-};
+use metier_types::{Device, DeviceId, Extra, HeldOut, Passport, Predictor, RunId, Standing, Timestamp};
 use serde_json::json;
-use sha2::{Digest as _, Sha256};
 
-use super::better::{self, Compared};
+use super::compare_predictors::{self, LatencyComparison};
 use super::learned::{COUNTS, CountsLaw, File, KIND, SCHEMA, counts_row};
 use super::step::{BASIS, FEATURES};
 use super::trial::record::{self, Kept};
 use super::{COVERAGE, Error};
+use crate::lifecycle::{PredictorScope, PromotionDecision, UnseenPredictions, standing};
 
 /// Fewest graphs that are held out in turns.
 const FEWEST_GRAPHS: usize = 3;
-/// Predictors of a runtime on a device that are kept beside the one in use, to go back to.
-const MOST_PASSED: usize = 4;
+/// The trivial answer that a predictor has to beat: with a worse one a passport answers better.
+pub(super) const BASELINE: &str = "multiply-adds × constant";
 /// Runs that a record names.
 const MOST_RUNS: usize = 1000;
 
 /// What came of learning.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Fitted {
+pub struct LatencyFit {
     pub record: Predictor,
     pub file: Vec<u8>,
     /// What was said of graphs that were held out.
     pub rows: Vec<Row>,
     /// What was in use before, beside the new one.
-    pub before: Option<Compared>,
+    pub before: Option<LatencyComparison>,
 }
 
 /// What is said of one point by a predictor that has not seen its graph.
@@ -72,7 +69,7 @@ pub fn fit(
     device: &Device,
     passport: Option<Passport>,
     runtime: &str,
-) -> Result<Fitted, Error> {
+) -> Result<LatencyFit, Error> {
     let kept = known(store, &device.id, runtime)?;
     let (law, rows) = learn(&kept, runtime)?;
     let file = File {
@@ -88,11 +85,9 @@ pub fn fit(
         kept.iter().filter(|one| !one.is_trial).map(|one| one.name.as_str()).collect();
     let bytes = serde_json::to_vec(&file)
         .map_err(|error| Error::Trial { name: "predictor".into(), why: error.to_string() })?;
-    let id = Digest::from_bytes(Sha256::digest(&bytes).into());
+    let id = metier_store::digest::of_bytes(&bytes);
     let trials = kept.iter().filter(|one| one.is_trial).count();
-    let held_out = [("idle", false), ("loaded", true)]
-        .into_iter()
-        .filter_map(|(which, is_loaded)| score(&rows, which, is_loaded));
+    let held_out = [false, true].into_iter().filter_map(|is_loaded| score(&rows, is_loaded));
     let mut extra = Extra::new();
     extra.insert("runtime".into(), json!(runtime));
     extra.insert("graphs".into(), json!(graphs));
@@ -114,29 +109,23 @@ pub fn fit(
         held_out: held_out.collect(),
         extra,
     };
-    let old = in_use(store, device, runtime)?;
-    let before = match &old {
-        Some(old) if old.id != id => Some(Compared::new(store, old, &kept, &rows)?),
+    let scope = PredictorScope::new(KIND, Some(&device.id), runtime);
+    let before = match scope.in_use(store)? {
+        Some(old) if old.id != id => Some(LatencyComparison::new(store, &old, &kept, &rows)?),
         _ => None,
     };
-    // One that is worse than multiply-adds times a constant must not answer: a passport does better.
-    let is_trivial = record.held_out.first().is_some_and(|held| {
-        let trivial = held.baselines.get("multiply-adds × constant");
-        trivial.zip(held.mean_absolute_error_ratio).is_some_and(|(trivial, own)| own.get() >= *trivial)
-    });
-    let is_better = !is_trivial && before.as_ref().is_none_or(Compared::is_better);
-    if !is_better {
-        record.standing = Standing::Passed;
-    }
-    record.extra.insert("because".into(), json!(better::because(is_trivial, before.as_ref())));
-    store.put_predictor(&record, &bytes)?;
-    if let Some(mut old) = old.filter(|old| is_better && old.id != id) {
-        old.standing = Standing::Passed;
-        old.extra.insert("because".into(), json!(format!("{id} was better")));
-        store.update_predictor(&old)?;
-    }
-    forget(store, device, runtime)?;
-    Ok(Fitted { record, file: bytes, rows, before })
+    let decision = before.as_ref().map_or(PromotionDecision::Promoted, LatencyComparison::decide);
+    let (standing, because) = match standing::lost_against(&record, &[BASELINE]) {
+        Some(_) => (Standing::Passed, standing::unfit_because("multiply-adds × a constant")),
+        None if decision == PromotionDecision::Promoted => {
+            (Standing::InUse, compare_predictors::because(before.as_ref()))
+        }
+        None => (Standing::Passed, compare_predictors::because(before.as_ref())),
+    };
+    standing::set_standing(&mut record, standing, &because);
+    standing::install(store, &record, &bytes, &format!("{id} was better"))?;
+    scope.prune(store)?;
+    Ok(LatencyFit { record, file: bytes, rows, before })
 }
 
 /// Runs that were learned from, newest first.
@@ -148,39 +137,15 @@ fn runs_of(kept: &[Kept]) -> Vec<RunId> {
     runs
 }
 
-/// Why a predictor has its standing, as its record says.
-pub fn because_of(record: &Predictor) -> Option<&str> {
-    record.extra.get("because")?.as_str()
-}
-
-/// All predictors of a runtime on a device, newest first.
-fn of_runtime(store: &Store, device: &DeviceId, runtime: &str) -> Result<Vec<Predictor>, Error> {
-    let mut all = store.predictors(Some(KIND))?;
-    all.retain(|one| {
-        one.device.as_ref().is_some_and(|of| of.id == *device)
-            && one.extra.get("runtime").and_then(|value| value.as_str()) == Some(runtime)
-    });
-    Ok(all)
+/// The graphs that a predictor was learned from.
+pub fn graphs_of(record: &Predictor) -> impl Iterator<Item = &str> {
+    let list = record.extra.get("graphs").and_then(|list| list.as_array());
+    list.into_iter().flatten().filter_map(|name| name.as_str())
 }
 
 /// The one that was learned last, whatever its standing.
 pub fn newest(store: &Store, device: &DeviceId, runtime: &str) -> Result<Option<Predictor>, Error> {
-    Ok(of_runtime(store, device, runtime)?.into_iter().next())
-}
-
-/// Forgets the oldest of those that are not in use: somebody who learns every hour must not fill the store.
-fn forget(store: &Store, device: &Device, runtime: &str) -> Result<(), Error> {
-    let all = of_runtime(store, &device.id, runtime)?;
-    for old in all.iter().filter(|one| one.standing == Standing::Passed).skip(MOST_PASSED) {
-        store.remove_predictor(&old.id)?;
-    }
-    Ok(())
-}
-
-/// The predictor of a runtime on a device that is asked now.
-pub fn in_use(store: &Store, device: &Device, runtime: &str) -> Result<Option<Predictor>, Error> {
-    let all = of_runtime(store, &device.id, runtime)?;
-    Ok(all.into_iter().find(|one| one.standing == Standing::InUse))
+    Ok(PredictorScope::new(KIND, Some(device), runtime).predictors(store)?.into_iter().next())
 }
 
 /// Learns, and says what a predictor that had not seen a graph says of it.
@@ -247,7 +212,7 @@ fn with_adds(mut rows: Vec<Row>, kept: &[Kept], points: &[Point]) -> Vec<Row> {
         let mean = others().map(|(_, _, _, seconds)| seconds.ln()).sum::<f64>() / count;
         let each = others().map(|(_, _, adds, seconds)| (seconds / adds).ln()).sum::<f64>() / count;
         row.baselines.insert("mean", mean.exp());
-        row.baselines.insert("multiply-adds × constant", each.exp() * adds);
+        row.baselines.insert(BASELINE, each.exp() * adds);
     }
     rows
 }
@@ -313,39 +278,31 @@ fn counts_law(kept: &[Kept]) -> Result<Option<CountsLaw>, Error> {
 }
 
 /// The score of the rows, beside what trivial answers have.
-fn score(rows: &[Row], which: &str, is_loaded: bool) -> Option<HeldOut> {
+fn score(rows: &[Row], is_loaded: bool) -> Option<HeldOut> {
     let rows: Vec<&Row> = rows.iter().filter(|row| row.is_loaded == is_loaded).collect();
     let measured: Vec<f64> = rows.iter().map(|row| row.measured).collect();
     let said: Vec<f64> = rows.iter().map(|row| row.predicted).collect();
-    let score = Score::of(&measured, &said, 0.0)?;
     let covered =
         rows.iter().filter(|row| (row.predicted / row.measured).ln().abs() <= row.factor.ln()).count();
-    let mut baselines = BTreeMap::new();
-    for name in ["mean", "multiply-adds × constant", "SOPRANO features + boosted trees"] {
-        let said: Option<Vec<f64>> = rows.iter().map(|row| row.baselines.get(name).copied()).collect();
-        if let Some(score) = said.and_then(|said| Score::of(&measured, &said, 0.0)) {
-            baselines.insert(name.to_string(), score.mape.unwrap_or(f64::NAN));
-        }
-    }
+    let baselines: [(&str, Option<Vec<f64>>); 3] = ["mean", BASELINE, "SOPRANO features + boosted trees"]
+        .map(|name| (name, rows.iter().map(|row| row.baselines.get(name).copied()).collect()));
     let names: BTreeSet<&str> = rows.iter().map(|row| row.name.as_str()).collect();
     let logs: f64 = rows.iter().map(|row| (row.predicted / row.measured).ln().abs()).sum();
-    let mut extra = Extra::new();
-    extra.insert("mean_log_error".into(), json!(logs / rows.len() as f64));
-    extra.insert(better::BY_GRAPH.into(), json!(better::by_graph(rows.iter().copied())));
-    extra.insert("baselines_are".into(), json!("mean absolute error over the measured value"));
-    Some(HeldOut {
-        target: if which == "idle" { "latency".to_string() } else { format!("latency, {which}") },
-        unit: "seconds".to_string(),
-        held_out: "graphs".to_string(),
-        rows: rows.len() as u64,
-        groups: names.len() as u64,
-        mean_absolute_error: score.mae,
-        mean_absolute_error_ratio: score.mape.map(Ratio),
-        within_10_percent: score.within_10.map(Ratio),
-        within_20_percent: score.within_20.map(Ratio),
-        planned_coverage: Some(Ratio(COVERAGE)),
-        coverage: Some(Ratio(covered as f64 / rows.len() as f64)),
-        baselines,
-        extra,
-    })
+    let mut held = UnseenPredictions {
+        target: if is_loaded { "latency, loaded" } else { "latency" },
+        unit: "seconds",
+        held_out: "graphs",
+        groups: names.len(),
+        measured: &measured,
+        predicted: &said,
+        covered,
+        coverage: COVERAGE,
+        baselines: &baselines,
+    }
+    .score()?;
+    held.extra.insert("mean_log_error".into(), json!(logs / rows.len() as f64));
+    let by_graph = compare_predictors::by_graph(rows.iter().copied());
+    held.extra.insert(compare_predictors::BY_GRAPH.into(), json!(by_graph));
+    held.extra.insert("baselines_are".into(), json!("mean absolute error over the measured value"));
+    Some(held)
 }

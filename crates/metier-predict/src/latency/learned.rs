@@ -15,6 +15,7 @@ use super::physical::{self, Known, Speeds};
 use super::step::{self, Step};
 use super::trial::record::Kept;
 use super::{COVERAGE, Counts};
+use crate::lifecycle;
 
 /// What `kind` says in the record of such a predictor.
 pub const KIND: &str = "latency";
@@ -145,8 +146,8 @@ pub fn parts(steps: &[Step], threads: u32) -> Vec<Part> {
 
 impl File {
     /// Reads a file, checked.
-    pub fn read(id: &Digest, bytes: &[u8]) -> Result<Self, Error> {
-        let wrong = |why: String| Error::Predictor { id: id.to_string(), why };
+    pub fn read(id: &Digest, bytes: &[u8]) -> Result<Self, lifecycle::Error> {
+        let wrong = |why: String| lifecycle::Error::unusable(id, why);
         let file: Self = serde_json::from_slice(bytes).map_err(|error| wrong(error.to_string()))?;
         if file.schema != SCHEMA {
             return Err(wrong(format!("schema is {:?}; want {SCHEMA:?}", file.schema)));

@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::operator_model::linear::proportional;
 use metier_learn::conformal::{Calibration, Unseen};
-use metier_learn::score::Score;
 use metier_learn::validate::group_of;
 use metier_onnx::Analysis;
 use metier_store::{Store, Trial};
@@ -18,10 +17,10 @@ use metier_types::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use sha2::{Digest as _, Sha256};
 
 use super::conditions::Conditions;
 use super::{COVERAGE, Error, Latency, RUNTIME_BYTES};
+use crate::lifecycle::{self, PredictorScope, UnseenPredictions, standing};
 
 /// What `kind` says in the record of such a predictor, and under which trials are kept.
 pub const KIND: &str = "memory";
@@ -29,8 +28,6 @@ pub const KIND: &str = "memory";
 pub const SCHEMA: &str = "metier.memory/1";
 /// Fewest graphs that a law comes from.
 const FEWEST: usize = 4;
-/// Predictors of a runtime on a device that are kept beside the one in use.
-const MOST_PASSED: usize = 4;
 /// Bytes for each byte of weights and of activations, where nothing was measured; and the most.
 const GUESSED: [f64; 3] = [RUNTIME_BYTES, 1.2, 1.3];
 const MOST: [f64; 3] = [RUNTIME_BYTES, 2.5, 3.0];
@@ -74,8 +71,8 @@ pub struct Law {
 
 impl Law {
     /// Reads a file, checked.
-    pub fn read(id: &Digest, bytes: &[u8]) -> Result<Self, Error> {
-        let wrong = |why: String| Error::Predictor { id: id.to_string(), why };
+    pub fn read(id: &Digest, bytes: &[u8]) -> Result<Self, lifecycle::Error> {
+        let wrong = |why: String| lifecycle::Error::unusable(id, why);
         let law: Self = serde_json::from_slice(bytes).map_err(|error| wrong(error.to_string()))?;
         let is_fit = |value: &f64| value.is_finite() && *value >= 0.0;
         if law.schema != SCHEMA || !law.coefficients.iter().all(is_fit) {
@@ -96,19 +93,6 @@ fn needs(graph: &Analysis) -> (f64, f64, bool) {
         graph.operators.iter().filter_map(|one| Some(one.read_bytes?.0 + one.written_bytes?.0)).max();
     let alive = graph.peak_activation_bytes.map_or(largest.unwrap_or(0), |bytes| bytes.0) as f64;
     (weights, alive, graph.peak_activation_bytes.is_some())
-}
-
-/// The laws that are in use.
-pub(super) fn in_use(store: &Store) -> Result<Vec<(Digest, Law)>, Error> {
-    let mut all = Vec::new();
-    for record in store.predictors(Some(KIND))?.into_iter().filter(|one| one.standing == Standing::InUse) {
-        let Some(bytes) = store.predictor_file(&record.id)? else { continue };
-        match Law::read(&record.id, &bytes) {
-            Ok(law) => all.push((record.id, law)),
-            Err(error) => tracing::warn!(%error, "a predictor is left out"),
-        }
-    }
-    Ok(all)
 }
 
 impl Latency {
@@ -220,27 +204,24 @@ pub fn fit(store: &Store, device: &Device, runtime: &str) -> Result<Option<Predi
     };
     let bytes = serde_json::to_vec(&law)
         .map_err(|error| Error::Trial { name: KIND.to_string(), why: error.to_string() })?;
-    let id = Digest::from_bytes(Sha256::digest(&bytes).into());
+    let id = metier_store::digest::of_bytes(&bytes);
     let held_out = score(&judged(&all, &unseen), names.len());
-    let own =
-        held_out.as_ref().and_then(|held| held.mean_absolute_error_ratio).map_or(f64::INFINITY, Ratio::get);
-    let estimate = held_out.as_ref().and_then(|held| held.baselines.get(ESTIMATE)).copied().unwrap_or(0.0);
-    let is_better = own < estimate;
+    let own = held_out.as_ref().and_then(|held| held.mean_absolute_error_ratio);
+    let estimate = held_out.as_ref().and_then(|held| held.baselines.get(ESTIMATE)).copied();
     let because = format!(
         "its mean error on graphs that were left out is {}, that of the estimates {}",
-        Ratio(own),
-        Ratio(estimate)
+        own.unwrap_or(Ratio(f64::INFINITY)),
+        Ratio(estimate.unwrap_or(0.0))
     );
     let mut extra = Extra::new();
     extra.insert("runtime".into(), json!(runtime));
-    extra.insert("because".into(), json!(because));
-    let record = Predictor {
+    let mut record = Predictor {
         schema: Schema::new(),
         id,
         kind: KIND.to_string(),
         name: format!("memory of {runtime} on {}", device.name),
         device: Some(device.reference()),
-        standing: if is_better { Standing::InUse } else { Standing::Passed },
+        standing: Standing::InUse,
         made: Timestamp::now(),
         provenance: format!("{} runs of {} graphs", all.len(), names.len()),
         rows: all.len() as u64,
@@ -248,7 +229,16 @@ pub fn fit(store: &Store, device: &Device, runtime: &str) -> Result<Option<Predi
         held_out: held_out.into_iter().collect(),
         extra,
     };
-    replace(store, record.clone(), &bytes)?;
+    if standing::lost_against(&record, &[ESTIMATE]).is_some() {
+        record.standing = Standing::Passed;
+    }
+    let standing = record.standing;
+    standing::set_standing(&mut record, standing, &because);
+    standing::install(store, &record, &bytes, &format!("{id} has learned from more runs"))?;
+    // It has learned from the same runs and more, so that the older one is no better than it.
+    let scope = PredictorScope::of(&record);
+    scope.demote_others(store, &id, &format!("{id} has learned from more runs"))?;
+    scope.prune(store)?;
     Ok(Some(record))
 }
 
@@ -287,57 +277,36 @@ fn judged(all: &[Seen], unseen: &[Unseen]) -> Vec<Judged> {
 fn score(all: &[Judged], graphs: usize) -> Option<HeldOut> {
     let list = |of: fn(&Judged) -> f64| -> Vec<f64> { all.iter().map(of).collect() };
     let measured = list(|one| one.measured);
-    let score = Score::of(&measured, &list(|one| one.predicted), 0.0)?;
-    let share =
-        |is: &dyn Fn(&Judged) -> bool| all.iter().filter(|one| is(one)).count() as f64 / all.len() as f64;
-    let coverage =
-        share(&|one| (one.unseen.measured - one.unseen.predicted).abs() <= (one.upper / one.predicted).ln());
+    let count = |is: &dyn Fn(&Judged) -> bool| all.iter().filter(|one| is(one)).count();
+    let share = |is: &dyn Fn(&Judged) -> bool| count(is) as f64 / all.len() as f64;
     let middle = |of: fn(&Judged) -> f64| {
         let mut ratios: Vec<f64> = all.iter().map(|one| of(one) / one.measured).collect();
         ratios.sort_by(f64::total_cmp);
         ratios.get(ratios.len() / 2).copied().filter(|ratio| ratio.is_finite())
     };
-    let mut extra = Extra::new();
-    extra.insert("above_upper_end_ratio".into(), json!(share(&|one| one.measured > one.upper)));
-    extra.insert("above_estimated_upper_end_ratio".into(), json!(share(&|one| one.measured > one.most)));
-    extra.insert("upper_end_over_measured_median".into(), json!(middle(|one| one.upper)));
-    extra.insert("estimated_upper_end_over_measured_median".into(), json!(middle(|one| one.most)));
-    let estimate = Score::of(&measured, &list(|one| one.guessed), 0.0).and_then(|score| score.mape);
-    Some(HeldOut {
-        target: "memory".to_string(),
-        unit: "bytes".to_string(),
-        held_out: "graphs".to_string(),
-        rows: measured.len() as u64,
-        groups: graphs as u64,
-        mean_absolute_error: score.mae,
-        mean_absolute_error_ratio: score.mape.map(Ratio),
-        within_10_percent: score.within_10.map(Ratio),
-        within_20_percent: score.within_20.map(Ratio),
-        planned_coverage: Some(Ratio(COVERAGE)),
-        coverage: Some(Ratio(coverage)),
-        baselines: estimate.map(|error| (ESTIMATE.to_string(), error)).into_iter().collect(),
-        extra,
-    })
-}
-
-/// Keeps a predictor in place of the one of the same device and runtime: it has learned from the same runs and more.
-fn replace(store: &Store, record: Predictor, file: &[u8]) -> Result<(), Error> {
-    let is_alike = |one: &Predictor| {
-        one.id != record.id
-            && one.device.as_ref().map(|of| &of.id) == record.device.as_ref().map(|of| &of.id)
-            && one.extra.get("runtime") == record.extra.get("runtime")
-    };
-    let older: Vec<Predictor> = store.predictors(Some(KIND))?.into_iter().filter(is_alike).collect();
-    store.put_predictor(&record, file)?;
-    for (place, mut old) in older.into_iter().enumerate() {
-        if place >= MOST_PASSED {
-            store.remove_predictor(&old.id)?;
-        } else if old.standing == Standing::InUse {
-            old.standing = Standing::Passed;
-            store.update_predictor(&old)?;
-        }
+    let mut held = UnseenPredictions {
+        target: "memory",
+        unit: "bytes",
+        held_out: "graphs",
+        groups: graphs,
+        measured: &measured,
+        predicted: &list(|one| one.predicted),
+        covered: count(&|one| {
+            (one.unseen.measured - one.unseen.predicted).abs() <= (one.upper / one.predicted).ln()
+        }),
+        coverage: COVERAGE,
+        baselines: &[(ESTIMATE, Some(list(|one| one.guessed)))],
     }
-    Ok(())
+    .score()?;
+    for (name, value) in [
+        ("above_upper_end_ratio", Some(share(&|one| one.measured > one.upper))),
+        ("above_estimated_upper_end_ratio", Some(share(&|one| one.measured > one.most))),
+        ("upper_end_over_measured_median", middle(|one| one.upper)),
+        ("estimated_upper_end_over_measured_median", middle(|one| one.most)),
+    ] {
+        held.extra.insert(name.into(), json!(value));
+    }
+    Some(held)
 }
 
 #[cfg(test)]

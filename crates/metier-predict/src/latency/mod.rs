@@ -1,11 +1,14 @@
 //! How long a graph takes on a device: predicted, with an interval and the reason.
 //!
-//! [`step`] says what a runtime really does for a graph; [`physical`] answers from a device's passport alone; a predictor that was [`learned`] on the
-//! device answers better, and one that was learned elsewhere is carried over. [`trial`] makes what is learned from, [`runs`] takes what was measured anyway, [`fit`] learns, and [`renew`] does so again when
-//! there is something new; [`memory`] is about how much of that a graph needs. [`Latency`] is where everybody asks: the command line, the doors, placement. It holds the predictors that are in use, is cheap to share
+//! [`step`] says what a runtime really does for a graph; [`physical`] answers from a device's
+//! passport alone; a predictor that was [`learned`] on the device answers better, and one that was
+//! learned elsewhere is carried over. [`trial`] makes what is learned from, [`runs`] takes what was
+//! measured anyway, [`fit`] learns, and [`retrain`] does so again when there is something new;
+//! [`memory`] is about how much of that a graph needs. [`Latency`] is where everybody asks: the
+//! command line, the doors, placement. It holds the predictors that are in use, is cheap to share
 //! between threads, and the same question has the same answer.
 
-pub mod better;
+pub mod compare_predictors;
 pub mod conditions;
 pub mod counts;
 mod error;
@@ -13,33 +16,32 @@ pub mod family;
 pub mod fit;
 mod fuse;
 pub mod generic;
+mod kinds;
 pub mod learned;
 pub mod memory;
 pub mod physical;
-pub mod portable;
-pub mod renew;
+pub mod retrain;
 pub mod runs;
 pub mod step;
 pub mod trial;
-pub mod under_way;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::lifecycle::standing;
 use crate::operator_model::adapt::Measured;
 use metier_onnx::{Analysis, DataType};
 use metier_store::Store;
 use metier_types::passport::Origin;
-use metier_types::{
-    Device, Digest, Interval, Passport, Precision, Prediction, Ratio, Seconds, Standing, Timestamp,
-};
+use metier_types::{Device, Digest, Interval, Passport, Precision, Prediction, Ratio, Seconds, Timestamp};
 
 pub use conditions::Conditions;
 use conditions::{ONNX_RUNTIME, RTEN};
 pub use counts::Counts;
 pub use error::Error;
 use family::Family;
+pub use kinds::{KINDS, LatencyKind, MemoryKind};
 use learned::{File, KIND, Learned, Moved};
 use physical::{Accelerator, Speeds};
 use step::Step;
@@ -87,22 +89,13 @@ pub struct OperatorTime {
 impl Latency {
     /// With the predictors that are in use.
     pub fn open(store: &Store) -> Result<Self, Error> {
-        let mut all = Vec::new();
-        for record in store.predictors(Some(KIND))? {
-            if record.standing != Standing::InUse {
-                continue;
-            }
-            let Some(bytes) = store.predictor_file(&record.id)? else { continue };
-            match File::read(&record.id, &bytes) {
-                Ok(file) => all.push(Learned { id: record.id, file, elsewhere: BTreeMap::new() }),
-                // The passport's answer is still there.
-                Err(error) => tracing::warn!(%error, "a predictor is left out"),
-            }
-        }
+        let read = standing::read_in_use(store, KIND, File::read)?.into_iter();
+        let mut all: Vec<Learned> =
+            read.map(|(id, file)| Learned { id, file, elsewhere: BTreeMap::new() }).collect();
         if !all.is_empty() {
             elsewhere(store, &mut all)?;
         }
-        let memory = Arc::new(memory::in_use(store)?);
+        let memory = Arc::new(standing::read_in_use(store, memory::KIND, memory::Law::read)?);
         Ok(Self { passport: physical::id(), learned: Arc::new(all), memory })
     }
 
@@ -213,7 +206,8 @@ impl Latency {
     }
 }
 
-/// The same where the device has an accelerator that is taken to be faster: its time, and an interval that reaches from it to what the processor alone would take.
+/// The same where the device has an accelerator that is taken to be faster: its time, and an
+/// interval that reaches from it to what the processor alone would take.
 fn accelerated(told: Told, passport: &Passport, conditions: &Conditions, precision: Precision) -> Told {
     let Some(accelerator) = Accelerator::of(passport, &conditions.runtime, precision) else { return told };
     let cores = f64::from(passport.device.cpu.threads.max(1));

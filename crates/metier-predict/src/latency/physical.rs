@@ -5,7 +5,6 @@
 //! comes from.
 
 use metier_types::{Digest, Passport, Precision};
-use sha2::{Digest as _, Sha256};
 
 use super::conditions::{Conditions, MOST_LOAD, ONNX_RUNTIME};
 use super::error::Error;
@@ -206,5 +205,5 @@ pub fn id() -> Digest {
     for family in Family::ALL {
         text.push_str(&format!(" {} {:?}", family.name(), reached(family, "rten")));
     }
-    Digest::from_bytes(Sha256::digest(text.as_bytes()).into())
+    metier_store::digest::of_bytes(text.as_bytes())
 }

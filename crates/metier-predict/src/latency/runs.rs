@@ -254,4 +254,4 @@ fn described(
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;

@@ -2,7 +2,7 @@
 
 use metier_power::defaults;
 use metier_power::node::MachineSpec;
-use metier_power::pipeline::{Listed, Wanted, list};
+use metier_power::selection::{ListedPredictor, PredictorFilter, list};
 use metier_power::vocabulary::{FeatureGroup, OutputType, Source};
 use metier_types::schema::{Schema, Versioned};
 use metier_types::{Bytes, Hertz, Ratio, Watts};
@@ -185,7 +185,7 @@ pub struct PowerFallback {
 }
 
 impl PowerPredictor {
-    fn of(one: &Listed<'_>, in_use: &dyn Fn(&Listed<'_>) -> bool) -> Self {
+    fn of(one: &ListedPredictor<'_>, in_use: &dyn Fn(&ListedPredictor<'_>) -> bool) -> Self {
         let model = one.model;
         Self {
             pipeline: one.pipeline.name.clone(),
@@ -214,9 +214,9 @@ impl PowerPredictor {
 }
 
 /// Whether the estimator has answered with a predictor since its pipelines were read.
-fn in_use(watch: &Watch) -> impl Fn(&Listed<'_>) -> bool {
+fn in_use(watch: &Watch) -> impl Fn(&ListedPredictor<'_>) -> bool {
     let known = watch.power.estimator.in_use();
-    move |one: &Listed<'_>| {
+    move |one: &ListedPredictor<'_>| {
         known.iter().any(|used| {
             used.pipeline == one.pipeline.name
                 && used.predictor == one.model.full_name
@@ -253,11 +253,11 @@ impl EstimatedBy {
         let about = &inforce.about;
         let machine = watch.power.estimator.machine();
         let registry = watch.power.estimator.registry();
-        let wanted = Wanted {
+        let wanted = PredictorFilter {
             pipeline: Some(about.pipeline.clone()),
             group: FeatureGroup::named(&about.group),
             output_type: Some(about.output_type),
-            ..Wanted::default()
+            ..PredictorFilter::default()
         };
         let known = list(&registry, &wanted, machine);
         let found = known.iter().find(|one| {
@@ -290,11 +290,12 @@ pub fn predictors(app: &App, call: &Call) -> Result<Reply, Problem> {
     let watch = watch(app)?;
     let arguments = &call.arguments;
     let text = |name: &str| arguments.text(name).map(str::to_string);
-    let wanted = Wanted {
+    let wanted = PredictorFilter {
         pipeline: text("pipeline"),
         source: arguments.text("source").and_then(Source::named),
         output_type: arguments.text("output_type").and_then(OutputType::named),
         group: arguments.text("feature_group").and_then(FeatureGroup::named),
+        name: None,
         trainer: text("trainer"),
         node_type: arguments.whole("node_type").and_then(|number| u32::try_from(number).ok()),
         is_usable: arguments.text("usable").map(|usable| usable == "true"),

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use metier_power::node::MachineSpec;
-use metier_power::pipeline::Registry;
+use metier_power::selection::Registry;
 
 use super::sampler::Eyes;
 use super::*;

@@ -7,9 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use metier_power::catalog::PipelineCatalog;
 use metier_power::estimate::Estimator;
 use metier_power::node::MachineSpec;
-use metier_power::pipeline::{ModelServer, Place, Shelf};
+use metier_power::pipeline::{ModelServer, Place};
 use metier_power::settings::Initial;
 use metier_power::vocabulary::{OutputType, Source};
 use metier_server::kepler::{Asking, Beside, Doors};
@@ -34,7 +35,7 @@ fn zip(files: &[(&str, &str)]) -> Vec<u8> {
 fn estimator(folder: &Path, asking: impl FnOnce(Asking) -> Asking) -> Beside {
     let asked = folder.join("asked");
     std::fs::create_dir_all(&asked).unwrap();
-    let (shelf, _) = Shelf::open(vec![Place::Path(asked.clone())], None).unwrap();
+    let (shelf, _) = PipelineCatalog::open(vec![Place::Path(asked.clone())], None).unwrap();
     let machine = MachineSpec { cores: Some(2.0), ..MachineSpec::default() };
     let estimator = Estimator::new((*shelf.registry()).clone(), machine).unwrap();
     let asking = asking(Asking { folder: asked.join("model-server"), ..Asking::default() });
@@ -81,7 +82,7 @@ fn a_predictor_of_the_model_server_answers_also_when_the_server_is_gone() {
     ]);
     let path = folder.path().join("std.zip");
     std::fs::write(&path, pipeline).unwrap();
-    let (shelf, _) = Shelf::open(vec![Place::Path(path)], None).unwrap();
+    let (shelf, _) = PipelineCatalog::open(vec![Place::Path(path)], None).unwrap();
     let models = Doors { models: Some("127.0.0.1:0".parse().unwrap()), ..Doors::new(Arc::new(shelf)) };
     let models = models.beside().unwrap();
     let address = models.opened.models.unwrap();

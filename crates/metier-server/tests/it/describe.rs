@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::common::*;
 use metier_power::estimate::Estimator;
 use metier_power::node::MachineSpec;
-use metier_power::pipeline::Registry;
+use metier_power::selection::Registry;
 use metier_server::{Check, Config, Power};
 use metier_types::schema::Schema;
 use metier_types::*;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use metier_power::pipeline::{Place, Shelf};
+use metier_power::catalog::PipelineCatalog;
+use metier_power::pipeline::Place;
 use metier_server::Secret;
 use metier_server::kepler::Doors;
 
@@ -54,7 +55,7 @@ fn it_is_ready_when_the_pipeline_came_and_keeps_it_when_the_address_is_gone() {
         stream.write_all(&zip).unwrap();
     });
     let place = Place::read(&format!("http://{address}/std.zip"), folder.path()).unwrap();
-    let (shelf, _) = Shelf::open(vec![place], None).unwrap();
+    let (shelf, _) = PipelineCatalog::open(vec![place], None).unwrap();
     let doors = Doors {
         models: Some("127.0.0.1:0".parse().unwrap()),
         token: Some(Secret::new(TOKEN).unwrap()),
@@ -96,7 +97,7 @@ fn who_wants_an_archive_does_not_wait_for_addresses_that_say_nothing() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap();
     let place = Place::read(&format!("http://{address}/std.zip"), folder.path()).unwrap();
-    let (shelf, _) = Shelf::open(vec![place], None).unwrap();
+    let (shelf, _) = PipelineCatalog::open(vec![place], None).unwrap();
     let doors = Doors {
         models: Some("127.0.0.1:0".parse().unwrap()),
         token: Some(Secret::new(TOKEN).unwrap()),

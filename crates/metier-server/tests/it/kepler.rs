@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use metier_power::estimate::Estimator;
 use metier_power::node::MachineSpec;
-use metier_power::pipeline::Registry;
+use metier_power::selection::Registry;
 use metier_server::kepler::EstimatorDoor;
 use serde_json::{Value, json};
 
@@ -383,7 +383,7 @@ fn a_small_machine_unlike_any_gets_the_physical_fallback() {
         ..MachineSpec::default()
     };
     // With what is shipped among the pipelines, as `metier serve` has it.
-    let (shelf, _) = metier_power::pipeline::Shelf::open(Vec::new(), None).unwrap();
+    let (shelf, _) = metier_power::catalog::PipelineCatalog::open(Vec::new(), None).unwrap();
     let estimator = Arc::new(Estimator::new((*shelf.registry()).clone(), small).unwrap());
     let _door = EstimatorDoor::open(&socket, estimator.clone()).unwrap();
     let mut busy = request(1, "AbsPower", "acpi");
@@ -402,7 +402,7 @@ mod models {
     use std::net::{SocketAddr, TcpStream};
     use std::sync::Arc;
 
-    use metier_power::pipeline::Shelf;
+    use metier_power::catalog::PipelineCatalog;
     use metier_server::Secret;
     use metier_server::kepler::{Models, router};
     use serde_json::{Value, json};
@@ -414,7 +414,7 @@ mod models {
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
-                let (shelf, _) = Shelf::open(Vec::new(), uploads).unwrap();
+                let (shelf, _) = PipelineCatalog::open(Vec::new(), uploads).unwrap();
                 let models = Models::new(Arc::new(shelf), Some(Secret::new(TOKEN).unwrap()), is_closed);
                 let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
                 sender.send(listener.local_addr().unwrap()).unwrap();

@@ -10,10 +10,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use metier_power::catalog::PipelineCatalog;
 use metier_power::estimate::Estimator;
 use metier_power::node::MachineSpec;
 use metier_power::online::{self, promotions};
-use metier_power::pipeline::{Place, Shelf};
+use metier_power::pipeline::Place;
 use metier_power::vocabulary::{OutputType, Source};
 use metier_server::kepler::{Doors, Online};
 use serde_json::{Value, json};
@@ -126,7 +127,7 @@ fn watts(socket: &Path, load: f64) -> f64 {
 #[test]
 fn what_the_online_trainer_does_is_told_wherever_there_are_metrics() {
     let folder = tempfile::tempdir().unwrap();
-    let shelf = Arc::new(Shelf::open(Vec::new(), None).unwrap().0);
+    let shelf = Arc::new(PipelineCatalog::open(Vec::new(), None).unwrap().0);
     let estimator = Estimator::new((*shelf.registry()).clone(), MachineSpec::default()).unwrap();
     // Nobody listens there any more.
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -162,7 +163,7 @@ fn a_better_predictor_is_promoted_kept_and_outlives_prometheus() {
     let (prometheus, address) = start(folder.path(), &[exporter(150.0)]);
     let (socket, pipelines) = (folder.path().join("estimator.sock"), folder.path().join("pipelines"));
     std::fs::create_dir(&pipelines).unwrap();
-    let open = || Shelf::open(vec![Place::Path(pipelines.clone())], None).unwrap().0;
+    let open = || PipelineCatalog::open(vec![Place::Path(pipelines.clone())], None).unwrap().0;
     let shelf = Arc::new(open());
     let machine = MachineSpec { cores: Some(2.0), ..MachineSpec::default() };
     let estimator = Arc::new(Estimator::new((*shelf.registry()).clone(), machine).unwrap());
@@ -232,7 +233,7 @@ fn of_several_nodes_only_this_one_is_learned_from() {
     let open = |name: &str, only: Vec<(String, String)>, node: Option<String>| {
         let (socket, pipelines) = (folder.path().join(format!("{name}.sock")), folder.path().join(name));
         std::fs::create_dir(&pipelines).unwrap();
-        let shelf = Arc::new(Shelf::open(vec![Place::Path(pipelines.clone())], None).unwrap().0);
+        let shelf = Arc::new(PipelineCatalog::open(vec![Place::Path(pipelines.clone())], None).unwrap().0);
         let machine = MachineSpec { cores: Some(2.0), ..MachineSpec::default() };
         let estimator = Estimator::new((*shelf.registry()).clone(), machine).unwrap();
         let doors = Doors {

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use crate::common::*;
 use metier_linux::Roots;
+use metier_power::catalog::PipelineCatalog;
 use metier_power::estimate::Estimator;
 use metier_power::node::MachineSpec;
-use metier_power::pipeline::Shelf;
 use metier_server::{Config, Power};
 use serde_json::Value;
 
@@ -60,7 +60,7 @@ fn server(root: &Path) -> (tempfile::TempDir, Server) {
         cores: Some(4.0),
         ..MachineSpec::default()
     };
-    let (shelf, _) = Shelf::open(Vec::new(), None).unwrap();
+    let (shelf, _) = PipelineCatalog::open(Vec::new(), None).unwrap();
     let estimator = Arc::new(Estimator::new((*shelf.registry()).clone(), machine).unwrap());
     let roots = Roots { proc: root.join("proc"), sys: root.join("sys"), etc: root.join("etc") };
     let power = Power { roots, interval: Duration::from_millis(50), estimator, engine: None };

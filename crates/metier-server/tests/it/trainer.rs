@@ -5,7 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use metier_power::pipeline::{self, Shelf};
+use metier_power::catalog::PipelineCatalog;
+use metier_power::pipeline::{self};
 use metier_power::vocabulary::{Component, OutputType};
 use metier_server::Secret;
 use metier_server::kepler::{Beside, Doors};
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 const TOKEN: &str = "a-token-that-is-long";
 
 fn open(listen: &str, token: Option<&str>) -> Result<Beside, metier_server::Error> {
-    let (shelf, _) = Shelf::open(Vec::new(), None).unwrap();
+    let (shelf, _) = PipelineCatalog::open(Vec::new(), None).unwrap();
     let doors = Doors {
         trainer: Some(listen.parse().unwrap()),
         token: token.map(|token| Secret::new(token).unwrap()),

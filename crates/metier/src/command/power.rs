@@ -19,7 +19,12 @@ use clap::{Args, Subcommand};
 
 pub use spelling::spelled;
 
+use metier_linux::Roots;
+use metier_power::stored::PipelineRecorder;
+use metier_store::Store;
+
 use super::Room;
+use crate::config::data_folder;
 use crate::exit::{Code, usage};
 
 const EXAMPLES: &str = "Examples:
@@ -38,6 +43,13 @@ pub struct Power {
     thirdparty_metrics: Vec<String>,
     #[command(subcommand)]
     what: What,
+}
+
+/// Records pipelines that are learned on this device in a store.
+pub fn recorder(store: Store) -> anyhow::Result<PipelineRecorder> {
+    let device = metier_device::identity::this(&Roots::default(), data_folder().as_deref())?;
+    store.put_device(&device)?;
+    Ok(PipelineRecorder { device: device.reference(), store })
 }
 
 /// Says which metrics there are beside Kepler's: those that are given, else those of the environment; and which job's series are of virtual machines.

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use metier_power::catalog::PipelineCatalog;
 use metier_power::estimate::Estimator;
 use metier_power::node::{self, MachineSpec};
-use metier_power::pipeline::{ModelServer, Place, Shelf};
+use metier_power::pipeline::{ModelServer, Place};
 use metier_power::settings::Settings;
 use metier_server::Secret;
 use metier_server::kepler::{self, Asking, Doors};
@@ -67,6 +68,9 @@ pub struct Predictors {
     /// Where Kepler's settings would keep them.
     #[arg(skip)]
     downloads_of_settings: Option<PathBuf>,
+    /// Folder of the pipelines of the store that are in use.
+    #[arg(skip)]
+    stored: Option<PathBuf>,
     /// File that says what machine this is: processor, cores, chips, memory in GiB, frequency in MHz
     #[arg(long, value_name = "FILE")]
     machine_spec: Option<PathBuf>,
@@ -164,6 +168,11 @@ impl Predictors {
         Self { models, error_key, downloads_of_settings: settings.downloads(), ..self.clone() }
     }
 
+    /// With the pipelines of the store; those that are named go before them.
+    pub fn and_stored(self, stored: Option<PathBuf>) -> Self {
+        Self { stored, ..self }
+    }
+
     /// By which error they are compared.
     pub fn error_key(&self) -> String {
         self.error_key.clone().unwrap_or_else(|| "mae".to_string())
@@ -171,7 +180,7 @@ impl Predictors {
 
     /// Whether there are any beside those that are shipped.
     pub fn is_empty(&self) -> bool {
-        self.models.is_empty()
+        self.models.is_empty() && self.stored.is_none()
     }
 
     /// Where what is fetched is kept.
@@ -191,19 +200,21 @@ impl Predictors {
         room: &Room,
         uploads: Option<PathBuf>,
         online: Option<&Path>,
-    ) -> anyhow::Result<Arc<Shelf>> {
+    ) -> anyhow::Result<Arc<PipelineCatalog>> {
         // Predictors of the user's own metrics are found only where these are known.
         super::power::third_party(&[])?;
         let is_address = |place: &String| place.contains("://") && !place.starts_with("file://");
         let folder = if self.models.iter().any(is_address) { self.downloads()? } else { PathBuf::default() };
-        let places = self.models.iter().map(|place| Place::read(place, &folder));
-        let mut places = places.collect::<Result<Vec<_>, _>>().map_err(|error| usage(error.to_string()))?;
+        let stored = self.stored.iter().map(|folder| Ok(Place::Path(folder.clone())));
+        let named = self.models.iter().map(|place| Place::read(place, &folder));
+        let mut places =
+            stored.chain(named).collect::<Result<Vec<_>, _>>().map_err(|error| usage(error.to_string()))?;
         if let Some(folder) = online {
             std::fs::create_dir_all(folder)
                 .with_context(|| format!("cannot make the folder {}", folder.display()))?;
             places.push(Place::Path(folder.to_path_buf()));
         }
-        let (shelf, warnings) = Shelf::open(places, uploads)?;
+        let (shelf, warnings) = PipelineCatalog::open(places, uploads)?;
         for warning in warnings {
             room.console.warn(warning);
         }
@@ -211,7 +222,7 @@ impl Predictors {
     }
 
     /// Who answers with them.
-    pub fn estimator(&self, shelf: &Shelf) -> anyhow::Result<Arc<Estimator>> {
+    pub fn estimator(&self, shelf: &PipelineCatalog) -> anyhow::Result<Arc<Estimator>> {
         let estimator = Estimator::new((*shelf.registry()).clone(), self.machine()?)?;
         Ok(Arc::new(estimator.with_error_key(&self.error_key())))
     }

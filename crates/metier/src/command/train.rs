@@ -11,10 +11,11 @@ use metier_infer::library;
 use metier_linux::Roots;
 use metier_onnx::{Bindings, Dim};
 use metier_predict::latency::conditions::{ONNX_RUNTIME, RTEN};
-use metier_predict::latency::fit::{self, Fitted, Row};
+use metier_predict::latency::fit::{self, LatencyFit, Row};
 use metier_predict::latency::trial::{Engine, Given, Load, Wanted, collect};
-use metier_predict::latency::under_way::UnderWay;
-use metier_predict::latency::{memory, runs};
+use metier_predict::latency::{learned, memory, runs};
+use metier_predict::lifecycle::standing;
+use metier_predict::lifecycle::training_lock::TrainingLock;
 use metier_store::Store;
 use metier_types::{Device, HeldOut, Passport, Predictor, Ratio};
 
@@ -169,13 +170,13 @@ impl Latency {
             is_stopped: &is_stopped,
         };
         // Whoever learns again beside it waits for that long.
-        let under_way = UnderWay::begin(&store, &device)?;
+        let lock = TrainingLock::acquire(&store, &device, learned::KIND)?;
         let bar = Budget::new(budget, room.console.quiet);
         let done = collect(&wanted, &mut |progress| {
             bar.tell(&format!("{} points, last {}", progress.points, progress.last));
         });
         let took = bar.end();
-        drop(under_way);
+        drop(lock);
         let done = done?;
         if !budget.is_zero() {
             let disturbed = match done.failed {
@@ -207,7 +208,7 @@ impl Latency {
         runtime: &str,
     ) -> anyhow::Result<Code> {
         if let Some(record) = memory::fit(store, device, runtime)? {
-            let because = fit::because_of(&record).unwrap_or_default();
+            let because = standing::reason(&record).unwrap_or_default();
             room.console.note(format!("memory: learned from {}; {because}", record.provenance));
         }
         let fitted = fit::fit(store, device, passport, runtime)?;
@@ -343,7 +344,7 @@ fn stem(path: &Path) -> anyhow::Result<String> {
     name.map(String::from).with_context(|| format!("{} has no name that can be written", path.display()))
 }
 
-fn show(room: &Room, fitted: &Fitted) -> anyhow::Result<()> {
+fn show(room: &Room, fitted: &LatencyFit) -> anyhow::Result<()> {
     let console = &room.console;
     match console.format {
         Format::Json => console.data(|out| output::json(out, &fitted.record)),
@@ -377,19 +378,20 @@ pub fn sheet(record: &Predictor, paint: Paint) -> String {
     line("predictor", record.id.to_string());
     line("of", format!("{} ({})", record.name, record.kind));
     line("learned", format!("{}, {}", time::local(record.made), record.provenance));
-    let because = fit::because_of(record).map(|why| format!(": {why}")).unwrap_or_default();
+    let because = standing::reason(record).map(|why| format!(": {why}")).unwrap_or_default();
     line("standing", format!("{}{because}", output::word_of(&record.standing)));
     let mut text = table.render(paint);
     if record.held_out.is_empty() {
         text.push_str(
-            "\nNo graph could be held out, so how far off it is is not known; --graphs gives some.\n",
+            "\nNothing could be held out, so how far off it is is not known; for latency --graphs gives graphs.\n",
         );
         return text;
     }
+    let groups = record.held_out[0].held_out.to_uppercase();
     let mut table = Table::with_header(&[
-        "ON GRAPHS NOT SEEN",
+        &format!("ON {groups} NOT SEEN"),
         "POINTS",
-        "GRAPHS",
+        &groups,
         "MEAN ERROR",
         "WITHIN 10 %",
         "WITHIN 20 %",
@@ -399,7 +401,8 @@ pub fn sheet(record: &Predictor, paint: Paint) -> String {
         let mut cells = vec![
             Field::text(&one.target),
             Field::number(one.rows.to_string()),
-            Field::number(one.groups.to_string()),
+            // Published predictors of power do not say how many there were.
+            Field::number(if one.groups > 0 { one.groups.to_string() } else { String::new() }),
         ];
         for ratio in
             [one.mean_absolute_error_ratio, one.within_10_percent, one.within_20_percent, one.coverage]

@@ -11,7 +11,8 @@ use anyhow::Context as _;
 use clap::Args;
 use metier_linux::Roots;
 use metier_linux::stop_request::StopRequest;
-use metier_predict::latency::renew;
+use metier_predict::latency::retrain::LatencyRetraining;
+use metier_predict::lifecycle::retrain::Retrainer;
 use metier_prom::query::{self, Credentials, Endpoint};
 use metier_server::agent::Engine;
 use metier_server::kepler::Doors;
@@ -154,7 +155,9 @@ impl Up {
             version: env!("CARGO_PKG_VERSION").to_string(),
             ..http.into()
         };
-        let answering = named.power(room, &config, !self.no_power)?;
+        let (store, is_writable) = open(room)?;
+        let stored = super::predictors::stored_pipelines(&store);
+        let answering = named.power(room, &config, !self.no_power, stored)?;
         if let Some(answering) = answering.as_ref().filter(|_| !self.no_power) {
             let estimator = answering.estimator.clone();
             config.power = Some(Power {
@@ -164,7 +167,6 @@ impl Up {
                 engine: Engine::found(),
             });
         }
-        let (store, is_writable) = open(room)?;
         config.doctor = Some(doctor(&store));
         let place = store.location().to_string();
         let console = room.console;
@@ -172,7 +174,11 @@ impl Up {
             true => Some(Working::start(room, store.clone())?),
             false => None,
         };
-        let power = answering.and_then(|answering| answering.doors).map(Doors::beside).transpose()?;
+        let mut doors = answering.and_then(|answering| answering.doors);
+        if let Some(doors) = doors.as_mut().filter(|_| is_writable) {
+            doors.recorder = Some(super::power::recorder(store.clone())?);
+        }
+        let power = doors.map(Doors::beside).transpose()?;
         if let Some(places) = power.as_ref().and_then(|power| power.opened.in_words()) {
             console.note(format!("metier: power at {places}"));
         }
@@ -257,7 +263,8 @@ impl Learning {
                 metier_measure::leftovers::sweep(&Roots::default(), store, device)
                     .map_err(|error| error.to_string())
             };
-            renew::keep(&store, &device, &passport, &sweep, &until);
+            let task = LatencyRetraining { passport: &passport };
+            Retrainer::new(task).run(&store, &device, &sweep, &until);
         };
         std::thread::Builder::new()
             .name("metier-learn".to_string())

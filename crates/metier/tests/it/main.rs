@@ -32,6 +32,7 @@ mod postgres;
 mod power;
 mod power_doors;
 mod power_query;
+mod predictors;
 mod report;
 mod run;
 mod runfile;

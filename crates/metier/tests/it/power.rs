@@ -249,6 +249,13 @@ fn a_pipeline_is_learned_gone_on_with_served_tried_drawn_and_published() {
     let predictors = first["predictors"].as_array().unwrap();
     assert_eq!((predictors.len(), first["warnings"].as_array().unwrap().len()), (2 * 2 * 4, 0), "{first}");
     assert!(predictors.iter().all(|one| one["state"] == "new"));
+    let listed = place.json(&["predictors", "-o", "json"]);
+    let listed = &listed["predictors"][0];
+    assert_eq!(
+        (&listed["kind"], &listed["name"], &listed["standing"]),
+        (&json!("power"), &json!("mine"), &json!("passed")),
+        "it answers where it is named"
+    );
     // Power is a straight line of CPU time here, and is learned as one.
     let line = predictors
         .iter()

@@ -137,3 +137,22 @@ fn the_power_of_this_node_is_looked_at_unless_it_is_not_wanted() {
         assert!(code == 2 && error.contains("power") && error.contains(wrong), "{error}");
     }
 }
+
+#[test]
+fn a_pipeline_of_the_store_answers_while_it_is_in_use() {
+    let place = Place::new();
+    let zip = concat!(env!("CARGO_MANIFEST_DIR"), "/../metier-power/tests/fixtures/power-before.zip");
+    place.ok(&["predictors", "import", zip]);
+    let pipelines = || {
+        let server = Server::start(place.command(&["up", "--listen", "127.0.0.1:0"]));
+        let known = server.get("/api/v1/power/predictors?limit=1", "");
+        assert_eq!(server.stop(), Some(0));
+        known
+    };
+    let known = pipelines();
+    assert!(known.contains("\"name\":\"before\"") && known.contains("metier-defaults"), "{known}");
+    let all = place.json(&["predictors", "-o", "json"]);
+    place.ok(&["predictors", "remove", all["predictors"][0]["id"].as_str().unwrap()]);
+    let known = pipelines();
+    assert!(!known.contains("\"name\":\"before\"") && known.contains("metier-defaults"), "{known}");
+}

@@ -1,4 +1,6 @@
 use metier_onnx::{Analysis, Bindings};
+use metier_types::Predictor;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::latency::conditions::{ONNX_RUNTIME, RTEN};
@@ -6,6 +8,7 @@ use crate::latency::fit;
 use crate::latency::runs::tests::{Place, law};
 use crate::latency::trial::collect::analyse;
 use crate::latency::trial::measure;
+use crate::latency::trial::record::KeptPart;
 use crate::latency::{Latency, tests};
 
 fn graph(place: &Place, number: u64) -> Analysis {
@@ -163,4 +166,48 @@ fn runs_on_a_busy_host_move_it_where_there_are_no_others_and_that_is_said() {
     assert!(because.contains("moved by 2 graphs") && because.contains("beside other work"), "{because}");
     let because = run(22, 0.0);
     assert!(because.contains("moved by 1 graph") && !because.contains("beside"), "{because}");
+}
+
+/// A `metier.latency/1` file that commit 5c5b06b wrote (with most of its trees taken out, to be
+/// small), and what that commit predicted with it, as bits.
+#[test]
+fn a_predictor_file_of_before_gives_bit_equal_predictions() {
+    let bytes = include_bytes!("../../../tests/fixtures/latency-1.json");
+    let record: Predictor =
+        serde_json::from_str(include_str!("../../../tests/fixtures/latency-1.record.json")).unwrap();
+    let expected: Value =
+        serde_json::from_str(include_str!("../../../tests/fixtures/latency-1.expected.json")).unwrap();
+    assert_eq!(record.id, metier_store::digest::of_bytes(bytes));
+    let file = File::read(&record.id, bytes).unwrap();
+    let bits = |value: f64| format!("{:016x}", value.to_bits());
+    let cases = expected["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 9);
+    for case in cases {
+        let parts: Vec<KeptPart> = serde_json::from_value(case["parts"].clone()).unwrap();
+        let parts: Vec<Part> = parts
+            .into_iter()
+            .map(|KeptPart(family, kind, turns, basis, features, seconds)| Part {
+                family,
+                kind,
+                turns,
+                basis,
+                features,
+                seconds,
+            })
+            .collect();
+        let number = |field: &str| case[field].as_f64().unwrap();
+        let pressure = Pressure { sharing: number("sharing"), cpu: number("cpu"), memory: number("memory") };
+        let answer = file.law.tell(&parts, number("threads") as u32, pressure, COVERAGE);
+        let each: Vec<String> = answer.each.iter().map(|one| bits(*one)).collect();
+        assert_eq!(json!(each), case["each"]);
+        assert_eq!(
+            json!([bits(answer.seconds), bits(answer.factor), answer.in_range]),
+            json!([case["seconds"], case["factor"], case["in_range"]])
+        );
+    }
+    let law = file.counts.unwrap();
+    for case in expected["counts"].as_array().unwrap() {
+        let counts: [f64; 7] = serde_json::from_value(case["counts"].clone()).unwrap();
+        assert_eq!(bits(law.trees.predict(&counts_row(counts, 1))), case["logarithm"]);
+    }
 }

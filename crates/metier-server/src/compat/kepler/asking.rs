@@ -11,8 +11,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use metier_power::catalog::PipelineCatalog;
 use metier_power::estimate::Estimator;
-use metier_power::pipeline::{Lacking, ModelServer, Purpose, Shelf, bring_initial};
+use metier_power::pipeline::{Lacking, ModelServer, Purpose, bring_initial};
 use metier_power::settings::Initial;
 
 use crate::error::Error;
@@ -52,7 +53,11 @@ pub struct Asker {
 
 impl Asker {
     /// Starts it; the estimator tells it what is wanted.
-    pub fn start(asking: Asking, shelf: Arc<Shelf>, estimator: Arc<Estimator>) -> Result<Self, Error> {
+    pub fn start(
+        asking: Asking,
+        shelf: Arc<PipelineCatalog>,
+        estimator: Arc<Estimator>,
+    ) -> Result<Self, Error> {
         let (tell, told) = sync_channel(KINDS);
         estimator.tell(tell);
         let stop = Arc::new(AtomicBool::new(false));
@@ -77,7 +82,7 @@ impl Drop for Asker {
 
 fn work(
     asking: &Asking,
-    shelf: &Shelf,
+    shelf: &PipelineCatalog,
     estimator: &Estimator,
     told: &Receiver<Lacking>,
     stopping: &AtomicBool,

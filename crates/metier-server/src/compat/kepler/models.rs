@@ -23,9 +23,10 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use metier_power::catalog::{PipelineCatalog, Upload};
 use metier_power::estimate::Estimator;
 use metier_power::node::MachineSpec;
-use metier_power::pipeline::{Model, Shelf, Upload};
+use metier_power::pipeline::Model;
 use metier_power::selection::{self, Chosen};
 use metier_power::vocabulary::{FeatureGroup, OutputType, Source};
 use metier_types::LockUnpoisoned;
@@ -50,7 +51,7 @@ const COUNTED: usize = 1000;
 
 /// What all requests share.
 pub struct Models {
-    pub shelf: Arc<Shelf>,
+    pub shelf: Arc<PipelineCatalog>,
     /// The estimator beside it, which changes with the predictors.
     pub estimator: Option<(Arc<Estimator>, Arc<Figures>)>,
     /// What the online trainer beside it did.
@@ -67,7 +68,7 @@ pub struct Models {
 }
 
 impl Models {
-    pub fn new(shelf: Arc<Shelf>, token: Option<Secret>, is_closed: bool) -> Self {
+    pub fn new(shelf: Arc<PipelineCatalog>, token: Option<Secret>, is_closed: bool) -> Self {
         Self {
             shelf,
             estimator: None,

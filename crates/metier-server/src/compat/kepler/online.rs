@@ -8,12 +8,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use metier_power::Error as PowerError;
+use metier_power::catalog::PipelineCatalog;
 use metier_power::estimate::Estimator;
-use metier_power::online::{self, Decision, Settings, Verdict};
-use metier_power::pipeline::Shelf;
+use metier_power::online::{self, Settings, Verdict};
 use metier_power::query::{self, Question, Span};
 use metier_power::response::{Response, Series};
+use metier_power::stored::PipelineRecorder;
 use metier_power::vocabulary::{OutputType, Source, shorten};
+use metier_predict::lifecycle::PromotionDecision;
 use metier_prom::query::{Blocking, Client, Endpoint};
 use metier_prom::{Kind, Labels, Page};
 use metier_types::{LockUnpoisoned, Timestamp};
@@ -44,7 +46,7 @@ pub struct Online {
 #[derive(Default)]
 struct Told {
     rounds: [u64; 2],
-    decisions: BTreeMap<(Source, OutputType, Decision), u64>,
+    decisions: BTreeMap<(Source, OutputType, PromotionDecision), u64>,
     latest: Vec<Verdict>,
     at: Option<Timestamp>,
     is_stopped: bool,
@@ -134,14 +136,23 @@ pub struct Teacher {
 
 impl Teacher {
     /// Starts it; the first round begins at once.
-    pub fn start(online: Online, shelf: Arc<Shelf>, estimator: Arc<Estimator>) -> Result<Self, Error> {
+    pub fn start(
+        online: Online,
+        shelf: Arc<PipelineCatalog>,
+        estimator: Arc<Estimator>,
+        recorder: Option<PipelineRecorder>,
+    ) -> Result<Self, Error> {
         let client = Blocking::new(online.prometheus.clone())
             .map_err(|error| Error::Prometheus { reason: error.to_string() })?;
         let figures = Arc::new(Figures::default());
         let inner = figures.clone();
         let work = move || {
+            let live = online.settings.root.join(&online.settings.name);
             loop {
                 round(&online, &client, &shelf, &estimator, &inner);
+                if let Some(recorder) = &recorder {
+                    recorder.record_promoted(&live);
+                }
                 if inner.rest(online.interval) {
                     return;
                 }
@@ -165,7 +176,13 @@ impl Drop for Teacher {
     }
 }
 
-fn round(online: &Online, client: &Blocking, shelf: &Shelf, estimator: &Estimator, figures: &Figures) {
+fn round(
+    online: &Online,
+    client: &Blocking,
+    shelf: &PipelineCatalog,
+    estimator: &Estimator,
+    figures: &Figures,
+) {
     let now = Timestamp::now();
     let start = now.checked_sub(online.window).unwrap_or(now);
     let only = online.only.clone();
@@ -181,7 +198,7 @@ fn round(online: &Online, client: &Blocking, shelf: &Shelf, estimator: &Estimato
                 let (source, output_type) = (verdict.source.name(), verdict.output_type.name());
                 let decision = verdict.decision.name();
                 tracing::info!(source, output_type, decision, because = verdict.because, "online trainer");
-                is_new |= verdict.decision == Decision::Promoted;
+                is_new |= verdict.decision == PromotionDecision::Promoted;
             }
         }
         Err(error) => tracing::warn!(%error, "a round of the online trainer failed; what is in use stays"),

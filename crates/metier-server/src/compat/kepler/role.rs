@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use metier_power::catalog::PipelineCatalog;
 use metier_power::estimate::Estimator;
-use metier_power::pipeline::Shelf;
+use metier_power::stored::PipelineRecorder;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -42,13 +43,15 @@ pub struct Doors {
     pub is_open: bool,
     /// What those show who change something.
     pub token: Option<Secret>,
-    pub shelf: Arc<Shelf>,
+    pub shelf: Arc<PipelineCatalog>,
     /// Who answers with them.
     pub estimator: Option<Arc<Estimator>>,
     /// Where predictors are looked for that the estimator lacks.
     pub asking: Option<Asking>,
     /// By which error the model server compares predictors.
     pub error_key: String,
+    /// Records what is learned; without a store it stays in folders and answers alone.
+    pub recorder: Option<PipelineRecorder>,
 }
 
 /// Where doors were opened.
@@ -96,7 +99,7 @@ fn is_loopback(address: SocketAddr) -> bool {
 
 impl Doors {
     /// None yet, over these predictors.
-    pub fn new(shelf: Arc<Shelf>) -> Self {
+    pub fn new(shelf: Arc<PipelineCatalog>) -> Self {
         Self {
             socket: None,
             models: None,
@@ -109,6 +112,7 @@ impl Doors {
             estimator: None,
             asking: None,
             error_key: "mae".to_string(),
+            recorder: None,
         }
     }
 
@@ -186,7 +190,7 @@ impl Doors {
         };
         let teacher = match (self.online, &self.estimator) {
             (Some(online), Some(estimator)) => {
-                Some(Teacher::start(online, self.shelf.clone(), estimator.clone())?)
+                Some(Teacher::start(online, self.shelf.clone(), estimator.clone(), self.recorder.clone())?)
             }
             _ => None,
         };
@@ -226,7 +230,8 @@ impl Doors {
             && let Some(listener) = given(listener::listen(address).await, is_lenient)?
         {
             opened.trainer = listener.local_addr().ok();
-            let own = Jobs::new(self.shelf.clone()).map_err(|source| Error::Runtime { source })?;
+            let own = Jobs::new(self.shelf.clone(), self.recorder.clone())
+                .map_err(|source| Error::Runtime { source })?;
             jobs = Some(own.clone());
             let trainer = Trainer {
                 jobs: own,
@@ -284,7 +289,7 @@ fn given<T>(opened: Result<T, Error>, is_lenient: bool) -> Result<Option<T>, Err
 }
 
 /// Reads pipelines again, with those at addresses where that is wanted, on a thread of its own: an address may take its time.
-fn refresh(shelf: &Arc<Shelf>, estimator: Option<&Arc<Estimator>>, fetches: bool) {
+fn refresh(shelf: &Arc<PipelineCatalog>, estimator: Option<&Arc<Estimator>>, fetches: bool) {
     let (shelf, estimator) = (shelf.clone(), estimator.cloned());
     let work = move || {
         for warning in if fetches { shelf.reload() } else { shelf.reread() } {

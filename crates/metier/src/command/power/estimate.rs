@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use metier_power::assess::{self, Assessed, Of, Wanted};
-use metier_power::pipeline::{Pipeline, Registry};
+use metier_power::assess::{self, Assessed, Of};
+use metier_power::pipeline::Pipeline;
 use metier_power::query::Benchmark;
+use metier_power::selection::{PredictorFilter, Registry};
 use metier_power::training::{self, Known, Plan, Table as Rows};
 use metier_power::vocabulary::{FeatureGroup, OutputType, Source, Trainer};
 use metier_types::Timestamp;
@@ -142,13 +143,14 @@ impl Tried {
         let mut all = Vec::new();
         for table in self.tables.iter().filter(|table| table.source == source) {
             for pipeline in &self.pipelines {
-                let wanted = Wanted {
-                    source,
-                    output_type: on.output_type,
+                let filter = PredictorFilter {
+                    source: Some(source),
+                    output_type: Some(on.output_type),
                     group: Some(table.group),
-                    name: on.model_name.as_deref(),
+                    name: on.model_name.clone(),
+                    ..PredictorFilter::default()
                 };
-                let (tried, told) = assess::assess_all(pipeline, &table.frame, wanted);
+                let (tried, told) = assess::assess_all(pipeline, &table.frame, &filter);
                 warnings.extend(told);
                 all.extend(tried.into_iter().map(|one| (table, one)));
             }

@@ -80,7 +80,7 @@ impl Export {
         if self.zip {
             let mut zip = published.folder.as_os_str().to_owned();
             zip.push(".zip");
-            training::pack_file(&published.folder, std::path::Path::new(&zip))?;
+            metier_power::pipeline::pack_file(&published.folder, std::path::Path::new(&zip))?;
             files.push(zip.to_string_lossy().into_owned());
         }
         let console = &room.console;

@@ -82,7 +82,7 @@ impl Node {
         // A folder may have an index without predictors yet.
         let folder = data.0.join(name);
         if folder.join("node_type_index.json").is_file() {
-            return Ok((name.clone(), metier_power::training::index(&folder)?));
+            return Ok((name.clone(), metier_power::pipeline::read_node_types(&folder)?));
         }
         let pipeline = data.pipeline("--pipeline-name", name)?;
         match pipeline.index {

@@ -206,9 +206,14 @@ pub fn finish(room: &Room, outcome: &Outcome) -> anyhow::Result<Code> {
     let mut zip = outcome.folder.as_os_str().to_owned();
     zip.push(".zip");
     let zip = Path::new(&zip);
-    training::pack_file(&outcome.folder, zip)?;
+    metier_power::pipeline::pack_file(&outcome.folder, zip)?;
     for warning in &outcome.warnings {
         room.console.warn(warning);
+    }
+    // The pipeline is whole without a store.
+    match room.writable_store().and_then(super::recorder) {
+        Ok(recorder) => recorder.record_aside(&outcome.folder),
+        Err(error) => room.console.warn(format!("`metier predictors` does not list it: {error}")),
     }
     let console = &room.console;
     let entries = &outcome.entries;

@@ -68,7 +68,15 @@ impl Named {
     }
 
     /// The doors of Kepler's power stack and who answers behind them; `None` where none is named and nobody else asks.
-    pub fn power(&self, room: &Room, config: &Config, is_asked: bool) -> anyhow::Result<Option<Answering>> {
+    ///
+    /// `stored` is the folder of the pipelines of the store that are in use.
+    pub fn power(
+        &self,
+        room: &Room,
+        config: &Config,
+        is_asked: bool,
+        stored: Option<PathBuf>,
+    ) -> anyhow::Result<Option<Answering>> {
         let online = match (room.settings.path("up.online"), &config.soprano.prometheus) {
             (Some(folder), Some(prometheus)) => Some((folder, prometheus.clone())),
             (Some(_), None) => return Err(room.settings.wrong("up.online", "a --prometheus URL beside it")),
@@ -81,7 +89,7 @@ impl Named {
         }
         let predictors = Predictors::of(room.settings.list("up.models"));
         let settings = predictors.settings();
-        let predictors = predictors.or_of(&settings);
+        let predictors = predictors.or_of(&settings).and_stored(stored);
         // What is shipped never changes: nobody has to look after it.
         let has_doors = !is_closed || !predictors.is_empty();
         let folder = online.as_ref().map(|(folder, _)| folder.as_path());

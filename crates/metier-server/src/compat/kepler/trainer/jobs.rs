@@ -9,9 +9,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use metier_power::catalog::PipelineCatalog;
 use metier_power::isolate::Isolator;
-use metier_power::pipeline::Shelf;
+use metier_power::pipeline;
 use metier_power::profile::Idle;
+use metier_power::stored::PipelineRecorder;
 use metier_power::training::{self, Known, Outcome, Plan};
 use metier_types::{LockUnpoisoned, Timestamp};
 use serde_json::{Value, json};
@@ -167,17 +169,21 @@ impl Desk {
 }
 
 pub struct Jobs {
-    shelf: Arc<Shelf>,
+    shelf: Arc<PipelineCatalog>,
+    recorder: Option<PipelineRecorder>,
     folder: tempfile::TempDir,
     desk: Mutex<Desk>,
     ended: Ended,
 }
 
 impl Jobs {
-    /// None yet. The predictors are those that an isolator may ask.
-    pub fn new(shelf: Arc<Shelf>) -> std::io::Result<Arc<Self>> {
+    /// None yet. The predictors are those that an isolator may ask; what is learned is recorded.
+    pub fn new(
+        shelf: Arc<PipelineCatalog>,
+        recorder: Option<PipelineRecorder>,
+    ) -> std::io::Result<Arc<Self>> {
         let folder = tempfile::Builder::new().prefix("metier-train-").tempdir()?;
-        Ok(Arc::new(Self { shelf, folder, desk: Mutex::default(), ended: Ended::default() }))
+        Ok(Arc::new(Self { shelf, recorder, folder, desk: Mutex::default(), ended: Ended::default() }))
     }
 
     fn desk(&self) -> MutexGuard<'_, Desk> {
@@ -266,8 +272,11 @@ impl Jobs {
         let learned = self.learn_in(job, train, &root);
         let state = match learned {
             Ok(outcome) => {
+                if let Some(recorder) = &self.recorder {
+                    recorder.record_aside(&outcome.folder);
+                }
                 let zip = self.folder.path().join(format!("{}.zip", job.id));
-                match training::pack_file(&outcome.folder, &zip) {
+                match pipeline::pack_file(&outcome.folder, &zip) {
                     Ok(()) => State::Done(zip, Arc::new(about(&outcome))),
                     Err(error) => State::Failed(Fault::of(&error)),
                 }

@@ -11,18 +11,19 @@ use std::time::SystemTime;
 use metier_types::{LockUnpoisoned, ShareUnpoisoned, Timestamp};
 use serde_json::{Map, Value, json};
 
-use super::files::replace;
-use super::load::{error_of, is_known};
-use super::registry::candidates;
-use super::{Place, Registry};
 use crate::Error;
 use crate::defaults::Defaults;
-use crate::node::{Index, MachineSpec};
+use crate::node::MachineSpec;
+use crate::pipeline::load::{error_of, is_known};
+use crate::pipeline::{
+    Pipeline, Place, group_folder, read_metadata, read_node_types, replace, write_metadata, write_node_types,
+};
+use crate::selection::{Registry, candidates};
 use crate::vocabulary::{FeatureGroup, ModelName, OutputType, Source, shorten};
 use crate::weights::Weights;
 
 /// Pipelines that are kept up to date.
-pub struct Shelf {
+pub struct PipelineCatalog {
     places: Vec<Place>,
     uploads: Option<PathBuf>,
     defaults: Arc<Defaults>,
@@ -152,8 +153,8 @@ fn fits(weights: &Weights, source: Source, group: FeatureGroup) -> Result<(), Er
     Ok(())
 }
 
-impl Shelf {
-    /// Reads pipelines at these places, beside what is shipped; uploads go below a folder of their own. Nothing is fetched yet ([`Shelf::reload`]): of an address, what
+impl PipelineCatalog {
+    /// Reads pipelines at these places, beside what is shipped; uploads go below a folder of their own. Nothing is fetched yet ([`PipelineCatalog::reload`]): of an address, what
     /// came another time is read.
     pub fn open(places: Vec<Place>, uploads: Option<PathBuf>) -> Result<(Self, Vec<String>), Error> {
         let shelf = Self {
@@ -274,7 +275,7 @@ impl Shelf {
         let before = self.registry();
         for pipeline in &before.pipelines {
             // What was sent may be only a part of what the pipeline had.
-            let is_sent = |sent: &Arc<super::Pipeline>| sent.models.len() >= pipeline.models.len();
+            let is_sent = |sent: &Arc<Pipeline>| sent.models.len() >= pipeline.models.len();
             let is_there = loaded.registry.named(&pipeline.name).is_some()
                 || sent.registry.named(&pipeline.name).is_some_and(is_sent);
             if !is_there && pipeline.name != self.defaults.pipeline.name && !loaded.warnings.is_empty() {
@@ -306,8 +307,7 @@ impl Shelf {
         let _one = self.changing.lock_unpoisoned();
         self.check(upload)?;
         let pipeline = root.join(&upload.pipeline);
-        let group =
-            pipeline.join(upload.source.name()).join(upload.output_type.name()).join(upload.group.name());
+        let group = group_folder(&pipeline, upload.source, upload.output_type, upload.group);
         let folder = group.join(upload.name.to_string());
         fs::create_dir_all(&folder).map_err(|error| Error::file(&folder, error))?;
         let mut metadata: Map<String, Value> =
@@ -315,28 +315,23 @@ impl Shelf {
         metadata.insert("model_name".into(), json!(upload.name.to_string()));
         metadata.insert("output_type".into(), json!(upload.output_type.name()));
         metadata.insert("features".into(), json!(upload.group.features()));
-        write(&folder.join("metadata.json"), &Value::Object(metadata))?;
+        write_metadata(&folder, metadata)?;
         if !upload.machine_spec.is_empty() {
-            let path = pipeline.join("node_type_index.json");
-            let text = fs::read_to_string(&path).unwrap_or_else(|_| "{}".to_string());
-            let mut index = Index::read(&text)?;
+            let mut index = read_node_types(&pipeline)?;
             let entry =
                 crate::node::Entry { spec: upload.machine_spec.clone(), members: vec!["upload".into()] };
             index.0.insert(upload.name.node_type, entry);
-            replace(&path, index.write()?.as_bytes())?;
+            write_node_types(&pipeline, &index)?;
         }
         let place = group.join(format!("{}.json", upload.name));
-        write(&place, &upload.weights)?;
-        // Always, and last: other processes see by it that there is something new.
-        let path = pipeline.join("metadata.json");
-        let mut about: Map<String, Value> =
-            fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+        replace(&place, upload.weights.to_string().as_bytes())?;
+        let mut about = read_metadata(&pipeline);
         for (key, value) in [("name", upload.pipeline.as_str()), ("isolator", ""), ("extractor", "")] {
             about.entry(key).or_insert_with(|| json!(value));
         }
         let now = Timestamp::now().strftime("%Y-%m-%d %H:%M:%S").to_string();
         about.insert("last_update_time".into(), json!(now));
-        write(&path, &Value::Object(about))?;
+        write_metadata(&pipeline, about)?;
         self.read_again(Vec::new());
         Ok(place)
     }
@@ -357,166 +352,5 @@ fn stamps(paths: &[PathBuf]) -> Vec<Stamp> {
     .collect()
 }
 
-fn write(path: &Path, value: &Value) -> Result<(), Error> {
-    replace(path, value.to_string().as_bytes())
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn body() -> Value {
-        json!({ "pipeline": "ours", "model_name": "SGDRegressorTrainer_3", "source": "acpi", "output_type": "AbsPower", "feature_group": "BPFOnly", "mae": 1.5,
-            "machine_spec": { "processor": "x", "cores": 8 },
-            "weights": { "platform": { "All_Weights": { "Bias_Weight": 5.0, "Numerical_Variables": {
-                "bpf_cpu_time_ms": { "scale": 1000.0, "weight": 7.0 }, "bpf_page_cache_hit": { "scale": 1.0, "weight": 0.0 } } } } } })
-    }
-
-    #[test]
-    fn what_was_uploaded_is_used_and_is_there_after_a_start() {
-        let folder = tempfile::tempdir().unwrap();
-        let open = || Shelf::open(Vec::new(), Some(folder.path().to_path_buf())).unwrap();
-        let (shelf, warnings) = open();
-        assert!(warnings.is_empty(), "{warnings:?}");
-        assert_eq!(shelf.registry().active(Source::Acpi).unwrap().name, "metier-defaults");
-        shelf.upload(&Upload::read(&body()).unwrap()).unwrap();
-        for shelf in [shelf, open().0] {
-            let registry = shelf.registry();
-            let active = registry.active(Source::Acpi).unwrap();
-            assert_eq!((active.name.as_str(), active.models[0].error("mae")), ("ours", Some(1.5)));
-            assert_eq!(active.index.as_ref().unwrap().0[&3].spec.cores, Some(8.0));
-        }
-    }
-
-    #[test]
-    fn every_upload_is_seen_by_others_that_have_the_folder() {
-        let folder = tempfile::tempdir().unwrap();
-        let (shelf, _) = Shelf::open(Vec::new(), Some(folder.path().to_path_buf())).unwrap();
-        let (other, _) = Shelf::open(vec![Place::Path(folder.path().to_path_buf())], None).unwrap();
-        for (number, name) in ["SGDRegressorTrainer_3", "LinearRegressionTrainer_3"].iter().enumerate() {
-            let mut body = body();
-            body["model_name"] = json!(name);
-            shelf.upload(&Upload::read(&body).unwrap()).unwrap();
-            assert!(other.has_changed() && !shelf.has_changed(), "{name}");
-            other.reread();
-            assert_eq!(other.registry().named("ours").unwrap().models.len(), number + 1);
-            assert!(!other.has_changed());
-        }
-    }
-
-    #[test]
-    fn an_error_that_nobody_knows_is_smaller_than_none() {
-        let folder = tempfile::tempdir().unwrap();
-        let (shelf, _) = Shelf::open(Vec::new(), Some(folder.path().to_path_buf())).unwrap();
-        let mut known = body();
-        known["mape"] = json!(7.0);
-        shelf.upload(&Upload::read(&known).unwrap()).unwrap();
-        let mut unknown = body();
-        unknown["model_name"] = json!("LinearRegressionTrainer_3");
-        unknown["mape"] = json!(-1);
-        let unknown = Upload::read(&unknown).unwrap();
-        assert_eq!(unknown.errors, [("mae".to_string(), 1.5)]);
-        shelf.upload(&unknown).unwrap();
-        // As our trainers write it, which the original does too.
-        let group = folder.path().join("ours/acpi/AbsPower/BPFOnly");
-        let about = json!({ "mae": 1.5, "mape": -1.0, "abs_max_corr": -0.5 });
-        write(&group.join("LinearRegressionTrainer_3/metadata.json"), &about).unwrap();
-        shelf.reread();
-        let ask = |filter: &str| {
-            let request = json!({ "metrics": ["bpf_cpu_time_ms", "bpf_page_cache_hit"], "output_type": "AbsPower", "source": "acpi",
-                "weight": true, "pipeline_name": "ours", "filter": filter });
-            let request = crate::selection::Request::read(&request).unwrap();
-            let registry = shelf.registry();
-            let chosen = crate::selection::select(&registry, &request, "mape", &|_| true).unwrap().unwrap();
-            chosen.model.full_name.clone()
-        };
-        assert_eq!(ask(""), "SGDRegressorTrainer_3");
-        assert_eq!(ask("mape:10"), "SGDRegressorTrainer_3");
-        assert_eq!(ask("abs_max_corr:-0.9"), "LinearRegressionTrainer_3", "a correlation may be below 0");
-    }
-
-    #[test]
-    fn what_is_uploaded_is_added_and_displaces_nothing() {
-        let (base, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        // A pipeline that others made, of another machine.
-        let (made, _) = Shelf::open(Vec::new(), Some(base.path().to_path_buf())).unwrap();
-        let mut other = body();
-        for (name, output_type) in
-            [("SGDRegressorTrainer_0", "AbsPower"), ("SGDRegressorTrainer_0", "DynPower")]
-        {
-            other["model_name"] = json!(name);
-            other["output_type"] = json!(output_type);
-            other["machine_spec"] = json!({ "processor": "y", "cores": 16 });
-            made.upload(&Upload::read(&other).unwrap()).unwrap();
-        }
-        let places = vec![Place::Path(base.path().join("ours"))];
-        let (shelf, _) = Shelf::open(places, Some(folder.path().to_path_buf())).unwrap();
-        // Its node type is taken by another machine; the next is free.
-        let mut new = body();
-        new["model_name"] = json!("SGDRegressorTrainer_0");
-        let error = shelf.upload(&Upload::read(&new).unwrap()).unwrap_err().to_string();
-        assert!(error.contains("SGDRegressorTrainer_1"), "{error}");
-        new["model_name"] = json!("SGDRegressorTrainer_1");
-        shelf.upload(&Upload::read(&new).unwrap()).unwrap();
-        let count = |shelf: &Shelf| shelf.registry().named("ours").unwrap().models.len();
-        assert_eq!(count(&shelf), 3);
-        // Also where the pipeline itself cannot be read any more.
-        fs::write(base.path().join("ours/metadata.json"), "{ torn").unwrap();
-        let warnings = shelf.reload();
-        assert!(warnings.iter().any(|warning| warning.contains("ours stays as it was")), "{warnings:?}");
-        assert_eq!(count(&shelf), 3);
-        // In a pipeline of its own it answers for its machine, and the other machine is answered as before.
-        new["pipeline"] = json!("uploads");
-        shelf.upload(&Upload::read(&new).unwrap()).unwrap();
-        let ask = |machine: Value, output_type: &str| {
-            let request = json!({ "metrics": ["bpf_cpu_time_ms", "bpf_page_cache_hit"], "output_type": output_type, "source": "acpi",
-                "weight": true, "node_type": 0, "machine_spec": machine });
-            let request = crate::selection::Request::read(&request).unwrap();
-            let registry = shelf.registry();
-            let chosen = crate::selection::select(&registry, &request, "mae", &|_| true).unwrap().unwrap();
-            (chosen.pipeline.name.clone(), chosen.model.name.node_type)
-        };
-        let (other, own) =
-            (json!({ "processor": "y", "cores": 16 }), json!({ "processor": "x", "cores": 8 }));
-        assert_eq!(ask(other.clone(), "DynPower"), ("ours".to_string(), 0));
-        assert_eq!(ask(other, "AbsPower"), ("ours".to_string(), 0));
-        assert_eq!(ask(own, "AbsPower"), ("uploads".to_string(), 1));
-        new["pipeline"] = json!("metier-defaults");
-        assert!(shelf.upload(&Upload::read(&new).unwrap()).is_err());
-    }
-
-    #[test]
-    fn a_pipeline_that_breaks_stays_as_it_was() {
-        let folder = tempfile::tempdir().unwrap();
-        let (shelf, _) = Shelf::open(Vec::new(), Some(folder.path().to_path_buf())).unwrap();
-        shelf.upload(&Upload::read(&body()).unwrap()).unwrap();
-        fs::write(folder.path().join("ours/metadata.json"), "{ torn").unwrap();
-        let warnings = shelf.reload();
-        assert!(warnings.iter().any(|warning| warning.contains("ours stays as it was")), "{warnings:?}");
-        assert_eq!(shelf.registry().active(Source::Acpi).unwrap().name, "ours");
-    }
-
-    #[test]
-    fn what_cannot_be_kept_is_refused_by_its_field() {
-        for (field, value) in [
-            ("pipeline", json!("../outside")),
-            ("pipeline", json!(".hidden")),
-            ("model_name", json!("SGDRegressorTrainer")),
-            ("model_name", json!("../x_1")),
-            ("output_type", json!("Power")),
-            ("feature_group", json!("Nothing")),
-            ("mae", json!("small")),
-            ("machine_spec", json!([])),
-            ("weights", json!({})),
-            ("source", json!("sun")),
-            ("source", json!("rapl-sysfs")),
-            ("feature_group", json!("CounterOnly")),
-            ("mape", json!("small")),
-            ("machine_specs", json!({ "cores": 8 })),
-        ] {
-            let mut body = body();
-            body[field] = value.clone();
-            assert!(Upload::read(&body).is_err(), "{field} {value}");
-        }
-    }
-}
+mod tests;

@@ -1,10 +1,12 @@
 use metier_store::Owner;
-use metier_types::{Predictor, Run};
+use metier_types::{Predictor, Run, RunState};
 use serde_json::json;
 
 use super::*;
-use crate::latency::better;
+use crate::latency::compare_predictors;
 use crate::latency::runs::tests::Place;
+use crate::lifecycle::retrain::{Retrainer, SweepRuns};
+use crate::lifecycle::training_lock::TrainingLock;
 
 fn of(place: &Place, id: &metier_types::Digest) -> Predictor {
     place.store.predictor(id).unwrap().unwrap()
@@ -15,9 +17,13 @@ fn claim(place: &Place, id: &metier_types::Digest, error: f64) {
     let mut record = of(place, id);
     record.standing = Standing::InUse;
     let held = &mut record.held_out[0];
-    let graphs = held.extra[better::BY_GRAPH].as_object_mut().unwrap();
+    let graphs = held.extra[compare_predictors::BY_GRAPH].as_object_mut().unwrap();
     graphs.values_mut().for_each(|of| *of = json!(error));
     place.store.update_predictor(&record).unwrap();
+}
+
+fn new_retrainer() -> Retrainer<LatencyRetraining<'static>> {
+    Retrainer::new(LatencyRetraining { passport: &|| None })
 }
 
 /// Marks runs without a process, as the run engine does.
@@ -32,16 +38,16 @@ fn a_run_of_a_graph_never_seen_is_learned_from_once() {
     let place = Place::new();
     place.trials(0..8);
     fit::fit(&place.store, &place.device, None, RTEN).unwrap();
-    let mut renewal = Renewal::default();
-    assert_eq!(renewal.turn(&place.store, &place.device, None, SWEEP).unwrap(), Vec::new());
+    let mut retrainer = new_retrainer();
+    assert_eq!(retrainer.turn(&place.store, &place.device, SWEEP).unwrap(), Vec::new());
     let run = place.run(20, 0.01, |_| ());
-    let fitted = renewal.turn(&place.store, &place.device, None, SWEEP).unwrap();
+    let fitted = retrainer.turn(&place.store, &place.device, SWEEP).unwrap();
     assert_eq!(fitted.len(), 1);
     assert_eq!(fitted[0].record.runs, [run.id]);
-    assert!(fit::because_of(&fitted[0].record).is_some_and(|why| !why.is_empty()));
-    assert_eq!(renewal.turn(&place.store, &place.device, None, SWEEP).unwrap(), Vec::new());
+    assert!(standing::reason(&fitted[0].record).is_some_and(|why| !why.is_empty()));
+    assert_eq!(retrainer.turn(&place.store, &place.device, SWEEP).unwrap(), Vec::new());
     // A program that was just started does not learn the same again, either.
-    assert_eq!(Renewal::default().turn(&place.store, &place.device, None, SWEEP).unwrap(), Vec::new());
+    assert_eq!(new_retrainer().turn(&place.store, &place.device, SWEEP).unwrap(), Vec::new());
 }
 
 #[test]
@@ -54,7 +60,7 @@ fn a_run_whose_measuring_program_was_killed_keeps_nobody_waiting() {
     let gone =
         Owner { host: place.device.id.to_string(), boot: "an earlier one".to_string(), pid: 1, started: 1 };
     place.store.begin_run(&left, &gone).unwrap();
-    let fitted = Renewal::default().turn(&place.store, &place.device, None, SWEEP).unwrap();
+    let fitted = new_retrainer().turn(&place.store, &place.device, SWEEP).unwrap();
     assert_eq!(fitted.len(), 1);
     assert_eq!(place.store.run(left.id).unwrap().unwrap().state, RunState::Interrupted);
 }
@@ -65,36 +71,36 @@ fn a_few_more_runs_of_what_was_seen_wait_for_others_and_for_what_is_being_measur
     place.trials(0..8);
     fit::fit(&place.store, &place.device, None, RTEN).unwrap();
     place.run(1, 0.01, |_| ());
-    let mut renewal = Renewal::default();
-    assert_eq!(renewal.turn(&place.store, &place.device, None, SWEEP).unwrap(), Vec::new());
-    assert_eq!(due(&place.store, &place.device, RTEN).unwrap(), Due::Little { points: 1 });
+    let mut retrainer = new_retrainer();
+    assert_eq!(retrainer.turn(&place.store, &place.device, SWEEP).unwrap(), Vec::new());
+    assert_eq!(new_points(&place.store, &place.device, RTEN).unwrap(), NewPoints::TooFew { points: 1 });
     for number in 2..6 {
         place.run(number, 0.01, |_| ());
     }
     let under_way = place.run(7, 0.01, |run| run.state = RunState::Running);
-    assert_eq!(renewal.turn(&place.store, &place.device, None, SWEEP).unwrap(), Vec::new());
+    assert_eq!(retrainer.turn(&place.store, &place.device, SWEEP).unwrap(), Vec::new());
     // Not even read: that takes time of what is being measured.
-    assert_eq!(due(&place.store, &place.device, RTEN).unwrap(), Due::Little { points: 1 });
+    assert_eq!(new_points(&place.store, &place.device, RTEN).unwrap(), NewPoints::TooFew { points: 1 });
     place.store.delete_run(under_way.id).unwrap();
-    let training = under_way::UnderWay::begin(&place.store, &place.device).unwrap();
-    assert_eq!(renewal.turn(&place.store, &place.device, None, SWEEP).unwrap(), Vec::new());
+    let training = TrainingLock::acquire(&place.store, &place.device, KIND).unwrap();
+    assert_eq!(retrainer.turn(&place.store, &place.device, SWEEP).unwrap(), Vec::new());
     drop(training);
-    assert_eq!(renewal.turn(&place.store, &place.device, None, SWEEP).unwrap().len(), 1);
+    assert_eq!(retrainer.turn(&place.store, &place.device, SWEEP).unwrap().len(), 1);
 }
 
 #[test]
 fn while_no_run_arrives_none_is_looked_at() {
     let place = Place::new();
     place.run(1, 0.01, |run| run.context.graph = None);
-    let mut renewal = Renewal::default();
+    let mut retrainer = new_retrainer();
     let marks = || place.store.trials(&place.device.id, runs::LOOKED).unwrap().len();
-    renewal.turn(&place.store, &place.device, None, SWEEP).unwrap();
+    retrainer.turn(&place.store, &place.device, SWEEP).unwrap();
     assert_eq!(marks(), 1);
     place.store.remove_trials(&place.device.id, runs::LOOKED).unwrap();
-    renewal.turn(&place.store, &place.device, None, SWEEP).unwrap();
+    retrainer.turn(&place.store, &place.device, SWEEP).unwrap();
     assert_eq!(marks(), 0, "nothing was looked at");
     place.run(2, 0.01, |run| run.context.graph = None);
-    renewal.turn(&place.store, &place.device, None, SWEEP).unwrap();
+    retrainer.turn(&place.store, &place.device, SWEEP).unwrap();
     assert_eq!(marks(), 2);
 }
 
@@ -114,8 +120,8 @@ fn the_better_one_by_held_out_error_is_used_and_the_other_kept() {
     runs::take(&place.store, &place.device.id, false).unwrap();
     let better = fit::fit(&place.store, &place.device, None, RTEN).unwrap();
     let before = better.before.unwrap();
-    assert_eq!((before.id, before.graphs, before.unseen), (first, 8, 0));
-    assert!(before.new < before.old, "{before:?}");
+    assert_eq!((before.id, before.errors.groups, before.unseen), (first, 8, 0));
+    assert!(Some(before.errors.candidate) < before.errors.incumbent, "{before:?}");
     assert_eq!(better.record.standing, Standing::InUse);
     assert_eq!(of(&place, &first).standing, Standing::Passed);
 }

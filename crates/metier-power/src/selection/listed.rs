@@ -1,19 +1,22 @@
 //! The list of all predictors, for people: by the machine that they were learned on, those of machines like this one first, each with its errors by component, the
 //! worst first.
 
-use super::{Model, Pipeline, Registry};
+use super::Registry;
 use crate::node::{Entry, MachineSpec};
+use crate::pipeline::{Model, Pipeline};
 use crate::vocabulary::{Component, FeatureGroup, OutputType, Source};
 
 /// Which predictors are wanted; `None` is any.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Wanted {
+pub struct PredictorFilter {
     pub pipeline: Option<String>,
     pub source: Option<Source>,
     /// With or without idle power.
     pub output_type: Option<OutputType>,
     /// That look at these features.
     pub group: Option<FeatureGroup>,
+    /// Trainer and node type.
+    pub name: Option<String>,
     /// Learned by that trainer.
     pub trainer: Option<String>,
     /// Of that node type.
@@ -22,8 +25,9 @@ pub struct Wanted {
     pub is_usable: Option<bool>,
 }
 
-impl Wanted {
-    fn fits(&self, pipeline: &Pipeline, model: &Model) -> bool {
+impl PredictorFilter {
+    /// Whether a predictor of a pipeline is among them.
+    pub fn fits(&self, pipeline: &Pipeline, model: &Model) -> bool {
         fn is<T: PartialEq + ?Sized>(wanted: Option<&T>, is: &T) -> bool {
             wanted.is_none_or(|wanted| wanted == is)
         }
@@ -31,6 +35,7 @@ impl Wanted {
             && is(self.source.as_ref(), &model.source)
             && is(self.output_type.as_ref(), &model.output_type)
             && is(self.group.as_ref(), &model.group)
+            && is(self.name.as_deref(), model.full_name.as_str())
             && is(self.trainer.as_deref(), model.name.trainer.as_str())
             && is(self.node_type.as_ref(), &model.name.node_type)
             && is(self.is_usable.as_ref(), &model.is_usable())
@@ -39,7 +44,7 @@ impl Wanted {
 
 /// A predictor of the list.
 #[derive(Debug, Clone)]
-pub struct Listed<'a> {
+pub struct ListedPredictor<'a> {
     pub pipeline: &'a Pipeline,
     pub model: &'a Model,
     /// The machine that it was learned on, where its pipeline tells.
@@ -61,7 +66,7 @@ pub struct ComponentError {
     pub mape: Option<f64>,
 }
 
-impl Listed<'_> {
+impl ListedPredictor<'_> {
     /// Its error in watts, by which predictors of one machine are ordered: the worst component's.
     pub fn worst(&self) -> Option<f64> {
         self.errors.first().and_then(|error| error.mae)
@@ -97,7 +102,11 @@ impl Model {
 }
 
 /// All predictors that fit, those of the machines most like this one first; of one machine by source, output type and features, the least error first.
-pub fn list<'a>(registry: &'a Registry, wanted: &Wanted, here: &MachineSpec) -> Vec<Listed<'a>> {
+pub fn list<'a>(
+    registry: &'a Registry,
+    wanted: &PredictorFilter,
+    here: &MachineSpec,
+) -> Vec<ListedPredictor<'a>> {
     let mut all = Vec::new();
     for pipeline in &registry.pipelines {
         let mut known: Option<(u32, Option<&Entry>, Option<f64>)> = None;
@@ -113,16 +122,16 @@ pub fn list<'a>(registry: &'a Registry, wanted: &Wanted, here: &MachineSpec) -> 
                 }
             };
             let errors = model.errors_by_component();
-            all.push(Listed { pipeline, model, machine, similarity, errors });
+            all.push(ListedPredictor { pipeline, model, machine, similarity, errors });
         }
     }
     all.sort_by(|a, b| {
-        let alike = |one: &Listed<'_>| one.similarity.unwrap_or(-1.0);
-        let place = |one: &Listed<'_>| {
+        let alike = |one: &ListedPredictor<'_>| one.similarity.unwrap_or(-1.0);
+        let place = |one: &ListedPredictor<'_>| {
             let model = one.model;
             (model.name.node_type, model.source, model.output_type, model.group)
         };
-        let error = |one: &Listed<'_>| one.worst().unwrap_or(f64::INFINITY);
+        let error = |one: &ListedPredictor<'_>| one.worst().unwrap_or(f64::INFINITY);
         alike(b)
             .total_cmp(&alike(a))
             .then_with(|| a.pipeline.name.cmp(&b.pipeline.name))
@@ -177,14 +186,14 @@ mod tests {
         registry
     }
 
-    fn names(wanted: &Wanted, cores: f64) -> Vec<String> {
+    fn names(wanted: &PredictorFilter, cores: f64) -> Vec<String> {
         let here = MachineSpec { cores: Some(cores), ..MachineSpec::default() };
         list(&registry(), wanted, &here).iter().map(|one| one.model.full_name.clone()).collect()
     }
 
     #[test]
     fn machines_like_this_one_come_first_and_of_one_machine_the_least_error() {
-        let any = Wanted::default();
+        let any = PredictorFilter::default();
         assert_eq!(
             names(&any, 4.0),
             ["XgboostFitTrainer_1", "SGDRegressorTrainer_1", "XgboostFitTrainer_2", "SVRRegressorTrainer_7"]
@@ -195,24 +204,37 @@ mod tests {
 
     #[test]
     fn each_wish_narrows_the_list() {
-        let of = |wanted: Wanted| names(&wanted, 4.0).len();
-        assert_eq!(of(Wanted { source: Some(Source::Acpi), ..Wanted::default() }), 2);
-        assert_eq!(of(Wanted { trainer: Some("XgboostFitTrainer".into()), ..Wanted::default() }), 2);
+        let of = |wanted: PredictorFilter| names(&wanted, 4.0).len();
+        assert_eq!(of(PredictorFilter { source: Some(Source::Acpi), ..PredictorFilter::default() }), 2);
         assert_eq!(
-            of(Wanted { node_type: Some(1), trainer: Some("XgboostFitTrainer".into()), ..Wanted::default() }),
+            of(PredictorFilter { trainer: Some("XgboostFitTrainer".into()), ..PredictorFilter::default() }),
+            2
+        );
+        assert_eq!(
+            of(PredictorFilter {
+                node_type: Some(1),
+                trainer: Some("XgboostFitTrainer".into()),
+                ..PredictorFilter::default()
+            }),
             1
         );
-        assert_eq!(of(Wanted { is_usable: Some(false), ..Wanted::default() }), 1);
-        assert_eq!(of(Wanted { pipeline: Some("two".into()), ..Wanted::default() }), 0);
-        assert_eq!(of(Wanted { output_type: Some(OutputType::DynPower), ..Wanted::default() }), 0);
-        assert_eq!(of(Wanted { group: Some(FeatureGroup::BpfOnly), ..Wanted::default() }), 4);
+        assert_eq!(of(PredictorFilter { is_usable: Some(false), ..PredictorFilter::default() }), 1);
+        assert_eq!(of(PredictorFilter { pipeline: Some("two".into()), ..PredictorFilter::default() }), 0);
+        assert_eq!(
+            of(PredictorFilter { output_type: Some(OutputType::DynPower), ..PredictorFilter::default() }),
+            0
+        );
+        assert_eq!(
+            of(PredictorFilter { group: Some(FeatureGroup::BpfOnly), ..PredictorFilter::default() }),
+            4
+        );
     }
 
     #[test]
     fn the_worst_component_comes_first_and_an_error_of_all_is_said_to_be_that() {
         let registry = registry();
         let here = MachineSpec::default();
-        let all = list(&registry, &Wanted::default(), &here);
+        let all = list(&registry, &PredictorFilter::default(), &here);
         let of = |name: &str| all.iter().find(|one| one.model.full_name == name).unwrap();
         let components: Vec<_> =
             of("XgboostFitTrainer_2").errors.iter().map(|error| error.component).collect();

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Model, Pipeline, load};
+use super::Request;
 use crate::Error;
-use crate::selection::Request;
+use crate::pipeline::{Model, Pipeline, load};
 use crate::vocabulary::{Source, Trainer};
 
 const PIPELINES: usize = 1000;
@@ -147,7 +147,7 @@ impl Registry {
 }
 
 /// The pipelines at a path: itself, or all inside of it, by name.
-pub(super) fn candidates(path: &Path) -> Result<Vec<PathBuf>, Error> {
+pub(crate) fn candidates(path: &Path) -> Result<Vec<PathBuf>, Error> {
     if !path.is_dir() || path.join("metadata.json").is_file() {
         return Ok(vec![path.to_path_buf()]);
     }

@@ -10,8 +10,8 @@ use metier_store::atomic_file::{self, AtomicFile};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
+use super::{Files, Reader};
 use crate::Error;
-use crate::pipeline::{Files, Reader};
 
 fn put<W: Write + Seek>(zip: &mut ZipWriter<W>, name: &str, bytes: &[u8]) -> Result<(), Error> {
     let wrong = |why: String| Error::file(name, why);

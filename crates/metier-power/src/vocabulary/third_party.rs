@@ -5,8 +5,8 @@
 
 use std::sync::OnceLock;
 
+use super::{FeatureGroup, shorten};
 use crate::Error;
-use crate::vocabulary::{FeatureGroup, shorten};
 
 pub const MOST: usize = 64;
 const LONGEST: usize = 200;

@@ -1,0 +1,77 @@
+//! What every writer of a pipeline's folder has in common: its metadata, its node types, and where
+//! predictors lie.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::replace;
+use crate::Error;
+use crate::node::{Index, MachineSpec};
+use crate::vocabulary::{FeatureGroup, ModelName, OutputType, Source, Trainer};
+
+const METADATA: &str = "metadata.json";
+const NODE_TYPES: &str = "node_type_index.json";
+
+/// Where the predictors of a source, output type and feature group lie.
+pub fn group_folder(root: &Path, source: Source, output_type: OutputType, group: FeatureGroup) -> PathBuf {
+    root.join(source.name()).join(output_type.name()).join(group.name())
+}
+
+/// What a pipeline says of itself; nothing where it says nothing that can be read.
+pub fn read_metadata(folder: &Path) -> Map<String, Value> {
+    let text = fs::read(folder.join(METADATA)).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or_default()
+}
+
+/// Writes what a pipeline says of itself. Always last: other processes see by it that there is
+/// something new.
+pub fn write_metadata(folder: &Path, metadata: Map<String, Value>) -> Result<(), Error> {
+    replace(&folder.join(METADATA), Value::Object(metadata).to_string().as_bytes())
+}
+
+/// What a predictor's `metadata.json` says whatever its trainer: names as the original has them.
+pub fn predictor_metadata(
+    name: &ModelName,
+    file: &str,
+    features: &[impl Serialize],
+    output_type: OutputType,
+    machine: Option<&MachineSpec>,
+) -> Map<String, Value> {
+    let class = Trainer::named(&name.trainer).map_or("metier", Trainer::class);
+    let mut about = Map::new();
+    let mut set = |key: &str, value: Value| drop(about.insert(key.to_string(), value));
+    set("model_name", json!(name.to_string()));
+    set("trainer", json!(name.trainer));
+    set("model_class", json!(class));
+    set("model_file", json!(file));
+    set("features", json!(features));
+    // The scale is inside of the file; the name tells a reader that looks for a pickle that there
+    // is none.
+    set("fe_files", json!([]));
+    set("output_type", json!(output_type.name()));
+    set("node_type", json!(name.node_type));
+    if let Some(machine) = machine {
+        set("machine_spec", json!(machine));
+    }
+    about
+}
+
+/// The node types of a pipeline; none where there is no file of them.
+pub fn read_node_types(folder: &Path) -> Result<Index, Error> {
+    let path = folder.join(NODE_TYPES);
+    match fs::read_to_string(&path) {
+        Ok(text) => Index::read(&text).map_err(|error| Error::file(&path, error)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Index::default()),
+        Err(error) => Err(Error::file(&path, error)),
+    }
+}
+
+/// Writes the node types of a pipeline.
+pub fn write_node_types(folder: &Path, index: &Index) -> Result<(), Error> {
+    fs::create_dir_all(folder).map_err(|error| Error::file(folder, error))?;
+    replace(&folder.join(NODE_TYPES), index.write()?.as_bytes())
+}

@@ -1,0 +1,110 @@
+//! The errors of a runtime's predictor in use and of a new one, by graphs that neither has seen.
+//!
+//! A graph that came later is predicted now by the old one. A graph that both know each of them has
+//! held out once: that error counts. A hard graph that is new to both is no reason to keep what is
+//! older, since each graph counts alike.
+
+use std::collections::BTreeMap;
+
+use metier_store::Store;
+use metier_types::{Digest, Predictor, Ratio};
+
+use super::fit::{self, Row};
+use super::learned::File;
+use super::trial::record::Kept;
+use super::{COVERAGE, Error};
+use crate::lifecycle::{GroupErrors, PredictorComparison, PromotionDecision, PromotionMargin};
+
+/// In the record of a predictor: its error on each graph, as a logarithm, while that was held out.
+pub const BY_GRAPH: &str = "mean_log_error_by_graph";
+/// The new one has seen more, so it may be a little worse: two measurements are not the same.
+const MARGIN: PromotionMargin = PromotionMargin::Tolerate(0.05);
+
+/// The predictor that was in use beside the one that was just learned.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LatencyComparison {
+    /// The one that was in use.
+    pub id: Digest,
+    /// Mean errors of both by graph, as logarithms.
+    pub errors: PredictorComparison,
+    /// Graphs among them that came after the old one.
+    pub unseen: usize,
+}
+
+/// Mean error of each graph on an idle device, as a logarithm.
+pub fn by_graph<'a>(rows: impl Iterator<Item = &'a Row>) -> BTreeMap<String, f64> {
+    let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+    for row in rows.filter(|row| !row.is_loaded) {
+        let (sum, count) = sums.entry(row.name.clone()).or_default();
+        *sum += (row.predicted / row.measured).ln().abs();
+        *count += 1.0;
+    }
+    sums.into_iter().map(|(name, (sum, count))| (name, sum / count)).collect()
+}
+
+impl LatencyComparison {
+    /// Compares the one in use with the held-out predictions of a new one.
+    pub fn new(store: &Store, old: &Predictor, kept: &[Kept], rows: &[Row]) -> Result<Self, Error> {
+        let candidate: GroupErrors<String> =
+            by_graph(rows.iter()).into_iter().map(|(name, error)| (name, vec![error])).collect();
+        let file = store.predictor_file(&old.id)?.and_then(|bytes| File::read(&old.id, &bytes).ok());
+        // One whose file is of no use any more is the worse one.
+        let Some(File { law, .. }) = file else {
+            let errors = PredictorComparison { incumbent: Some(f64::INFINITY), candidate: 0.0, groups: 0 };
+            return Ok(Self { id: old.id, errors, unseen: 0 });
+        };
+        let held_out = old.held_out.iter().find(|one| one.target == "latency");
+        let recorded = held_out.and_then(|one| one.extra.get(BY_GRAPH)?.as_object());
+        let mut incumbent: GroupErrors<String> = GroupErrors::new();
+        let mut unseen = 0;
+        for name in candidate.keys() {
+            if let Some(error) = recorded.and_then(|all| all.get(name)?.as_f64()) {
+                incumbent.insert(name.clone(), vec![error]);
+            } else if !fit::graphs_of(old).any(|seen| seen == name) {
+                let own = kept.iter().filter(|one| {
+                    one.name == *name && !one.is_trial && one.pressure.is_idle() && one.seconds > 0.0
+                });
+                let errors: Vec<f64> = own
+                    .map(|one| {
+                        let point = one.point();
+                        let told = law.tell(&point.parts, point.threads, point.pressure, COVERAGE);
+                        (told.seconds / one.seconds).ln().abs()
+                    })
+                    .collect();
+                let mean = errors.iter().sum::<f64>() / errors.len().max(1) as f64;
+                incumbent.insert(name.clone(), vec![mean]);
+                unseen += 1;
+            }
+        }
+        let errors = PredictorComparison::new(Some(&incumbent), &candidate);
+        Ok(Self { id: old.id, errors, unseen })
+    }
+
+    /// Which of the two answers.
+    pub fn decide(&self) -> PromotionDecision {
+        self.errors.decide(MARGIN)
+    }
+}
+
+/// Why a predictor that was just learned has the standing that it has, in a sentence.
+pub fn because(before: Option<&LatencyComparison>) -> String {
+    let Some(before) = before else { return "no other was there to compare with".to_string() };
+    let id = before.id.short();
+    let Some(old) = before.errors.incumbent else {
+        return format!("there was no graph that both it and the one before ({id}) could be judged by");
+    };
+    if !old.is_finite() {
+        return format!("the file of the one before ({id}) is of no use any more");
+    }
+    let new = if before.unseen > 0 { format!(", {} of them new", before.unseen) } else { String::new() };
+    format!(
+        "its mean error on {} held-out graphs{new} is {}, that of the one before ({id}) {}: {}",
+        before.errors.groups,
+        Ratio(before.errors.candidate),
+        Ratio(old),
+        match before.decide() {
+            PromotionDecision::Promoted => "it is used from now on",
+            _ => "it is kept aside",
+        }
+    )
+}

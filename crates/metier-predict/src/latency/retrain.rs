@@ -1,0 +1,121 @@
+//! Learns latency and memory again from runs of graphs that were measured since
+//! ([`crate::lifecycle::retrain`]).
+//!
+//! What came of it is said in the log and stands in the predictor's record (`because`).
+
+use std::collections::BTreeSet;
+
+use metier_store::Store;
+use metier_types::{Device, Passport, RunId, Standing};
+
+use super::conditions::{ONNX_RUNTIME, RTEN};
+use super::fit::{self, LatencyFit};
+use super::learned::KIND;
+use super::runs::{self, Taken};
+use super::{Error, memory};
+use crate::lifecycle::retrain::{IsMeasuring, RetrainTask, Retrained};
+use crate::lifecycle::standing;
+
+/// Points that are worth learning again; one of a graph that was never seen is, too.
+const FRESH: usize = 5;
+
+/// What there is to learn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NewPoints {
+    /// None that the last predictor has not learned from.
+    None,
+    /// Too few.
+    TooFew { points: usize },
+    Enough {
+        points: usize,
+        /// Graphs among them that the last predictor had never seen.
+        graphs: usize,
+    },
+}
+
+/// What is new since the predictor of a runtime was learned last.
+pub fn new_points(store: &Store, device: &Device, runtime: &str) -> Result<NewPoints, Error> {
+    let last = fit::newest(store, &device.id, runtime)?;
+    let known = fit::known(store, &device.id, runtime)?;
+    let learned: BTreeSet<RunId> = last.iter().flat_map(|one| one.runs.iter().copied()).collect();
+    let seen: BTreeSet<&str> = last.iter().flat_map(fit::graphs_of).collect();
+    let fresh: Vec<_> =
+        known.iter().filter(|one| one.run.is_some_and(|run| !learned.contains(&run))).collect();
+    let graphs: BTreeSet<&str> =
+        fresh.iter().map(|one| one.name.as_str()).filter(|name| !seen.contains(*name)).collect();
+    Ok(match (fresh.len(), graphs.len()) {
+        (0, _) => NewPoints::None,
+        (points, 0) if points < FRESH => NewPoints::TooFew { points },
+        (points, graphs) => NewPoints::Enough { points, graphs },
+    })
+}
+
+/// Latency and memory of every runtime.
+pub struct LatencyRetraining<'a> {
+    /// The passport of the device, as it is when something is learned.
+    pub passport: &'a dyn Fn() -> Option<Passport>,
+}
+
+impl RetrainTask for LatencyRetraining<'_> {
+    const KIND: &'static str = KIND;
+    type Fitted = LatencyFit;
+    type Error = Error;
+
+    fn take(&mut self, store: &Store, device: &Device) -> Result<u64, Error> {
+        let Taken { points, known, left_out } = runs::take(store, &device.id, false)?;
+        // Runs of other devices that were imported move what is said of those.
+        for other in store.devices()?.iter().filter(|other| other.id != device.id) {
+            let taken = runs::take(store, &other.id, false)?;
+            if taken.points > 0 {
+                tracing::info!(points = taken.points, device = %other.name, "imported runs of graphs were taken");
+            }
+        }
+        if points > 0 {
+            tracing::info!(points, "runs of graphs were taken to learn from");
+        }
+        for (why, runs) in &left_out {
+            tracing::debug!(runs, why, "runs of graphs teach nothing");
+        }
+        Ok(known + points + left_out.values().sum::<u64>())
+    }
+
+    fn learn(
+        &mut self,
+        store: &Store,
+        device: &Device,
+        is_measuring: IsMeasuring<'_>,
+    ) -> Result<Retrained<LatencyFit>, Error> {
+        let mut fitted = Vec::new();
+        for runtime in [RTEN, ONNX_RUNTIME] {
+            // A few additions: cheap enough for every turn.
+            if let Some(record) = memory::fit(store, device, runtime)? {
+                let because = standing::reason(&record).unwrap_or_default();
+                tracing::info!(runtime, predictor = %record.id, because, "learned how much memory graphs need");
+            }
+            let NewPoints::Enough { points, graphs } = new_points(store, device, runtime)? else { continue };
+            if is_measuring()? {
+                tracing::debug!(runtime, "learning waits: something is being measured");
+                return Ok(Retrained { fitted, is_interrupted: true });
+            }
+            match fit::fit(store, device, (self.passport)(), runtime) {
+                Ok(one) => {
+                    let because = standing::reason(&one.record).unwrap_or_default();
+                    let is_used = one.record.standing == Standing::InUse;
+                    let predictor = one.record.id;
+                    tracing::info!(runtime, points, graphs, %predictor, is_used, because, "learned again");
+                    fitted.push(one);
+                }
+                // Runs without times of operators are too little to begin with; they only move a
+                // predictor that is there.
+                Err(Error::Learn(error @ metier_learn::Error::TooLittle { .. })) => {
+                    tracing::info!(runtime, %error, "nothing was learned from new runs");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Retrained { fitted, is_interrupted: false })
+    }
+}
+
+#[cfg(test)]
+mod tests;

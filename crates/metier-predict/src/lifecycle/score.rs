@@ -1,0 +1,50 @@
+//! Scores predictions of groups that a predictor has not seen, beside what trivial answers would
+//! have been.
+
+use metier_learn::score::Score;
+use metier_types::{Extra, HeldOut, Ratio};
+
+/// Predictions of one target, each by a predictor that had not seen its group.
+#[derive(Debug, Clone)]
+pub struct UnseenPredictions<'a> {
+    pub target: &'a str,
+    pub unit: &'a str,
+    /// What was held out: `graphs`, `devices`, `phases`.
+    pub held_out: &'a str,
+    pub groups: usize,
+    pub measured: &'a [f64],
+    pub predicted: &'a [f64],
+    /// Rows inside their intervals.
+    pub covered: usize,
+    /// The coverage that the intervals plan.
+    pub coverage: f64,
+    /// Trivial answers by name; one that is missing for a row is left out.
+    pub baselines: &'a [(&'a str, Option<Vec<f64>>)],
+}
+
+impl UnseenPredictions<'_> {
+    /// The score; `None` where there are no rows.
+    pub fn score(&self) -> Option<HeldOut> {
+        let score = Score::of(self.measured, self.predicted, 0.0)?;
+        let rows = self.measured.len();
+        let baselines = self.baselines.iter().filter_map(|(name, said)| {
+            let score = Score::of(self.measured, said.as_ref()?, 0.0)?;
+            Some((name.to_string(), score.mape.unwrap_or(f64::NAN)))
+        });
+        Some(HeldOut {
+            target: self.target.to_string(),
+            unit: self.unit.to_string(),
+            held_out: self.held_out.to_string(),
+            rows: rows as u64,
+            groups: self.groups as u64,
+            mean_absolute_error: score.mae,
+            mean_absolute_error_ratio: score.mape.map(Ratio),
+            within_10_percent: score.within_10.map(Ratio),
+            within_20_percent: score.within_20.map(Ratio),
+            planned_coverage: Some(Ratio(self.coverage)),
+            coverage: Some(Ratio(self.covered as f64 / rows as f64)),
+            baselines: baselines.collect(),
+            extra: Extra::new(),
+        })
+    }
+}

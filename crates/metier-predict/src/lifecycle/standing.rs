@@ -1,0 +1,236 @@
+//! Which predictor answers: promotion, demotion, roll-back, the successor of one that is removed,
+//! and how many are kept.
+//!
+//! The standing of a predictor is in its record; why it is so stands beside it (`because`).
+
+use metier_store::Store;
+use metier_types::{DeviceId, Digest, Predictor, Standing};
+use serde_json::json;
+
+use super::{Error, PredictorKind, kind_named};
+
+/// Predictors of a scope that are kept beside the one in use, to go back to.
+pub const MOST_ASIDE: usize = 4;
+/// In a record: why it has its standing.
+const BECAUSE: &str = "because";
+/// How the reason begins where a predictor lost against a trivial answer.
+const UNFIT: &str = "it is no better than";
+/// Fields of records that tell apart what is predicted on one device
+/// ([`PredictorKind::variant_field`]).
+const VARIANT_FIELDS: [&str; 2] = ["runtime", "pipeline"];
+
+/// What a predictor answers for. Of each scope at most one predictor is in use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PredictorScope {
+    pub kind: String,
+    /// The device it was learned on.
+    pub device: Option<DeviceId>,
+    /// The runtime or pipeline.
+    pub variant: Option<String>,
+}
+
+impl PredictorScope {
+    /// The scope of a runtime or pipeline on a device.
+    pub fn new(kind: &str, device: Option<&DeviceId>, variant: &str) -> Self {
+        Self { kind: kind.to_string(), device: device.cloned(), variant: Some(variant.to_string()) }
+    }
+
+    /// The scope of a predictor.
+    pub fn of(record: &Predictor) -> Self {
+        let text = |field: &&str| Some(record.extra.get(*field)?.as_str()?.to_string());
+        Self {
+            kind: record.kind.clone(),
+            device: record.device.as_ref().map(|device| device.id.clone()),
+            variant: VARIANT_FIELDS.iter().find_map(text),
+        }
+    }
+
+    /// All predictors of it, newest first.
+    pub fn predictors(&self, store: &Store) -> Result<Vec<Predictor>, Error> {
+        let mut all = store.predictors(Some(&self.kind))?;
+        all.retain(|one| Self::of(one) == *self);
+        Ok(all)
+    }
+
+    /// The one that answers.
+    pub fn in_use(&self, store: &Store) -> Result<Option<Predictor>, Error> {
+        Ok(self.predictors(store)?.into_iter().find(|one| one.standing == Standing::InUse))
+    }
+
+    /// Keeps all others of it aside.
+    pub fn demote_others(&self, store: &Store, id: &Digest, because: &str) -> Result<(), Error> {
+        for mut old in self.predictors(store)? {
+            if old.id != *id && old.standing == Standing::InUse {
+                set_standing(&mut old, Standing::Passed, because);
+                store.update_predictor(&old)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the oldest of those kept aside: retraining every hour must not fill the store.
+    pub fn prune(&self, store: &Store) -> Result<(), Error> {
+        let all = self.predictors(store)?;
+        for old in all.iter().filter(|one| one.standing == Standing::Passed).skip(MOST_ASIDE) {
+            store.remove_predictor(&old.id)?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads the files of all predictors of a kind that are in use. One that cannot be used is logged
+/// and left out: without it a simpler answer is still there.
+pub fn read_in_use<T>(
+    store: &Store,
+    kind: &str,
+    read: impl Fn(&Digest, &[u8]) -> Result<T, Error>,
+) -> Result<Vec<(Digest, T)>, Error> {
+    let mut all = Vec::new();
+    for record in store.predictors(Some(kind))?.iter().filter(|one| one.standing == Standing::InUse) {
+        let Some(bytes) = store.predictor_file(&record.id)? else { continue };
+        match read(&record.id, &bytes) {
+            Ok(file) => all.push((record.id, file)),
+            Err(error) => tracing::warn!(%error, "a predictor is left out"),
+        }
+    }
+    Ok(all)
+}
+
+/// Records a predictor. One that is in use displaces the one that was, and says so in its record.
+pub fn install(store: &Store, record: &Predictor, file: &[u8], because: &str) -> Result<(), Error> {
+    store.put_predictor(record, file)?;
+    if record.standing == Standing::InUse {
+        PredictorScope::of(record).demote_others(store, &record.id, because)?;
+    }
+    Ok(())
+}
+
+/// Records a predictor that was learned elsewhere: the newer one of a scope answers.
+pub fn install_imported(store: &Store, record: &mut Predictor, file: &[u8]) -> Result<(), Error> {
+    let rival = PredictorScope::of(record).in_use(store)?.filter(|rival| rival.id != record.id);
+    record.standing = match &rival {
+        Some(rival) if rival.made > record.made => Standing::Passed,
+        _ => Standing::InUse,
+    };
+    install(store, record, file, &format!("{} was imported and is newer", record.id))
+}
+
+/// Puts a predictor in use that was kept aside: promotion and roll-back by hand.
+pub fn put_in_use(store: &Store, mut record: Predictor) -> Result<Predictor, Error> {
+    let scope = PredictorScope::of(&record);
+    set_standing(&mut record, Standing::InUse, "it was put in use by hand");
+    store.update_predictor(&record)?;
+    scope.demote_others(store, &record.id, &format!("{} was put in use by hand", record.id))?;
+    Ok(record)
+}
+
+/// Removes a predictor. With the one in use gone its [`successor`] answers, if there is one: it is
+/// returned.
+pub fn remove(
+    store: &Store,
+    kinds: &[&dyn PredictorKind],
+    gone: &Predictor,
+) -> Result<Option<Predictor>, Error> {
+    store.remove_predictor(&gone.id)?;
+    if gone.standing != Standing::InUse {
+        return Ok(None);
+    }
+    let baselines = kind_named(kinds, &gone.kind).map_or(&[][..], PredictorKind::baselines);
+    let others = PredictorScope::of(gone).predictors(store)?;
+    let Some(heir) = successor(&others, gone, baselines) else { return Ok(None) };
+    let heir = Predictor { standing: Standing::InUse, ..heir.clone() };
+    store.update_predictor(&heir)?;
+    Ok(Some(heir))
+}
+
+/// Which predictor answers when the one in use is gone: of the same scope the one kept aside that
+/// has the smallest held-out error; of those without, the newest. One that lost against a trivial
+/// answer never does. `all` are newest first.
+pub fn successor<'a>(
+    all: &'a [Predictor],
+    gone: &Predictor,
+    baselines: &[&'static str],
+) -> Option<&'a Predictor> {
+    let scope = PredictorScope::of(gone);
+    let is_alike = |one: &&Predictor| {
+        one.id != gone.id && one.standing == Standing::Passed && PredictorScope::of(one) == scope
+    };
+    let error = |one: &Predictor| {
+        let told = one.held_out.first().and_then(|held| held.extra.get("mean_log_error")?.as_f64());
+        told.unwrap_or(f64::INFINITY)
+    };
+    let is_fit = |one: &&Predictor| {
+        reason(one).is_none_or(|why| !why.starts_with(UNFIT)) && lost_against(one, baselines).is_none()
+    };
+    // Of equals the first, which is the newest.
+    all.iter().filter(is_alike).filter(is_fit).min_by(|one, other| error(one).total_cmp(&error(other)))
+}
+
+/// The trivial answer that is at least as good as a predictor on what that held out.
+pub fn lost_against(record: &Predictor, baselines: &[&'static str]) -> Option<&'static str> {
+    let held = record.held_out.first()?;
+    let own = held.mean_absolute_error_ratio?.get();
+    baselines.iter().copied().find(|name| held.baselines.get(*name).is_some_and(|trivial| own >= *trivial))
+}
+
+/// The reason of one that lost against a trivial answer; [`successor`] knows it by its beginning.
+pub fn unfit_because(baseline: &str) -> String {
+    format!("{UNFIT} {baseline}, so it does not answer; more graphs would help")
+}
+
+/// Why a predictor has its standing.
+pub fn reason(record: &Predictor) -> Option<&str> {
+    record.extra.get(BECAUSE)?.as_str()
+}
+
+/// Sets a standing and the reason for it.
+pub fn set_standing(record: &mut Predictor, standing: Standing, because: &str) {
+    record.standing = standing;
+    record.extra.insert(BECAUSE.into(), json!(because));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One that was kept aside, with its held-out errors: on the logarithm, its own, and the
+    /// trivial answer's.
+    fn aside(number: u8, log: Option<f64>, own: f64, trivial: f64, because: &str) -> Predictor {
+        let mut record: Predictor = serde_json::from_value(json!({
+            "schema": "metier.predictor/1", "id": Digest::from_bytes([number; 32]), "kind": "latency",
+            "name": "rten on bench", "device": { "id": "device-1", "name": "bench" }, "standing": "passed",
+            "made": "2026-01-01T00:00:00Z", "provenance": "a test", "rows": 8, "runs": [],
+            "held_out": [{
+                "target": "latency", "unit": "seconds", "held_out": "graphs", "rows": 8, "groups": 8,
+                "mean_absolute_error": 0.001, "mean_absolute_error_ratio": own,
+                "baselines": { "multiply-adds \u{d7} constant": trivial }, "mean_log_error": log
+            }],
+            "runtime": "rten", "because": because
+        }))
+        .unwrap();
+        if log.is_none() {
+            record.held_out[0].extra.remove("mean_log_error");
+        }
+        record
+    }
+
+    #[test]
+    fn the_successor_has_the_smallest_error_and_never_lost_against_a_trivial_answer() {
+        let gone = Predictor { standing: Standing::InUse, ..aside(9, Some(0.2), 0.2, 0.9, "") };
+        let (unfit, worse) = (unfit_because("multiply-adds \u{d7} a constant"), "it is kept aside");
+        let newest = aside(1, Some(0.01), 0.1, 0.9, &unfit);
+        let by_figures = aside(2, Some(0.02), 0.9, 0.9, worse);
+        let (poor, good) = (aside(3, Some(0.5), 0.5, 0.9, worse), aside(4, Some(0.3), 0.3, 0.9, worse));
+        let untold = [aside(5, None, 0.1, 0.9, worse), aside(6, None, 0.1, 0.9, worse)];
+        let mut elsewhere = aside(7, Some(0.0), 0.0, 0.9, worse);
+        elsewhere.extra.insert("runtime".into(), json!("onnxruntime"));
+        let in_use = Predictor { standing: Standing::InUse, ..aside(8, Some(0.0), 0.0, 0.9, "") };
+        let all = [newest, by_figures, elsewhere, in_use, poor, untold[0].clone(), untold[1].clone(), good];
+        let id =
+            |all: &[Predictor]| successor(all, &gone, &["multiply-adds \u{d7} constant"]).map(|one| one.id);
+        assert_eq!(id(&all), Some(Digest::from_bytes([4; 32])), "the smallest error");
+        assert_eq!(id(&all[..7]), Some(Digest::from_bytes([3; 32])));
+        assert_eq!(id(&untold), Some(Digest::from_bytes([5; 32])), "the newest where none tells its error");
+        assert_eq!(id(&all[..4]), None, "nothing is better than what was judged unfit");
+    }
+}

@@ -1,0 +1,100 @@
+//! Marks that this process measures in order to learn, so that no other process trains meanwhile:
+//! that would disturb it.
+//!
+//! The mark is in the store, with the identity of the process as runs have one; a process that was
+//! killed leaves none.
+
+use metier_device::process_owner;
+use metier_linux::Roots;
+use metier_store::{Owner, Store, Trial};
+use metier_types::Device;
+
+use super::Error;
+
+/// The mark, for as long as it is held.
+#[derive(Debug)]
+pub struct TrainingLock<'a> {
+    store: &'a Store,
+    device: &'a Device,
+    mark: String,
+}
+
+impl<'a> TrainingLock<'a> {
+    /// Marks that this process makes trials of a kind on a device.
+    pub fn acquire(store: &'a Store, device: &'a Device, kind: &str) -> Result<Self, Error> {
+        let own = process_owner::owner(&Roots::default(), device);
+        let record = serde_json::to_string(&own).map_err(Error::Lock)?;
+        let lock = Self { store, device, mark: mark_of(kind) };
+        let mut marks = lock.others()?;
+        marks.push(Trial { key: key(&own), record });
+        lock.replace(&marks)?;
+        Ok(lock)
+    }
+
+    /// Marks of other processes that are still there.
+    fn others(&self) -> Result<Vec<Trial>, Error> {
+        let roots = Roots::default();
+        let own = key(&process_owner::owner(&roots, self.device));
+        let mut marks = self.store.trials(&self.device.id, &self.mark)?;
+        marks.retain(|mark| mark.key != own && is_held(&roots, mark));
+        Ok(marks)
+    }
+
+    fn replace(&self, marks: &[Trial]) -> Result<(), Error> {
+        self.store.remove_trials(&self.device.id, &self.mark)?;
+        Ok(self.store.put_trials(&self.device.id, &self.mark, marks)?)
+    }
+}
+
+impl Drop for TrainingLock<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.others().and_then(|left| self.replace(&left)) {
+            // It says nothing any more once this process is gone.
+            tracing::debug!(%error, "the mark of making trials stays");
+        }
+    }
+}
+
+/// Whether a process that is still there makes trials of a kind on a device.
+pub fn is_held_by_any(store: &Store, device: &Device, kind: &str) -> Result<bool, Error> {
+    let roots = Roots::default();
+    Ok(store.trials(&device.id, &mark_of(kind))?.iter().any(|mark| is_held(&roots, mark)))
+}
+
+/// The kind of the trials that are such marks.
+fn mark_of(kind: &str) -> String {
+    format!("{kind}-under-way")
+}
+
+fn is_held(roots: &Roots, mark: &Trial) -> bool {
+    let owner: Option<Owner> = serde_json::from_str(&mark.record).ok();
+    owner.is_some_and(|owner| process_owner::is_there(roots, &owner))
+}
+
+fn key(owner: &Owner) -> String {
+    format!("{}-{}", owner.pid, owner.started)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::latency::runs::tests::Place;
+
+    #[test]
+    fn the_lock_is_held_until_it_is_dropped_and_a_dead_process_holds_none() {
+        let place = Place::new();
+        let (store, device) = (&place.store, &place.device);
+        assert!(!is_held_by_any(store, device, "latency").unwrap());
+        let held = TrainingLock::acquire(store, device, "latency").unwrap();
+        assert!(is_held_by_any(store, device, "latency").unwrap());
+        drop(held);
+        assert!(!is_held_by_any(store, device, "latency").unwrap());
+        // One of an earlier boot, and one whose process id went to somebody else.
+        let own = process_owner::owner(&Roots::default(), device);
+        for gone in [Owner { boot: "before".into(), ..own.clone() }, Owner { started: 1, ..own }] {
+            let record = serde_json::to_string(&gone).unwrap();
+            store.put_trials(&device.id, "latency-under-way", &[Trial { key: "1".into(), record }]).unwrap();
+            assert!(!is_held_by_any(store, device, "latency").unwrap(), "{gone:?}");
+        }
+    }
+}
