@@ -21,7 +21,6 @@ use crate::runner::foreign::Foreign;
 use crate::runner::joined::Joined;
 use crate::runner::{command, container};
 use crate::running_target::{PreparedRun, RunningTarget};
-use crate::signals::Signals;
 use crate::spec::Target;
 use crate::stacks::Stacks;
 use crate::stop::Stopper;
@@ -33,6 +32,7 @@ use life::{Life, Next, throttling};
 use metier_linux::cgroup::{Meter, Totals};
 use metier_linux::events::{ProcessRoot, Watch};
 use metier_linux::group_owner;
+use metier_linux::signals::Signals;
 use metier_linux::wake::own_cpu;
 
 /// Somebody asked the whole batch to stop.
@@ -64,7 +64,8 @@ pub struct Session {
 impl Session {
     /// Gets everything ready that runs have in common, and takes over INT, TERM, HUP and QUIT.
     pub fn open(options: Options) -> Result<Self, Error> {
-        let signals = Signals::take()?;
+        let signals =
+            Signals::take().map_err(|reason| Error::System { doing: "taking over signals", reason })?;
         let program = Program::make(&options.runtime_dir)?;
         Ok(Self { instruments: Instruments::open(options), program, signals, stopper: Stopper::new()? })
     }

@@ -9,7 +9,6 @@ use crate::facts::{Peaks, Stopped};
 use crate::observer::Observer;
 use crate::runner::command::lost;
 use crate::running_target::{Report, Rung, RunningTarget, Usage};
-use crate::signals::{Came, Signals};
 use crate::stop::Stopper;
 use crate::timeline::Timeline;
 use crate::tree::Walker;
@@ -19,6 +18,7 @@ use metier_device::sensors::Meters;
 use metier_linux::cgroup::{Group, Meter, Place, Totals};
 use metier_linux::events::Watch;
 use metier_linux::host::HostMeter;
+use metier_linux::signals::{Came, Signals};
 use metier_linux::wake::{monotonic_ns, wait};
 
 /// The host's state is read this often.
