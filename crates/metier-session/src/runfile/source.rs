@@ -9,8 +9,8 @@ use super::file::{Probe, RunFile};
 use super::forms;
 use super::node::{MOST_BYTES, Node};
 
-/// Reads a document. Fields of the wrong shape are told by [`RunFile::check`], with everything else that is wrong: it takes
-/// what is given here beside the file, which also says where each field is written.
+/// Reads a document. [`RunFile::check`] reports fields of the wrong shape with all other faults: it
+/// takes the origins given here, which also say where each field is written.
 pub fn parse(text: &str) -> Result<(RunFile, Origins), Faults> {
     RunFile::from_node(Node::parse(text)?)
 }
@@ -29,7 +29,8 @@ fn read_text_of(source: impl std::io::Read) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// Whether a word is a run file rather than a command: `-`, a name that ends in .yaml or .yml, or a .json that is there.
+/// Whether a word is a run file rather than a command: `-`, a name that ends in .yaml or .yml, or an
+/// existing .json.
 pub fn is_run_file(word: &OsStr) -> bool {
     word == "-" || is_named_like_run_file(word)
 }
