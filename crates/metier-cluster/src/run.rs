@@ -306,7 +306,7 @@ impl Asked<'_> {
                 for observer in observers.iter_mut() {
                     all.push(&mut **observer);
                 }
-                let finished = self.session.measure_joined(self.spec, *joined, recorder, &mut all)?;
+                let finished = self.session.measure(self.spec, joined.prepared(), recorder, &mut all)?;
                 Done { finished, measured: true }
             }
             Start::Alone(found) => {
@@ -333,7 +333,7 @@ impl Asked<'_> {
                     Relayed::new(self.spec.listen.clone(), cluster, handle, pod, said, no_pages)
                 });
                 all.extend(relayed.iter_mut().map(|relayed| relayed as &mut dyn Observer));
-                let finished = self.session.measure(self.spec, foreign, recorder, &mut all)?;
+                let finished = self.session.measure(self.spec, foreign.prepared(), recorder, &mut all)?;
                 watching.abort();
                 Done { finished, measured: true }
             }

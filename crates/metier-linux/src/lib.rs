@@ -4,7 +4,8 @@
 //! Nothing here knows runs or stores: [`cgroup`] makes and reads control groups, [`group_owner`] names them after the
 //! process that made them, [`events`] listens to process events, [`host`] reads load, pressure, clocks and
 //! temperatures, [`counters`] counts processor events, [`consumers`] says which processes use the processors now,
-//! [`packet_socket`] opens unix sockets of packets, [`proc_stat`] parses what processes and processors did so far, [`stop_request`] takes the signals that ask a long-running process to end.
+//! [`packet_socket`] opens unix sockets of packets, [`proc_stat`] parses what processes and processors did so far, [`signals`] blocks
+//! the signals that ask to stop and reads them from a descriptor, [`stop_request`] handles them in a long-running process.
 
 pub mod cgroup;
 pub mod consumers;
@@ -18,6 +19,7 @@ pub mod netlink;
 pub mod packet_socket;
 pub mod proc_stat;
 mod roots;
+pub mod signals;
 pub mod stop_request;
 pub mod throttling;
 pub mod wake;

@@ -22,31 +22,51 @@ pub(crate) struct Facts {
     pub totals: Totals,
     /// How far the totals can be trusted.
     pub totals_quality: Quality,
-    pub used: Option<Usage>,
     pub started: Timestamp,
     pub started_ns: u64,
     pub ended_ns: u64,
-    pub gone_ns: u64,
     pub status: i32,
-    pub stuck: u64,
-    pub left_behind: u32,
-    pub rungs: Vec<i32>,
-    pub stopped: Stopped,
-    pub samples: u64,
-    pub late: u64,
-    pub peaks: Peaks,
-    pub host_before: (HostReading, HostCounters),
-    pub host_after: (HostReading, HostCounters),
-    pub around_before: Option<(u64, u64)>,
-    pub around_after: Option<(u64, u64)>,
+    pub end: RunEnd,
+    pub log: SampleLog,
+    pub before: HostMoment,
+    pub after: HostMoment,
     pub own_cpu: Duration,
-    pub launcher_cpu: Option<Duration>,
     pub startup: Duration,
 }
 
+/// The end of the last process.
+pub(crate) struct RunEnd {
+    pub gone_ns: u64,
+    /// Processes that could not be killed.
+    pub stuck: u64,
+    /// CPU time of the launcher.
+    pub launcher_cpu: Duration,
+    /// What was used, where somebody waited for every process.
+    pub used: Option<Usage>,
+}
+
+/// What the loop around a run noted.
+#[derive(Default)]
+pub(crate) struct SampleLog {
+    pub samples: u64,
+    pub late: u64,
+    pub peaks: Peaks,
+    pub rungs: Vec<i32>,
+    pub stopped: Stopped,
+    pub left_behind: u32,
+}
+
+/// The host at one end of a run.
+pub(crate) struct HostMoment {
+    pub host: (HostReading, HostCounters),
+    /// Of the group around the run: periods and microseconds that a CPU limit held it back.
+    pub throttling: Option<(u64, u64)>,
+}
+
 /// Why we ended the run, if we did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Stopped {
+    #[default]
     No,
     Timeout,
     /// Asked to by this signal.

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use crate::Options;
 use metier_device::gpu::Gpus;
 use metier_device::sensors::Meters;
-use metier_linux::host::HostMeter;
+use metier_linux::host::{HostCounters, HostMeter};
+use metier_types::HostReading;
 
 /// The readers of host, energy and GPUs, with what the session was given.
 pub(crate) struct Instruments {
@@ -27,5 +28,10 @@ impl Instruments {
             kernel: metier_linux::file::text(options.roots.proc.join("version")),
             options,
         }
+    }
+
+    /// State and counters of the host now.
+    pub fn host_moment(&mut self) -> (HostReading, HostCounters) {
+        (self.host.reading(), self.host.counters())
     }
 }

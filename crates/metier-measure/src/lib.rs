@@ -25,7 +25,6 @@ pub mod recorder;
 pub mod runner;
 pub mod running_target;
 pub mod session;
-mod signals;
 pub mod spec;
 pub mod stacks;
 mod stop;

@@ -85,7 +85,7 @@ pub(crate) fn of(
     let mut run = begun(instruments, spec, facts.id, facts.started, &facts.group, &facts.about);
     run.state = RunState::Finished;
     let since_start = |ns: u64| Seconds::from_nanos(ns.saturating_sub(facts.started_ns));
-    run.ended = jiff::SignedDuration::try_from_secs_f64(since_start(facts.gone_ns).get())
+    run.ended = jiff::SignedDuration::try_from_secs_f64(since_start(facts.end.gone_ns).get())
         .ok()
         .and_then(|whole| facts.started.checked_add(whole).ok());
     run.exit = Some(exit(facts, spec));
@@ -97,8 +97,8 @@ pub(crate) fn of(
     run.context.input_digest = input;
     run.context.sampling = Some(Sampling {
         interval_seconds: Seconds(spec.interval.as_secs_f64()),
-        samples: facts.samples,
-        late: facts.late,
+        samples: facts.log.samples,
+        late: facts.log.late,
         extra: Extra::new(),
     });
 
@@ -117,12 +117,12 @@ pub(crate) fn of(
     scribe.network(facts);
     scribe.energy(instruments);
     let ours = run.summary.cpu_seconds.unwrap_or_default() + Seconds(facts.own_cpu.as_secs_f64());
-    let whole = since_start(facts.gone_ns);
-    run.host = instruments.host.state(facts.host_before.clone(), facts.host_after.clone(), whole, ours);
+    let whole = since_start(facts.end.gone_ns);
+    run.host = instruments.host.state(facts.before.host.clone(), facts.after.host.clone(), whole, ours);
     host_missing(instruments, &mut run);
     overhead(facts, whole, &mut run);
-    if facts.stuck > 0 {
-        let text = format!("{} processes could not be killed and are still there", facts.stuck);
+    if facts.end.stuck > 0 {
+        let text = format!("{} processes could not be killed and are still there", facts.end.stuck);
         run.warnings.push(Warning::new("stuck", text));
     }
     for (code, text) in &facts.outcome.warnings {
@@ -265,10 +265,10 @@ fn exit(facts: &Facts, spec: &Spec) -> Exit {
     let oom = (facts.outcome.oom || facts.totals.oom_kills.is_some_and(|kills| kills > 0)) && is_killed;
     let limit = || spec.limits.memory.map(|memory| format!("it reached its limit of {memory} of memory"));
     let ladder = || {
-        let names: Vec<String> = facts.rungs.iter().map(|signal| signal_name(*signal)).collect();
+        let names: Vec<String> = facts.log.rungs.iter().map(|signal| signal_name(*signal)).collect();
         names.join(", then ")
     };
-    let (cause, ended_by) = match facts.stopped {
+    let (cause, ended_by) = match facts.log.stopped {
         Stopped::Timeout => {
             let why = if spec.ends_as_planned() { "as planned" } else { "at the time limit" };
             (Cause::Timeout, Some(format!("metier, {why}, with {}", ladder())))
@@ -285,16 +285,16 @@ fn exit(facts: &Facts, spec: &Spec) -> Exit {
             None => (Cause::Exited, None),
         },
     };
-    let settled = Seconds::from_nanos(facts.gone_ns.saturating_sub(facts.ended_ns));
+    let settled = Seconds::from_nanos(facts.end.gone_ns.saturating_sub(facts.ended_ns));
     Exit {
         code: (signal.is_none() && cause != Cause::Lost).then_some(facts.status >> 8 & 0xff),
         signal,
         cause,
-        planned: facts.stopped == Stopped::Timeout && spec.ends_as_planned(),
+        planned: facts.log.stopped == Stopped::Timeout && spec.ends_as_planned(),
         ended_by,
         detail: facts.outcome.detail.clone().or_else(|| limit().filter(|_| cause == Cause::Oom)),
-        left_behind: facts.left_behind,
-        settled_seconds: (facts.left_behind > 0).then_some(settled),
+        left_behind: facts.log.left_behind,
+        settled_seconds: (facts.log.left_behind > 0).then_some(settled),
         extra: Extra::new(),
     }
 }
@@ -341,7 +341,7 @@ fn host_missing(instruments: &Instruments, run: &mut Run) {
 
 fn overhead(facts: &Facts, whole: Seconds, run: &mut Run) {
     let own = Seconds(facts.own_cpu.as_secs_f64());
-    let launcher = facts.launcher_cpu.map(|cpu| Seconds(cpu.as_secs_f64()));
+    let launcher = facts.end.used.map(|_| Seconds(facts.end.launcher_cpu.as_secs_f64()));
     run.overhead = Overhead {
         cpu_seconds: Some(own),
         launcher_cpu_seconds: launcher,

@@ -142,17 +142,17 @@ pub(crate) trait RunningTarget {
 }
 
 /// A run that waits to be let go.
-pub(crate) struct PreparedRun {
-    pub body: Box<dyn RunningTarget>,
+pub struct PreparedRun {
+    pub(crate) body: Box<dyn RunningTarget>,
     /// Its control group, or why it has none.
-    pub group: Result<Group, Missing>,
+    pub(crate) group: Result<Group, Missing>,
     /// Which processes are the run.
-    pub root: ProcessRoot,
-    pub about: TargetFacts,
+    pub(crate) root: ProcessRoot,
+    pub(crate) about: TargetFacts,
     /// What the group had used already, which is not the run's.
-    pub baseline: Option<Totals>,
+    pub(crate) baseline: Option<Totals>,
     /// Whether the group may vanish at any moment, so that its counters are to be kept at each sample.
-    pub is_fleeting: bool,
+    pub(crate) is_fleeting: bool,
     /// Whether its CPU limit is accounted in a group that vanishes, so that this is kept at each sample.
-    pub has_own_limit: bool,
+    pub(crate) has_own_limit: bool,
 }

@@ -11,17 +11,14 @@ use std::time::{Duration, Instant};
 use metier_types::{Digest, ProcessTree, Run, RunId, RunState, Timestamp};
 
 use crate::app::Ears;
-use crate::facts::{Facts, Peaks, Stopped};
+use crate::facts::{Facts, HostMoment, SampleLog, Stopped};
 use crate::instruments::Instruments;
 use crate::launch::Program;
 use crate::observer::{Keep, Observer, Provision, Ready, Started};
 pub use crate::recorder::{NoRecorder, Recorder, StoreRecorder};
 use crate::runner::container::Workshop;
-use crate::runner::foreign::Foreign;
-use crate::runner::joined::Joined;
 use crate::runner::{command, container};
 use crate::running_target::{PreparedRun, RunningTarget};
-use crate::signals::Signals;
 use crate::spec::Target;
 use crate::stacks::Stacks;
 use crate::stop::Stopper;
@@ -29,10 +26,11 @@ use crate::target_facts::TargetFacts;
 use crate::timeline::Timeline;
 use crate::tree::Walker;
 use crate::{Error, Options, Spec, artefacts, record};
-use life::{Life, Next, throttling};
-use metier_linux::cgroup::{Meter, Totals};
+use life::{LastSeen, Life, Next, throttling};
+use metier_linux::cgroup::Meter;
 use metier_linux::events::{ProcessRoot, Watch};
 use metier_linux::group_owner;
+use metier_linux::signals::Signals;
 use metier_linux::wake::own_cpu;
 
 /// Somebody asked the whole batch to stop.
@@ -53,6 +51,26 @@ pub struct Finished {
     pub unkept: Option<Error>,
 }
 
+/// A run that is asked for, with its recorder and its observers.
+struct ObservedRun<'a, 'b> {
+    spec: &'a Spec,
+    id: RunId,
+    asked: Instant,
+    recorder: &'a mut dyn Recorder,
+    observers: &'a mut [&'b mut dyn Observer],
+}
+
+impl<'a, 'b> ObservedRun<'a, 'b> {
+    fn new(
+        spec: &'a Spec,
+        recorder: &'a mut dyn Recorder,
+        observers: &'a mut [&'b mut dyn Observer],
+    ) -> Self {
+        let id = spec.id.unwrap_or_else(RunId::new);
+        Self { spec, id, asked: Instant::now(), recorder, observers }
+    }
+}
+
 /// What all runs of a batch share.
 pub struct Session {
     instruments: Instruments,
@@ -64,7 +82,8 @@ pub struct Session {
 impl Session {
     /// Gets everything ready that runs have in common, and takes over INT, TERM, HUP and QUIT.
     pub fn open(options: Options) -> Result<Self, Error> {
-        let signals = Signals::take()?;
+        let signals =
+            Signals::take().map_err(|reason| Error::System { doing: "taking over signals", reason })?;
         let program = Program::make(&options.runtime_dir)?;
         Ok(Self { instruments: Instruments::open(options), program, signals, stopper: Stopper::new()? })
     }
@@ -101,33 +120,16 @@ impl Session {
         let mut all: Vec<&mut dyn Observer> =
             own.iter_mut().map(|observer| &mut **observer as &mut dyn Observer).collect();
         all.extend(observers.iter_mut().map(|observer| &mut **observer as &mut dyn Observer));
-        self.run_observed(spec, recorder, &mut all)
-    }
-
-    fn run_observed(
-        &mut self,
-        spec: &Spec,
-        recorder: &mut dyn Recorder,
-        observers: &mut [&mut dyn Observer],
-    ) -> Result<Finished, Error> {
         spec.check()?;
         let input = spec.input.as_deref().map(metier_store::digest::of_input).transpose()?;
-        let (asked, id) = (Instant::now(), spec.id.unwrap_or_else(RunId::new));
+        let mut run = ObservedRun::new(spec, recorder, &mut all);
         let mut provision = Provision::default();
-        observers.iter_mut().for_each(|observer| observer.prepare(id, spec, &mut provision));
-        let mut watch = Watch::open();
+        run.observers.iter_mut().for_each(|observer| observer.prepare(run.id, spec, &mut provision));
+        let watch = Watch::open();
         let prepared = match &spec.target {
             Target::Command(command) => {
-                let mask = self.signals.mask_before();
-                command::prepare(
-                    &self.instruments.options.roots,
-                    &self.program,
-                    mask,
-                    spec,
-                    command,
-                    id,
-                    &provision,
-                )
+                let (roots, mask) = (&self.instruments.options.roots, self.signals.mask_before());
+                command::prepare(roots, &self.program, mask, spec, command, run.id, &provision)
             }
             Target::Container(asked) => {
                 let shop = Workshop {
@@ -137,44 +139,20 @@ impl Session {
                     signals: &self.signals,
                     stopper: &self.stopper,
                 };
-                container::prepare(&shop, spec, asked, id, &provision)
+                container::prepare(&shop, spec, asked, run.id, &provision)
             }
             Target::Pod(pod) => {
                 let want = "a command or a container: pods are run through a cluster";
                 Err(Error::Spec { field: "target", got: format!("a pod of {}", pod.image), want })
             }
         };
-        let ended = prepared.and_then(|prepared| {
-            watch.iter_mut().for_each(|watch| watch.follow(&prepared.root));
-            self.measure_prepared(spec, id, asked, prepared, watch, recorder, observers)
-        });
-        self.conclude(spec, id, input, ended, recorder, observers)
+        let ended = prepared.and_then(|prepared| self.measure_prepared(&mut run, prepared, watch));
+        self.conclude(run, input, ended)
     }
 
-    /// Measures what another program started and looks after. `observers` are those of [`Session::observers`] and the
-    /// caller's own: none is added here.
+    /// Measures what another program started and looks after, or another program's container with our launcher in it.
+    /// `observers` are those of [`Session::observers`] and the caller's own: none is added here.
     pub fn measure(
-        &mut self,
-        spec: &Spec,
-        foreign: Foreign,
-        recorder: &mut dyn Recorder,
-        observers: &mut [&mut dyn Observer],
-    ) -> Result<Finished, Error> {
-        self.measure_started(spec, foreign.prepared(), recorder, observers)
-    }
-
-    /// Measures another program's container, with our launcher in it. Observers as for [`Session::measure`].
-    pub fn measure_joined(
-        &mut self,
-        spec: &Spec,
-        joined: Joined,
-        recorder: &mut dyn Recorder,
-        observers: &mut [&mut dyn Observer],
-    ) -> Result<Finished, Error> {
-        self.measure_started(spec, joined.prepared(), recorder, observers)
-    }
-
-    fn measure_started(
         &mut self,
         spec: &Spec,
         prepared: PreparedRun,
@@ -182,15 +160,13 @@ impl Session {
         observers: &mut [&mut dyn Observer],
     ) -> Result<Finished, Error> {
         spec.check()?;
-        let (asked, id) = (Instant::now(), spec.id.unwrap_or_else(RunId::new));
-        let mut watch = Watch::open();
-        watch.iter_mut().for_each(|watch| watch.follow(&prepared.root));
+        let mut run = ObservedRun::new(spec, recorder, observers);
         let about = prepared.about.clone();
-        let mut ended = self.measure_prepared(spec, id, asked, prepared, watch, recorder, observers);
+        let mut ended = self.measure_prepared(&mut run, prepared, Watch::open());
         if let Err(Error::Unstarted { about: empty, .. }) = &mut ended {
             **empty = about;
         }
-        self.conclude(spec, id, None, ended, recorder, observers)
+        self.conclude(run, None, ended)
     }
 
     /// Waits until a descriptor has something, or for so long. Says whether it has, and whether somebody asked us to stop.
@@ -227,24 +203,18 @@ impl Session {
     /// Puts a run that is over, or that never started, into its record.
     fn conclude(
         &mut self,
-        spec: &Spec,
-        id: RunId,
+        observed: ObservedRun<'_, '_>,
         input: Option<Digest>,
         ended: Result<(Facts, Box<dyn RunningTarget>), Error>,
-        recorder: &mut dyn Recorder,
-        observers: &mut [&mut dyn Observer],
     ) -> Result<Finished, Error> {
+        let ObservedRun { spec, id, recorder, observers, .. } = observed;
         let (mut facts, mut body) = match ended {
             Ok(ended) => ended,
-            Err(Error::Unstarted { detail, about, stop }) => {
-                observers.iter_mut().for_each(|observer| observer.cancelled());
-                let mut finished = self.unstarted(spec, id, &about, &detail, recorder)?;
-                finished.stop = stop.map(|signal| Stop { signal });
-                return Ok(finished);
-            }
             Err(error) => {
                 observers.iter_mut().for_each(|observer| observer.cancelled());
-                return Err(error);
+                let Error::Unstarted { detail, about, stop } = error else { return Err(error) };
+                let finished = self.unstarted(spec, id, &about, &detail, recorder)?;
+                return Ok(Finished { stop: stop.map(|signal| Stop { signal }), ..finished });
             }
         };
         let mut run = record::of(&mut self.instruments, spec, &mut facts, input, recorder);
@@ -257,7 +227,7 @@ impl Session {
             observer.finish(&mut run, &mut keep);
         }
         let unkept = recorder.finish(&mut run, &tree).err();
-        let stop = match facts.stopped {
+        let stop = match facts.log.stopped {
             Stopped::Signal(signal) => Some(Stop { signal }),
             // The INT was our own ladder's, and nobody's wish that the batch ends.
             Stopped::Timeout | Stopped::Lingering => None,
@@ -270,27 +240,23 @@ impl Session {
         Ok(Finished { run, tree, stop, unkept })
     }
 
-    #[allow(clippy::too_many_arguments, reason = "a run has this many parts, and they part ways here")]
+    /// Lets a prepared run start, watches it to its end and gathers what was found out.
     fn measure_prepared(
         &mut self,
-        spec: &Spec,
-        id: RunId,
-        asked: Instant,
+        run: &mut ObservedRun<'_, '_>,
         prepared: PreparedRun,
         mut watch: Result<Watch, metier_types::Missing>,
-        recorder: &mut dyn Recorder,
-        observers: &mut [&mut dyn Observer],
     ) -> Result<(Facts, Box<dyn RunningTarget>), Error> {
+        let (spec, id) = (run.spec, run.id);
         let PreparedRun { mut body, group, root, about, baseline, is_fleeting, has_own_limit } = prepared;
+        watch.iter_mut().for_each(|watch| watch.follow(&root));
         let around = || group.as_ref().ok().and_then(|g| throttling(&g.around));
-        let around_before = around();
-        let host_before = (self.instruments.host.reading(), self.instruments.host.counters());
+        let before = HostMoment { throttling: around(), host: self.instruments.host_moment() };
         self.instruments.meters.start();
         self.instruments.gpus.start();
         // Before it starts: a store that cannot keep the run is told before anything has happened.
-        if let Err(error) =
-            recorder.begin(&record::begun(&self.instruments, spec, id, Timestamp::now(), &group, &about))
-        {
+        let begun = record::begun(&self.instruments, spec, id, Timestamp::now(), &group, &about);
+        if let Err(error) = run.recorder.begin(&begun) {
             body.release();
             return Err(error);
         }
@@ -299,24 +265,24 @@ impl Session {
             ProcessRoot::These(_) => None,
         };
         let ready = Ready { run: id, group: group.as_ref().ok(), launcher };
-        observers.iter_mut().for_each(|observer| observer.ready(ready));
+        run.observers.iter_mut().for_each(|observer| observer.ready(ready));
         let started_ns = match body.start() {
             Ok(started_ns) => started_ns,
             Err(error) => {
-                recorder.forget(id);
+                run.recorder.forget(id);
                 body.release();
                 return Err(error);
             }
         };
         let started = record::timestamp_of(started_ns);
-        let startup = asked.elapsed();
+        let startup = run.asked.elapsed();
         let own_before = own_cpu();
         let pids = match &root {
             ProcessRoot::Below(_) => &[][..],
             ProcessRoot::These(pids) => pids,
         };
-        let hello = Started { run: id, started_ns, group: group.as_ref().ok(), pids };
-        observers.iter_mut().for_each(|observer| observer.started(hello));
+        let just_started = Started { run: id, started_ns, group: group.as_ref().ok(), pids };
+        run.observers.iter_mut().for_each(|observer| observer.started(just_started));
         let baseline = baseline.unwrap_or_default();
         let mut life = Life {
             meter: group.as_ref().ok().map(|group| Meter::open(group, &baseline)),
@@ -328,51 +294,40 @@ impl Session {
                 &self.instruments.meters.microjoules().into_iter().map(|(name, _)| name).collect::<Vec<_>>(),
                 self.instruments.gpus.names().len(),
             ),
-            host: &mut self.instruments.host,
-            meters: &mut self.instruments.meters,
-            gpus: &mut self.instruments.gpus,
+            instruments: &mut self.instruments,
             signals: &self.signals,
             stopper: &self.stopper,
             body: body.as_mut(),
-            observers,
+            observers: run.observers,
             started_ns,
-            next: Next::from(Duration::ZERO),
-            peaks: Peaks::default(),
-            late: 0,
+            next: Next::default(),
+            log: SampleLog::default(),
             interrupts: Vec::new(),
-            rungs: Vec::new(),
-            stopped: Stopped::No,
             main: None,
-            left_behind: 0,
             is_fleeting,
             has_own_limit,
-            last_totals: Totals::default(),
-            saw_end: false,
-            last_throttling: None,
+            last: LastSeen::default(),
         };
-        let end = match life.watch(spec, id, recorder) {
-            Ok(end) => end,
-            Err(error) => {
-                // Without the launcher nobody else ends the command; the run stays in the store as interrupted.
-                life.group.iter().for_each(|group| group_owner::end_group(group));
-                return Err(error);
-            }
-        };
+        let end = life.watch(spec, id, run.recorder).inspect_err(|_| {
+            // Without the launcher nobody else ends the command; the run stays in the store as interrupted.
+            group.iter().for_each(group_owner::end_group);
+        })?;
         let (status, ended_ns) = life.main.unwrap_or((0, end.gone_ns));
         let (mut totals, totals_quality) = life.totals();
         if life.body.is_inside() {
-            let own = end.own_cpu.as_secs_f64();
+            let own = end.launcher_cpu.as_secs_f64();
             totals.cpu = totals.cpu.map(|cpu| metier_types::Seconds((cpu.get() - own).max(0.0)));
         }
-        life.last_look(id, end.used.as_ref(), recorder);
-        let Life { walker, timeline, peaks, late, rungs, stopped, left_behind, last_throttling, .. } = life;
-        let around_after = around().or(last_throttling);
-        observers.iter_mut().for_each(|observer| observer.ended(group.as_ref().ok()));
-        let rows: Vec<_> = observers.iter_mut().flat_map(|observer| observer.series()).collect();
+        life.last_look(id, end.used.as_ref(), run.recorder);
+        let Life { walker, timeline, mut log, last, .. } = life;
+        log.samples = timeline.samples;
+        let throttling = around().or(last.throttling);
+        run.observers.iter_mut().for_each(|observer| observer.ended(group.as_ref().ok()));
+        let rows: Vec<_> = run.observers.iter_mut().flat_map(|observer| observer.series()).collect();
         if !rows.is_empty() {
-            recorder.samples(id, rows);
+            run.recorder.samples(id, rows);
         }
-        let host_after = (self.instruments.host.reading(), self.instruments.host.counters());
+        let after = HostMoment { throttling, host: self.instruments.host_moment() };
         let own_cpu = own_cpu().saturating_sub(own_before);
         let outcome = body.outcome();
         let status = record::true_status(status, &root, watch.as_ref().ok());
@@ -385,25 +340,15 @@ impl Session {
             outcome,
             totals: totals.since(&baseline),
             totals_quality,
-            used: end.used,
             started,
             started_ns,
             ended_ns,
-            gone_ns: end.gone_ns,
             status,
-            stuck: end.stuck,
-            left_behind,
-            rungs,
-            stopped,
-            samples: timeline.samples,
-            late,
-            peaks,
-            host_before,
-            host_after,
-            around_before,
-            around_after,
+            end,
+            log,
+            before,
+            after,
             own_cpu,
-            launcher_cpu: end.used.map(|_| end.own_cpu),
             startup,
         };
         Ok((facts, body))

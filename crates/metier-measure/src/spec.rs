@@ -71,19 +71,6 @@ impl Limits {
     }
 }
 
-/// How to tell that a run has started up and does its work.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ready {
-    /// Something listens at this TCP address (`host:port`).
-    Port(String),
-    /// This URL answers with a status below 400.
-    Http(String),
-    /// This file exists, as we see it.
-    File(PathBuf),
-    /// This time has passed.
-    After(Duration),
-}
-
 /// What a run is asked to be.
 #[derive(Debug, Clone)]
 pub struct Spec {
@@ -114,8 +101,6 @@ pub struct Spec {
     pub dataset_path: Option<PathBuf>,
     /// The graph that the command computes: the workload is then the graph, and the command only what computes it.
     pub graph: Option<GraphUse>,
-    /// How to tell that it has started up.
-    pub ready: Option<Ready>,
     /// Files that are kept with the run, as the run sees them: paths, in which `*`, `?` and `**` match.
     pub artefacts: Vec<String>,
     /// How to listen to what the application says of itself.
@@ -165,7 +150,6 @@ impl Spec {
             dataset: None,
             dataset_path: None,
             graph: None,
-            ready: None,
             artefacts: Vec::new(),
             listen: ListenSources::default(),
             stacks: None,

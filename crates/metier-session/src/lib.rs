@@ -1,14 +1,16 @@
-//! Everything around a run: its run file, its dataset, its companions and neighbours, and the queue of sessions.
+//! Everything around a run: its run file, its dataset, its co-runners, its repetitions, and the queue
+//! of sessions.
 //!
-//! A run file says what is to run and how. The command line, the API and Jenkins each produce one, so there is one
-//! check and one way to run.
+//! A run file says what is to run and how. The command line, the API and Jenkins each produce one,
+//! so there is one check and one way to run: [`runfile::RunFile`] → [`runfile::Checked`] →
+//! [`measure_batch`], which prepares a [`RunSetup`] and measures each repetition with it.
 
-pub mod company;
+mod batch;
+pub mod corunner;
 pub mod dataset;
 pub mod queue;
+mod run_setup;
 pub mod runfile;
-mod start;
-mod surroundings;
 
-pub use start::start;
-pub use surroundings::{DATASET_VARIABLE, DATASET_WORD, Obstacle, Surroundings, Ways, unstarted};
+pub use batch::{BatchEvent, BatchOrder, BatchResult, measure_batch, run_exit_code};
+pub use run_setup::{DATASET_VARIABLE, DATASET_WORD, RunSetup, SetupFailure, SetupOptions};

@@ -228,12 +228,16 @@ impl Settings {
     pub fn wrong(&self, name: &str, want: &str) -> anyhow::Error {
         let Some(setting) = self.get(name) else { return usage(format!("there is no setting {name}")) };
         let got = setting.value.as_deref().unwrap_or_default();
-        usage(match &setting.origin {
-            Origin::Flag(flag) => format!("{flag} is {got:?}; want {want}"),
-            Origin::Environment(variable) => format!("{variable} is {got:?}; want {want}"),
-            Origin::File(path, line) => format!("{}:{line}: {name} is {got:?}; want {want}", path.display()),
-            Origin::Default => format!("{name} is {got:?}; want {want}"),
-        })
+        usage(format!("{} is {got:?}; want {want}", self.source_of(name)))
+    }
+
+    /// What set it, as errors call it.
+    pub fn source_of(&self, name: &str) -> String {
+        match self.get(name).map(|setting| &setting.origin) {
+            Some(Origin::Flag(source) | Origin::Environment(source)) => (*source).to_string(),
+            Some(Origin::File(path, line)) => format!("{}:{line}: {name}", path.display()),
+            Some(Origin::Default) | None => name.to_string(),
+        }
     }
 
     /// The form of data.

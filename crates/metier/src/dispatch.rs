@@ -82,7 +82,6 @@ fn perform(cli: Cli) -> anyhow::Result<Code> {
 fn settings_of(command: &Command) -> Typed {
     match command {
         Command::Run(run) => run.typed(),
-        Command::Bench(bench) => bench.typed(),
         Command::Session(session) => session.typed(),
         Command::Up(up) => up.typed(),
         Command::Agent(agent) => agent.typed(),

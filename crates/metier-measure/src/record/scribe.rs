@@ -33,7 +33,7 @@ impl Scribe<'_> {
     pub(super) fn cpu(&mut self, facts: &Facts) {
         let totals = &facts.totals;
         // Without a group's account, what `wait4` knows.
-        let waited = facts.used.filter(|_| totals.cpu.is_none());
+        let waited = facts.end.used.filter(|_| totals.cpu.is_none());
         let quality = if waited.is_some() { Quality::Estimated } else { self.totals };
         let cpu = totals.cpu.or(waited.map(|used| Seconds::from_micros(used.user_us + used.system_us)));
         self.set("summary.cpu_seconds", quality, |r| &mut r.summary.cpu_seconds, cpu);
@@ -48,15 +48,16 @@ impl Scribe<'_> {
         );
         // What wait4 says is complete when its CPU time is that of the group: nobody escaped it.
         let complete = if self.waited_for_all(facts) { Quality::Exact } else { Quality::Estimated };
-        let switches = facts.used.map(|used| (used.voluntary_switches, used.involuntary_switches)).unzip();
+        let switches =
+            facts.end.used.map(|used| (used.voluntary_switches, used.involuntary_switches)).unzip();
         self.set("cpu.voluntary_switches", complete, |r| &mut r.cpu.voluntary_switches, switches.0);
         self.set("cpu.involuntary_switches", complete, |r| &mut r.cpu.involuntary_switches, switches.1);
-        if facts.used.is_none() {
+        if facts.end.used.is_none() {
             let missing = Missing::because("only who waits for a process is told of its context switches");
             self.missing("cpu.voluntary_switches", missing.clone());
             self.missing("cpu.involuntary_switches", missing);
         }
-        match facts.around_before.zip(facts.around_after) {
+        match facts.before.throttling.zip(facts.after.throttling) {
             Some(((p0, t0), (p1, t1))) => {
                 let periods = Some(p1.saturating_sub(p0));
                 let time = Some(Seconds::from_micros(t1.saturating_sub(t0)));
@@ -69,7 +70,7 @@ impl Scribe<'_> {
             }
         }
         if let Err(missing) = &facts.group {
-            let how = if facts.used.is_some() { "counted by wait4 only" } else { "not counted" };
+            let how = if facts.end.used.is_some() { "counted by wait4 only" } else { "not counted" };
             let reason = format!("{how}, because {}", missing.reason);
             let missing = Missing { reason, fix: missing.fix.clone() };
             self.missing("context.control_group", missing.clone());
@@ -96,7 +97,7 @@ impl Scribe<'_> {
 
     /// Whether the descendants that were waited for account for all CPU time, to within a hundredth or 10 ms.
     fn waited_for_all(&self, facts: &Facts) -> bool {
-        let waited = facts.used.map(|used| (used.user_us + used.system_us) as f64 / 1e6);
+        let waited = facts.end.used.map(|used| (used.user_us + used.system_us) as f64 / 1e6);
         let both = facts.totals.cpu.zip(waited);
         both.is_some_and(|(cpu, waited)| (cpu.get() - waited).abs() <= (cpu.get() * 0.01).max(0.01))
     }
@@ -104,7 +105,7 @@ impl Scribe<'_> {
     pub(super) fn memory(&mut self, facts: &Facts) {
         let totals = &facts.totals;
         let watched = || facts.watch.as_ref().ok().and_then(|watch| watch.largest());
-        let largest = facts.used.map(|used| Bytes(used.max_rss_kib * 1024)).or_else(watched);
+        let largest = facts.end.used.map(|used| Bytes(used.max_rss_kib * 1024)).or_else(watched);
         match totals.peak_memory {
             Some(peak) => {
                 let quality = if totals.is_peak_foreign { Quality::Estimated } else { self.totals };
@@ -140,16 +141,16 @@ impl Scribe<'_> {
         }
         type PeakField = fn(&mut Run) -> &mut Option<Bytes>;
         let sampled: [(&str, PeakField, Option<u64>); 4] = [
-            ("anonymous", |r| &mut r.memory.peak_anonymous_bytes, facts.peaks.anonymous),
-            ("file", |r| &mut r.memory.peak_file_bytes, facts.peaks.file),
-            ("kernel", |r| &mut r.memory.peak_kernel_bytes, facts.peaks.kernel),
+            ("anonymous", |r| &mut r.memory.peak_anonymous_bytes, facts.log.peaks.anonymous),
+            ("file", |r| &mut r.memory.peak_file_bytes, facts.log.peaks.file),
+            ("kernel", |r| &mut r.memory.peak_kernel_bytes, facts.log.peaks.kernel),
             ("resident_sum", |r| &mut r.memory.peak_resident_sum_bytes, facts.walker.peak_resident),
         ];
         for (name, field, value) in sampled {
             self.set(&format!("memory.peak_{name}_bytes"), Quality::Sampled, field, value.map(Bytes));
         }
         self.set("memory.peak_process_bytes", Quality::Exact, |r| &mut r.memory.peak_process_bytes, largest);
-        if facts.peaks.anonymous.is_none() {
+        if facts.log.peaks.anonymous.is_none() {
             self.missing(
                 "memory.peak_anonymous_bytes",
                 Missing::because("no memory controller for the run, or it was over before a sample"),
@@ -159,7 +160,8 @@ impl Scribe<'_> {
         let (minor, major, quality) = match totals.faults.zip(totals.major_faults) {
             Some((all, major)) => (Some(all.saturating_sub(major)), Some(major), self.totals),
             None => {
-                let (minor, major) = facts.used.map(|used| (used.minor_faults, used.major_faults)).unzip();
+                let (minor, major) =
+                    facts.end.used.map(|used| (used.minor_faults, used.major_faults)).unzip();
                 (minor, major, complete)
             }
         };
@@ -173,7 +175,7 @@ impl Scribe<'_> {
     pub(super) fn io(&mut self, facts: &Facts) {
         // wait4 counts blocks of 512 bytes when a page is dirtied or read, so buffered writes are in it; the
         // version 1 block controller would miss them.
-        let waited = facts.used.map(|used| {
+        let waited = facts.end.used.map(|used| {
             let complete = if self.waited_for_all(facts) { Quality::Exact } else { Quality::Estimated };
             (used.blocks_in * 512, used.blocks_out * 512, complete)
         });

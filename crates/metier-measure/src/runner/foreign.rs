@@ -17,7 +17,7 @@
 //!     voice.say(Said::MainEnded { status: 0 << 8, time_ns: None });
 //!     voice.say(Said::Gone(Default::default()));
 //! });
-//! let finished = session.measure(spec, pod, &mut NoRecorder, &mut [])?;
+//! let finished = session.measure(spec, pod.prepared(), &mut NoRecorder, &mut [])?;
 //! println!("{:?}", finished.run.summary.cpu_seconds);
 //! # Ok(()) }
 //! ```
@@ -154,7 +154,8 @@ impl Foreign {
         self.files = Some(files);
     }
 
-    pub(crate) fn prepared(mut self) -> PreparedRun {
+    /// As [`crate::Session::measure`] takes it.
+    pub fn prepared(mut self) -> PreparedRun {
         let group = self.folders.take().map(Group::of).ok_or_else(|| {
             Missing::because("it ran on another machine, whose control groups cannot be read from here")
         });

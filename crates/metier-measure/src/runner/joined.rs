@@ -121,7 +121,8 @@ impl Joined {
         self.launcher.pid()
     }
 
-    pub(crate) fn prepared(mut self) -> PreparedRun {
+    /// As [`crate::Session::measure`] takes it.
+    pub fn prepared(mut self) -> PreparedRun {
         let place = Place::of(&self.roots.proc, &self.pid().to_string());
         let group = Group::of(GroupFolders { v2: place.v2, v1: place.v1 });
         group.forget_peak();

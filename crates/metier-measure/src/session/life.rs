@@ -5,20 +5,18 @@ use std::time::Duration;
 
 use metier_types::{Quality, RunId};
 
-use crate::facts::{Peaks, Stopped};
+use crate::facts::{RunEnd, SampleLog, Stopped};
+use crate::instruments::Instruments;
 use crate::observer::Observer;
 use crate::runner::command::lost;
 use crate::running_target::{Report, Rung, RunningTarget, Usage};
-use crate::signals::{Came, Signals};
 use crate::stop::Stopper;
 use crate::timeline::Timeline;
 use crate::tree::Walker;
 use crate::{Error, Recorder, Spec};
-use metier_device::gpu::Gpus;
-use metier_device::sensors::Meters;
 use metier_linux::cgroup::{Group, Meter, Place, Totals};
 use metier_linux::events::Watch;
-use metier_linux::host::HostMeter;
+use metier_linux::signals::{Came, Signals};
 use metier_linux::wake::{monotonic_ns, wait};
 
 /// The host's state is read this often.
@@ -33,6 +31,7 @@ const POWER_EVERY: Duration = Duration::from_millis(200);
 const EVENTS_EVERY: Duration = Duration::from_secs(1);
 
 /// Moments of the next things to do, from the start of the run.
+#[derive(Default)]
 pub(super) struct Next {
     sample: Duration,
     parts: Duration,
@@ -42,17 +41,13 @@ pub(super) struct Next {
     events: Duration,
 }
 
-impl Next {
-    pub(super) fn from(start: Duration) -> Self {
-        Self {
-            sample: start,
-            parts: start,
-            host: start,
-            power: start,
-            chunk: start + CHUNK_EVERY,
-            events: start,
-        }
-    }
+/// What a group that may vanish said last.
+#[derive(Default)]
+pub(super) struct LastSeen {
+    totals: Totals,
+    /// Whether that was after its last process.
+    saw_end: bool,
+    pub throttling: Option<(u64, u64)>,
 }
 
 /// A run between its first instruction and the end of its last process.
@@ -62,38 +57,21 @@ pub(super) struct Life<'a, 'b> {
     pub walker: Walker,
     pub watch: Option<&'a mut Watch>,
     pub timeline: Timeline,
-    pub host: &'a mut HostMeter,
-    pub meters: &'a mut Meters,
-    pub gpus: &'a mut Gpus,
+    pub instruments: &'a mut Instruments,
     pub signals: &'a Signals,
     pub stopper: &'a Stopper,
     pub body: &'a mut dyn RunningTarget,
     pub observers: &'a mut [&'b mut dyn Observer],
     pub started_ns: u64,
     pub next: Next,
-    pub peaks: Peaks,
-    pub late: u64,
+    pub log: SampleLog,
     pub interrupts: Vec<Duration>,
-    pub rungs: Vec<i32>,
-    pub stopped: Stopped,
     /// Wait status and end of the main process.
     pub main: Option<(i32, u64)>,
-    pub left_behind: u32,
-    /// Whether the group may vanish, and what it said last.
+    /// Whether the group may vanish at any moment.
     pub is_fleeting: bool,
     pub has_own_limit: bool,
-    pub last_totals: Totals,
-    /// Whether that was after its last process.
-    pub saw_end: bool,
-    pub last_throttling: Option<(u64, u64)>,
-}
-
-/// How a life ended.
-pub(super) struct End {
-    pub gone_ns: u64,
-    pub stuck: u64,
-    pub own_cpu: Duration,
-    pub used: Option<Usage>,
+    pub last: LastSeen,
 }
 
 impl Life<'_, '_> {
@@ -107,7 +85,8 @@ impl Life<'_, '_> {
         spec: &Spec,
         id: RunId,
         recorder: &mut dyn Recorder,
-    ) -> Result<End, Error> {
+    ) -> Result<RunEnd, Error> {
+        self.next.chunk = CHUNK_EVERY;
         loop {
             let now = self.elapsed();
             // On the way of the last sample before it is due, rather than waking up for it.
@@ -146,12 +125,12 @@ impl Life<'_, '_> {
                 Report::MainEnded { status, time_ns } => {
                     self.main = Some((status, time_ns));
                     self.remember();
-                    self.left_behind = self.walker.living(self.group).len() as u32;
+                    self.log.left_behind = self.walker.living(self.group).len() as u32;
                 }
-                Report::Rung { signal } => self.rungs.push(signal),
+                Report::Rung { signal } => self.log.rungs.push(signal),
                 Report::Gone { stuck, time_ns, own_cpu_ns, used } => {
-                    let own_cpu = Duration::from_nanos(own_cpu_ns);
-                    return Ok(End { gone_ns: time_ns, stuck, own_cpu, used });
+                    let launcher_cpu = Duration::from_nanos(own_cpu_ns);
+                    return Ok(RunEnd { gone_ns: time_ns, stuck, launcher_cpu, used });
                 }
                 Report::Lost => return Err(lost("watching the command")),
                 Report::Ending => self.see_out(),
@@ -162,7 +141,7 @@ impl Life<'_, '_> {
 
     /// Ends the run when its time is up, or what is left of it when the main process is over.
     fn enforce(&mut self, spec: &Spec, now: Duration) {
-        if self.stopped != Stopped::No {
+        if self.log.stopped != Stopped::No {
             return;
         }
         let main_ended = self.main.map(|(_, ns)| Duration::from_nanos(ns.saturating_sub(self.started_ns)));
@@ -171,7 +150,7 @@ impl Life<'_, '_> {
             None if spec.time_limit().is_some_and(|limit| now >= limit) => Stopped::Timeout,
             _ => return,
         };
-        self.stopped = reason;
+        self.log.stopped = reason;
         self.body.climb(Rung::Interrupt);
     }
 
@@ -181,7 +160,7 @@ impl Life<'_, '_> {
         if self.watch.is_some() {
             wake = wake.min(self.next.events);
         }
-        if self.stopped == Stopped::No {
+        if self.log.stopped == Stopped::No {
             wake = match self.main {
                 Some((_, ns)) => {
                     wake.min(Duration::from_nanos(ns.saturating_sub(self.started_ns)) + spec.linger)
@@ -206,8 +185,8 @@ impl Life<'_, '_> {
                 return;
             }
         }
-        if self.stopped == Stopped::No {
-            self.stopped = Stopped::Signal(came.signal);
+        if self.log.stopped == Stopped::No {
+            self.log.stopped = Stopped::Signal(came.signal);
             self.body.climb(if came.signal == libc::SIGINT { Rung::Interrupt } else { Rung::Terminate });
         } else {
             // Asked again: do not wait for the rest of the grace.
@@ -217,7 +196,7 @@ impl Life<'_, '_> {
 
     fn sample(&mut self, spec: &Spec, now: Duration) {
         if now > self.next.sample + spec.interval / 2 && self.timeline.samples > 0 {
-            self.late += 1;
+            self.log.late += 1;
         }
         let whole = now >= self.next.parts;
         if whole {
@@ -234,24 +213,24 @@ impl Life<'_, '_> {
                 sample.memory = Some(walked.resident);
             }
         }
-        self.peaks.anonymous = self.peaks.anonymous.max(sample.anonymous);
-        self.peaks.file = self.peaks.file.max(sample.file);
-        self.peaks.kernel = self.peaks.kernel.max(sample.kernel);
+        self.log.peaks.anonymous = self.log.peaks.anonymous.max(sample.anonymous);
+        self.log.peaks.file = self.log.peaks.file.max(sample.file);
+        self.log.peaks.kernel = self.log.peaks.kernel.max(sample.kernel);
         self.timeline.add_use(now, &sample, walked.map(|w| w.processes));
-        if now >= self.next.power && self.meters.has_power() {
+        if now >= self.next.power && self.instruments.meters.has_power() {
             // Power that is integrated: what lies between two looks is lost, so these come oftener.
-            self.meters.tick();
+            self.instruments.meters.tick();
             self.next.power = now + POWER_EVERY.max(spec.interval);
         }
         if now >= self.next.host {
-            self.timeline.add_host(now, &self.host.counters(), &self.host.reading());
-            if !self.meters.is_empty() {
-                self.meters.tick();
-                self.timeline.add_energy(now, &self.meters.microjoules());
+            self.timeline.add_host(now, &self.instruments.host.counters(), &self.instruments.host.reading());
+            if !self.instruments.meters.is_empty() {
+                self.instruments.meters.tick();
+                self.timeline.add_energy(now, &self.instruments.meters.microjoules());
             }
-            if !self.gpus.is_empty() {
-                self.gpus.tick(&self.group.map(Group::members).unwrap_or_default());
-                self.timeline.add_gpus(now, &self.gpus.looks());
+            if !self.instruments.gpus.is_empty() {
+                self.instruments.gpus.tick(&self.group.map(Group::members).unwrap_or_default());
+                self.timeline.add_gpus(now, &self.instruments.gpus.looks());
             }
             self.next.host = now + HOST_EVERY.max(spec.interval);
         }
@@ -266,10 +245,10 @@ impl Life<'_, '_> {
     /// What was used in all, and how far that can be trusted: as the group says it now, or said it last.
     pub(super) fn totals(&mut self) -> (Totals, Quality) {
         let now = self.group.map(Totals::read).unwrap_or_default();
-        match now.cpu.is_none() && self.last_totals.cpu.is_some() {
+        match now.cpu.is_none() && self.last.totals.cpu.is_some() {
             true => {
-                let quality = if self.saw_end { Quality::Exact } else { Quality::Sampled };
-                (std::mem::take(&mut self.last_totals), quality)
+                let quality = if self.last.saw_end { Quality::Exact } else { Quality::Sampled };
+                (std::mem::take(&mut self.last.totals), quality)
             }
             false => (now, Quality::Exact),
         }
@@ -278,13 +257,13 @@ impl Life<'_, '_> {
     /// Keeps what a group that may vanish says now.
     fn remember(&mut self) {
         let Some(group) = self.group.filter(|_| self.is_fleeting || self.has_own_limit) else { return };
-        self.last_throttling = throttling(&group.around).or(self.last_throttling);
+        self.last.throttling = throttling(&group.around).or(self.last.throttling);
         if !self.is_fleeting {
             return;
         }
         let totals = Totals::read(group);
         if totals.cpu.is_some() || totals.peak_memory.is_some() {
-            self.last_totals = totals;
+            self.last.totals = totals;
         }
     }
 
@@ -292,7 +271,7 @@ impl Life<'_, '_> {
     fn see_out(&mut self) {
         self.remember();
         if let Some(group) = self.group.filter(|_| self.is_fleeting) {
-            self.saw_end = self.last_totals.settle(group);
+            self.last.saw_end = self.last.totals.settle(group);
         }
     }
 
@@ -309,11 +288,11 @@ impl Life<'_, '_> {
             sample.written = used.map(|used| used.blocks_out * 512);
         }
         self.timeline.add_use(now, &sample, Some(0));
-        self.timeline.add_host(now, &self.host.counters(), &self.host.reading());
-        self.meters.tick();
-        self.timeline.add_energy(now, &self.meters.microjoules());
-        self.gpus.tick(&[]);
-        self.timeline.add_gpus(now, &self.gpus.looks());
+        self.timeline.add_host(now, &self.instruments.host.counters(), &self.instruments.host.reading());
+        self.instruments.meters.tick();
+        self.timeline.add_energy(now, &self.instruments.meters.microjoules());
+        self.instruments.gpus.tick(&[]);
+        self.timeline.add_gpus(now, &self.instruments.gpus.looks());
         recorder.samples(id, self.timeline.take());
     }
 }

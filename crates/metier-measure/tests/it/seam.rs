@@ -230,7 +230,7 @@ fn a_run_that_somebody_else_looks_after_is_followed_to_its_end() {
         voice.say(Said::MainEnded { status: status.code().unwrap() << 8, time_ns: None });
         voice.say(Said::Gone(Outcome { detail: Some("as told".into()), ..Outcome::default() }));
     });
-    let finished = session().measure(&spec(&["pod"]), foreign, &mut NoRecorder, &mut []).unwrap();
+    let finished = session().measure(&spec(&["pod"]), foreign.prepared(), &mut NoRecorder, &mut []).unwrap();
     thread.join().unwrap();
     let run = finished.run;
     let exit = run.exit.unwrap();
@@ -244,7 +244,7 @@ fn a_run_that_somebody_else_looks_after_is_followed_to_its_end() {
 fn a_run_whose_keeper_falls_silent_is_lost_and_not_successful() {
     let (foreign, voice) = Foreign::new().unwrap();
     drop(voice);
-    let run = session().measure(&spec(&["pod"]), foreign, &mut NoRecorder, &mut []).unwrap().run;
+    let run = session().measure(&spec(&["pod"]), foreign.prepared(), &mut NoRecorder, &mut []).unwrap().run;
     let exit = run.exit.unwrap();
     assert_eq!((exit.cause, exit.code), (Cause::Lost, None));
     assert!(run.summary.cpu_seconds.is_none() && run.missing.contains_key("summary.cpu_seconds"));
@@ -253,7 +253,7 @@ fn a_run_whose_keeper_falls_silent_is_lost_and_not_successful() {
     let (foreign, voice) = Foreign::new().unwrap();
     let detail = Some("its node nx-07 went away".to_string());
     voice.say(Said::Gone(Outcome { lost: true, detail, ..Outcome::default() }));
-    let run = session().measure(&spec(&["pod"]), foreign, &mut NoRecorder, &mut []).unwrap().run;
+    let run = session().measure(&spec(&["pod"]), foreign.prepared(), &mut NoRecorder, &mut []).unwrap().run;
     let verdict = run.verdict.unwrap();
     assert!(verdict.contains("was lost sight of: its node nx-07 went away"), "{verdict}");
 }
@@ -283,6 +283,6 @@ fn measuring_a_foreign_run_adds_no_observer_of_its_own() {
     let asked = Spec { stacks: Some(99), ..spec(&["pod"]) };
     let mut session = session();
     assert_eq!(session.observers(&asked).len(), 1);
-    let run = session.measure(&asked, foreign, &mut NoRecorder, &mut []).unwrap().run;
+    let run = session.measure(&asked, foreign.prepared(), &mut NoRecorder, &mut []).unwrap().run;
     assert!(!run.extra.contains_key("stacks") && !run.missing.contains_key("stacks"), "{run:?}");
 }

@@ -27,7 +27,7 @@ const SHORT: [(char, &str); 5] =
 pub fn read(field: &str, text: &str, file: &mut Map<String, Value>) -> Result<(), Vec<FieldError>> {
     let words = metier_session::runfile::words(text).ok_or_else(|| vec![open(field, text)])?;
     let mut words = words.into_iter();
-    let (mut fields, mut errors) = (Fields::default(), Vec::new());
+    let mut errors = Vec::new();
     while let Some(word) = words.next() {
         let (flag, value) = match take_apart(&word) {
             Taken::Ignored => continue,
@@ -46,16 +46,12 @@ pub fn read(field: &str, text: &str, file: &mut Map<String, Value>) -> Result<()
             errors.push(FieldError::new(field, &word, want));
             continue;
         };
-        if let Err(want) = set(&mut fields, &flag, &value) {
+        if let Err(want) = set(file, &flag, &value) {
             errors.push(FieldError::new(field, &format!("{flag} {value}"), want));
         }
     }
-    if errors.is_empty() {
-        fields.into_file(file);
-        return Ok(());
-    }
     errors.truncate(20);
-    Err(errors)
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
 /// What is wrong with a text that cannot be taken apart.
@@ -109,70 +105,57 @@ fn take_apart(word: &str) -> Taken {
     Taken::Ignored
 }
 
-/// What was read so far, by field.
-#[derive(Default)]
-struct Fields {
-    mounts: Vec<Value>,
-    devices: Vec<Value>,
-    capabilities: Vec<Value>,
-    environment: Map<String, Value>,
-    container: Map<String, Value>,
-    limits: Map<String, Value>,
-    folder: Option<String>,
+fn is_known(flag: &str) -> bool {
+    set(&mut Map::new(), flag, "").err().is_none_or(|want| want != format!("one of {KNOWN}"))
 }
 
-impl Fields {
-    fn into_file(mut self, file: &mut Map<String, Value>) {
-        if !self.devices.is_empty() {
-            self.container.insert("devices".into(), Value::Array(self.devices));
-        }
-        if !self.capabilities.is_empty() {
-            self.container.insert("capabilities".into(), Value::Array(self.capabilities));
-        }
-        if !self.mounts.is_empty() {
-            file.insert("mounts".into(), Value::Array(self.mounts));
-        }
-        let maps =
-            [("environment", self.environment), ("container", self.container), ("limits", self.limits)];
-        for (field, map) in maps.into_iter().filter(|(_, map)| !map.is_empty()) {
-            file.insert(field.into(), Value::Object(map));
-        }
-        if let Some(folder) = self.folder {
-            file.insert("working_directory".into(), json!(folder));
-        }
-    }
+/// The list of a field.
+fn list<'a>(file: &'a mut Map<String, Value>, name: &str) -> Option<&'a mut Vec<Value>> {
+    file.entry(name).or_insert_with(|| json!([])).as_array_mut()
+}
+
+/// The map of a field.
+fn part<'a>(file: &'a mut Map<String, Value>, name: &str) -> Option<&'a mut Map<String, Value>> {
+    file.entry(name).or_insert_with(|| json!({})).as_object_mut()
 }
 
 /// Sets a field; else says what would be right.
-fn is_known(flag: &str) -> bool {
-    set(&mut Fields::default(), flag, "").err().is_none_or(|want| want != format!("one of {KNOWN}"))
-}
-
-fn set(fields: &mut Fields, flag: &str, value: &str) -> Result<(), String> {
-    let container = &mut fields.container;
-    match flag {
-        "--volume" => fields.mounts.push(volume(value)?),
-        "--mount" => fields.mounts.push(mount(value)?),
+fn set(file: &mut Map<String, Value>, flag: &str, value: &str) -> Result<(), String> {
+    let (table, name, value) = match flag {
+        "--volume" | "--mount" => {
+            let mount = if flag == "--volume" { volume(value)? } else { mount(value)? };
+            list(file, "mounts").into_iter().for_each(|mounts| mounts.push(mount.clone()));
+            return Ok(());
+        }
+        "--device" | "--cap-add" => {
+            let name = if flag == "--device" { "devices" } else { "capabilities" };
+            let item = if flag == "--device" { value } else { capability(value)? };
+            let items = part(file, "container").and_then(|container| list(container, name));
+            items.into_iter().for_each(|items| items.push(json!(item)));
+            return Ok(());
+        }
+        "--workdir" => {
+            file.insert("working_directory".into(), json!(value));
+            return Ok(());
+        }
         "--env" => {
             let named = value.split_once('=').filter(|(name, _)| !name.is_empty());
             let (name, text) =
                 named.ok_or("NAME=VALUE: variables of the server are not handed on to others")?;
-            fields.environment.insert(name.to_string(), json!(text));
+            ("environment", name, json!(text))
         }
-        "--network" | "--net" => drop(container.insert("network".into(), json!(value))),
-        "--runtime" => drop(container.insert("runtime".into(), json!(value))),
-        "--user" => drop(container.insert("user".into(), json!(value))),
-        "--entrypoint" => drop(container.insert("entrypoint".into(), json!([value]))),
-        "--device" => fields.devices.push(json!(value)),
-        "--cap-add" => fields.capabilities.push(json!(capability(value)?)),
-        "--shm-size" => drop(container.insert("shared_memory".into(), json!(memory(value)?))),
-        "--workdir" => fields.folder = Some(value.to_string()),
-        "--gpus" => drop(fields.limits.insert("gpu".into(), json!(gpus(value)?))),
-        "--cpus" => drop(fields.limits.insert("cpu".into(), json!(value))),
-        "--memory" => drop(fields.limits.insert("memory".into(), json!(memory(value)?))),
-        flag if IGNORED_WITH_VALUE.contains(&flag) => {}
+        "--network" | "--net" => ("container", "network", json!(value)),
+        "--runtime" => ("container", "runtime", json!(value)),
+        "--user" => ("container", "user", json!(value)),
+        "--entrypoint" => ("container", "entrypoint", json!([value])),
+        "--shm-size" => ("container", "shared_memory", json!(memory(value)?)),
+        "--gpus" => ("limits", "gpu", json!(gpus(value)?)),
+        "--cpus" => ("limits", "cpu", json!(value)),
+        "--memory" => ("limits", "memory", json!(memory(value)?)),
+        flag if IGNORED_WITH_VALUE.contains(&flag) => return Ok(()),
         _ => return Err(format!("one of {KNOWN}")),
-    }
+    };
+    part(file, table).and_then(|table| table.insert(name.to_string(), value));
     Ok(())
 }
 

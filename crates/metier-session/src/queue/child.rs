@@ -5,8 +5,8 @@
 //! measuring process that does not come to its end: it may need twice the grace of the run before it is given up.
 
 use std::io::{Read, Write};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, ExitStatus, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -44,28 +44,11 @@ impl Child {
     pub fn start(launch: &Launch, session: &Session) -> Result<Self, Error> {
         let (mut reader, writer) = std::io::pipe().map_err(system("making a pipe for the session's log"))?;
         let also = writer.try_clone().map_err(system("making a pipe for the session's log"))?;
-        let mut command = Command::new(&launch.program);
-        command.args(&launch.flags).args(file::arguments(session));
-        command.stdin(Stdio::piped()).stdout(also).stderr(writer).process_group(0);
-        for name in &launch.hidden {
-            command.env_remove(name);
-        }
+        let mut command = launch.command();
+        command.args(file::arguments(session));
+        command.stdin(Stdio::piped()).stdout(also).stderr(writer);
         if let Some(folder) = &session.folder {
             command.current_dir(folder);
-        }
-        let worker = std::process::id() as libc::pid_t;
-        // SAFETY: between fork and exec only calls that are allowed there are made.
-        unsafe {
-            command.pre_exec(move || {
-                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) != 0 {
-                    return Err(std::io::Error::last_os_error());
-                }
-                // The worker may have gone before the wish was known to the kernel.
-                if libc::getppid() != worker {
-                    return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
-                }
-                Ok(())
-            });
         }
         let doing = match &session.folder {
             Some(folder) => format!("starting {} in {folder}", launch.program.display()),

@@ -9,10 +9,9 @@ mod ready;
 mod target;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use metier_measure::Spec;
-use metier_measure::spec::{GpuCount, INTERVALS, Limits};
+use metier_measure::spec::{GpuCount, Limits, ListenSources};
 use metier_types::Bytes;
 
 use self::target::Kind;
@@ -20,28 +19,22 @@ use super::checked::Checked;
 use super::fault::{Fault, Faults, Origins};
 use super::file::{Other, RunFile};
 use super::node::shortened;
-use super::quantity::{CORES, DURATION, SIZE, duration, millicores, size};
+use super::quantity::{CORES, SIZE, duration_text, millicores, size};
 
 impl RunFile {
     pub fn check(self, origins: &Origins) -> Result<Checked, Faults> {
-        self.check_with(origins, false)
+        let input_later = origins.is_flag("input");
+        Check { input_later, ..Check::default() }.whole(self, origins)
     }
 
     /// Checks everything but what is there: it runs later, and perhaps on another device.
     pub fn check_for_later(self, origins: &Origins) -> Result<Checked, Faults> {
-        self.check_with(origins, true)
+        Check { input_later: true, is_later: true, ..Check::default() }.whole(self, origins)
     }
 
     /// Checks everything, and looks for what a run would look for only when it starts.
     pub fn check_dry(self, origins: &Origins) -> Result<Checked, Faults> {
-        let mut check = Check { faults: Vec::new(), input_later: false, is_later: false, is_dry: true };
-        check.whole(self, origins)
-    }
-
-    fn check_with(self, origins: &Origins, is_later: bool) -> Result<Checked, Faults> {
-        let input_later = is_later || origins.is_flag("input");
-        let mut check = Check { faults: Vec::new(), input_later, is_later, is_dry: false };
-        check.whole(self, origins)
+        Check { is_dry: true, ..Check::default() }.whole(self, origins)
     }
 
     /// Takes relative paths as they are meant: from where the file is.
@@ -75,6 +68,7 @@ impl RunFile {
     }
 }
 
+#[derive(Default)]
 struct Check {
     faults: Vec<Fault>,
     /// An input that was typed is looked for when it is read.
@@ -90,7 +84,7 @@ fn join(path: &str, name: &str) -> String {
 }
 
 impl Check {
-    fn whole(&mut self, file: RunFile, origins: &Origins) -> Result<Checked, Faults> {
+    fn whole(mut self, file: RunFile, origins: &Origins) -> Result<Checked, Faults> {
         let checked = self.run(file, "");
         if self.faults.is_empty()
             && let Err(metier_measure::Error::Spec { field, got, want }) = checked.spec.check()
@@ -166,7 +160,15 @@ impl Check {
         spec.artefacts = artefacts;
         spec.input = file.input.as_ref().map(PathBuf::from);
         spec.working_directory = file.working_directory.as_ref().map(PathBuf::from);
-        self.times(&file, path, &mut spec);
+        for (name, time) in [("timeout", file.timeout), ("duration", file.duration)] {
+            if let Some(time) = time.filter(|time| time.is_zero()) {
+                self.wrong(at(name), &duration_text(time), "a time above 0");
+            }
+        }
+        (spec.timeout, spec.duration) = (file.timeout, file.duration);
+        spec.grace = file.grace.unwrap_or(spec.grace);
+        spec.linger = file.linger.unwrap_or(spec.linger);
+        spec.interval = file.interval.unwrap_or(spec.interval);
         if let Some(rate) = file.stacks.filter(|rate| !(1..=1000).contains(rate)) {
             self.wrong(at("stacks"), &rate.to_string(), "1 to 1000 samples per second");
         }
@@ -176,7 +178,7 @@ impl Check {
                 self.wrong(at(&format!("listen.scrape[{index}]")), address, want);
             }
         }
-        spec.listen = metier_measure::spec::ListenSources {
+        spec.listen = ListenSources {
             socket: file.listen.socket || file.listen.socket_path.is_some(),
             socket_path: file.listen.socket_path.as_ref().map(PathBuf::from),
             pywaggle: file.listen.pywaggle,
@@ -229,25 +231,5 @@ impl Check {
             }),
             gpus: self.read(at("limits.gpu"), given.gpu.as_ref(), "a number of GPUs, or all", gpus),
         }
-    }
-
-    fn times(&mut self, file: &RunFile, path: &str, spec: &mut Spec) {
-        let at = |name: &str| join(path, name);
-        spec.timeout = self.read(at("timeout"), file.timeout.as_ref(), DURATION, |text| {
-            duration(text).filter(|time| !time.is_zero())
-        });
-        spec.duration = self.read(at("duration"), file.duration.as_ref(), DURATION, |text| {
-            duration(text).filter(|time| !time.is_zero())
-        });
-        let up_to_hour = |text: &str| duration(text).filter(|time| *time <= Duration::from_secs(3600));
-        let want = "a time such as 5s, at most 1h";
-        let grace = self.read(at("grace"), file.grace.as_ref(), want, up_to_hour);
-        let linger = self.read(at("linger"), file.linger.as_ref(), DURATION, duration);
-        let interval = self.read(at("interval"), file.interval.as_ref(), "1ms to 10s", |text| {
-            duration(text).filter(|time| INTERVALS.contains(time))
-        });
-        spec.grace = grace.unwrap_or(spec.grace);
-        spec.linger = linger.unwrap_or(spec.linger);
-        spec.interval = interval.unwrap_or(spec.interval);
     }
 }

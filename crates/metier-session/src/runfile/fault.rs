@@ -74,7 +74,8 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.file, self.line(), self.column()) {
             (Some(file), Some(line), Some(column)) => write!(f, "{}:{line}:{column}: ", file.display())?,
-            (Some(file), _, _) => write!(f, "{}: ", file.display())?,
+            (Some(file), Some(line), None) => write!(f, "{}:{line}: ", file.display())?,
+            (Some(file), None, _) => write!(f, "{}: ", file.display())?,
             (None, Some(line), Some(column)) => write!(f, "line {line}, column {column}: ")?,
             (None, Some(line), None) => write!(f, "line {line}: ")?,
             (None, None, _) => {}
@@ -93,11 +94,11 @@ impl Faults {
         self.0.iter()
     }
 
-    /// The same, of this file.
+    /// The same, of this file, but for those of a flag.
     pub fn of(mut self, file: &Path) -> Self {
         self.0
             .iter_mut()
-            .filter(|fault| fault.file.is_none())
+            .filter(|fault| fault.file.is_none() && fault.flag.is_none())
             .for_each(|fault| fault.file = Some(file.into()));
         self
     }

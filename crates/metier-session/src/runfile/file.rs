@@ -1,377 +1,244 @@
-//! A run file as it is written: every field as its text, nothing checked but its shape.
+//! A run file as it is written: the table of its fields, from which come its reader, its JSON
+//! Schema, the flags of `metier run` and what each flag sets (see [`super::fields`]).
 //!
-//! Short forms are accepted where one value says it all (`dataset: images.tar`, `pod: alpine`, `mounts: ["a:/a:ro"]`)
-//! and written out in full when a file is written back.
+//! Short forms are accepted where one value says it all (`dataset: images.tar`, `pod: alpine`,
+//! `mounts: ["a:/a:ro"]`) and written out in full when a file is written back.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::time::Duration;
 
 use metier_types::schema::{Schema, Versioned};
 use schemars::JsonSchema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::fault::{Fault, Faults, Origins};
+use super::fault::{Faults, Origins};
+use super::fields::{FieldTable, FlagGroup, RunFlag, Slot, is_default, serialize_time, serialize_words};
 use super::form::{Listening, OneOrMore, Short, Stacks, Word};
-use super::node::{Node, Value};
+use super::forms;
+use super::node::Node;
+use super::quantity::{CORES, DURATION, SIZE, duration};
 use super::read::{Fields, Reader};
 
-/// Depth of run files inside run files.
-const DEEPEST: usize = 2;
+const WORDS: &str = "a list of words such as [make, \"-j2\"]";
+const BOOL: &str = "true or false";
 
-fn no(yes: &bool) -> bool {
-    !*yes
+run_file_tables! {
+/// What is to run and how, as it is written.
+RunFile "" {
+    /// `metier.run-file/1`.
+    schema: Version = "\"metier.run-file/1\"";
+    /// Name of the workload; runs of one name belong together.
+    name: Text = "a name", [Keeping "name" "NAME"];
+    /// Program and arguments, to run on this machine. No shell reads it.
+    command: Command = "a list of words such as [make, \"-j2\"]; no shell reads it";
+    /// Image, to run as a container.
+    image: Text = "an image such as python:3.12",
+        [Containers "image" "IMAGE" "Run a container of this image; words after `--` are its arguments"];
+    /// Image, to run as a Job of a cluster, and where.
+    pod: Pod = "an image, or a map of image, node, selector, …",
+        [Containers "pod" "IMAGE" "Run a pod of this image in a cluster"];
+    /// Arguments, after those of `command`, or to the image's entrypoint. `{dataset}` stands for where the dataset is.
+    arguments: Arguments = WORDS;
+    /// Variables beside those that it gets anyway.
+    environment: Table = "names and their texts, such as `MODE: fast`",
+        [Surroundings "env" "NAME[=VALUE]" "A variable; NAME alone passes ours on"];
+    /// Folder to run in.
+    working_directory: Text = "the path of a folder", [Surroundings "workdir" "FOLDER"];
+    /// Files and folders of this machine that a container sees.
+    mounts: Mounts = "a list of mounts", [Containers "mount" "SOURCE:TARGET[:ro]"];
+    /// What it works on: fetched, verified and read-only.
+    dataset: Dataset = "a path, https://…, s3://…, or a map of source, digest, …",
+        [Dataset "dataset" "SOURCE"
+         "What it works on, fetched before the clock starts: a path, https://… or s3://bucket/key"];
+    /// File or folder whose digest is recorded.
+    input: Text = "the path of a file or folder", [Dataset "input" "PATH"];
+    /// Files to keep with the run afterwards: paths with `*` and `?`.
+    artefacts: Texts = "paths such as [\"out/*.json\"]", [Measuring "artefact" "PATTERN"];
+    /// Other tools that measure from inside, such as nsys or TAU.
+    probes: Probes = "a list of probes",
+        [Measuring "probe" "FILE"
+         "A tool that measures from inside: a YAML file of wrap, mounts, environment and artefacts"];
+    /// What it may use at most.
+    limits: Limits = "a map of cpu, memory and gpu";
+    /// Runs that it needs: started before it, ended after it.
+    needs: Runs = "a list of runs", [Surroundings "needs" "FILE|COMMAND"];
+    /// Runs to put beside it: started before its clock, and again whenever they end, until it ends.
+    with: Runs = "a list of runs", [Surroundings "with" "FILE|COMMAND"];
+    /// When it is ready.
+    ready: Ready = "a map of one of port, http, file, output, and within",
+        [Surroundings "ready" "SIGN"
+         "When it is ready: port:8080, http://…, file:PATH, or of a container output:TEXT"];
+    /// Runs before the ones that count.
+    warmup: Count = "a whole number", [Measuring "warmup" "N"];
+    /// How many times to measure.
+    repeats: Count = "a whole number", [Measuring "repeat" "N"];
+    /// End at the first repetition that fails.
+    stop_on_failure: Switch = BOOL, [Measuring "stop-on-failure" ""];
+    /// Longest time it may take.
+    timeout: Time(duration) = DURATION,
+        [Surroundings "timeout" "TIME"
+         "Longest time it may take: 250ms, 1.5s, 2m, 1h [METIER_RUN_TIMEOUT; default none]"];
+    /// How long it is to run; then it is ended, and was complete.
+    duration: Time(duration) = DURATION,
+        [Surroundings "for" "TIME" "Run it for so long, then end it: it was complete, and the exit code is 0"];
+    /// Time between INT, TERM and KILL.
+    grace: Time(forms::grace) = "a time such as 5s, at most 1h",
+        [Surroundings "grace" "TIME"
+         "Time between INT, TERM and KILL when its time is up [METIER_RUN_GRACE; default 5s]"];
+    /// How long processes that it leaves behind may go on.
+    linger: Time(duration) = DURATION,
+        [Surroundings "linger" "TIME"
+         "How long processes that it leaves behind may go on [METIER_RUN_LINGER; default 10s]"];
+    /// Time between samples.
+    interval: Time(forms::interval) = "1ms to 10s",
+        [Measuring "interval" "TIME"
+         "Time between samples of the time line, 1ms to 10s [METIER_RUN_INTERVAL; default 100ms]"];
+    /// How to listen to what the application says of itself.
+    listen: Listen = "socket, pywaggle, lines, or a map with scrape too",
+        [Measuring "listen" "HOW"
+         "Listen to what it says of itself: socket, socket=PATH, pywaggle, lines"];
+    /// Samples of its stacks per second.
+    stacks: Stacks = "true, false or samples per second", [Measuring "stacks" "HZ"];
+    /// How a container is made.
+    container: Container = "a map of engine, network, runtime, user, …";
+    /// Words to find it by.
+    tags: Texts = "a list of words", [Keeping "tag" "WORD"];
 }
 
-/// What is to run and how, as it is written.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RunFile {
-    /// `metier.run-file/1`.
-    #[serde(default)]
-    pub schema: Schema<RunFile>,
-    /// Name of the workload; runs of one name belong together.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub name: Option<String>,
-    /// Program and arguments, to run on this machine. No shell reads it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "OneOrMore")]
-    pub command: Vec<String>,
-    /// Image, to run as a container.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub image: Option<String>,
-    /// Image, to run as a Job of a cluster, and where.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Short<Pod>>")]
-    pub pod: Option<Pod>,
-    /// Arguments, after those of `command`, or to the image's entrypoint. `{dataset}` stands for where the dataset is.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<Word>")]
-    pub arguments: Vec<String>,
-    /// Variables beside those that it gets anyway.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(with = "BTreeMap<String, Word>")]
-    pub environment: BTreeMap<String, String>,
-    /// Folder to run in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub working_directory: Option<String>,
-    /// Files and folders of this machine that a container sees.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<Short<Mount>>")]
-    pub mounts: Vec<Mount>,
-    /// What it works on: fetched, verified and read-only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Short<Dataset>>")]
-    pub dataset: Option<Dataset>,
-    /// File or folder whose digest is recorded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub input: Option<String>,
-    /// Files to keep with the run afterwards: paths with `*` and `?`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "OneOrMore")]
-    pub artefacts: Vec<String>,
-    /// Other tools that measure from inside, such as nsys or TAU.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub probes: Vec<Probe>,
-    /// What it may use at most.
-    #[serde(default, skip_serializing_if = "Limits::is_empty")]
-    pub limits: Limits,
-    /// Runs that it needs: started before it, ended after it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub needs: Vec<Other>,
-    /// Runs to put beside it: started before its clock, and again whenever they end, until it ends.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub with: Vec<Other>,
-    /// When it is ready.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ready: Option<Ready>,
-    /// Runs before the ones that count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub warmup: Option<u32>,
-    /// How many times to measure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub repeats: Option<u32>,
-    /// End at the first repetition that fails.
-    #[serde(default, skip_serializing_if = "no")]
-    pub stop_on_failure: bool,
-    /// Longest time it may take.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub timeout: Option<String>,
-    /// How long it is to run; then it is ended, and was complete.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub duration: Option<String>,
-    /// Time between INT, TERM and KILL.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub grace: Option<String>,
-    /// How long processes that it leaves behind may go on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub linger: Option<String>,
-    /// Time between samples.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub interval: Option<String>,
-    /// How to listen to what the application says of itself.
-    #[serde(default, skip_serializing_if = "Listen::is_empty")]
-    #[schemars(with = "Listening")]
-    pub listen: Listen,
-    /// Samples of its stacks per second.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Stacks>")]
-    pub stacks: Option<u32>,
-    /// How a container is made.
-    #[serde(default, skip_serializing_if = "Container::is_empty")]
-    pub container: Container,
-    /// Words to find it by.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "OneOrMore")]
-    pub tags: Vec<String>,
+/// A Job of a cluster.
+Pod "pod." {
+    /// The image.
+    image: Required = "an image such as python:3.12";
+    /// The node to run on, by name.
+    node: Text = "the name of a node", [Containers "node" "NAME"];
+    /// Labels that the node must have.
+    selector: Table = "labels and their values, such as `zone: edge`", [Containers "selector" "NAME=VALUE"];
+    /// Namespace; the context's own, else `default`.
+    namespace: Text = "the name of a namespace", [Containers "namespace" "NAME"];
+    /// Context of the kubeconfig.
+    context: Text = "the name of a context", [Containers "context" "NAME"];
+    /// Path of the kubeconfig.
+    kubeconfig: Text = "the path of a kubeconfig",
+        [Containers "kubeconfig" "FILE" "Path of the kubeconfig [KUBECONFIG; default ~/.kube/config]"];
+}
+
+/// A file or folder of this machine that a container sees.
+Mount "mounts." {
+    /// Path here.
+    source: Required = "a path here";
+    /// Path there.
+    target: Required = "an absolute path there";
+    /// Whether it may only be read.
+    read_only: Switch = BOOL;
+}
+
+/// What a run works on.
+Dataset "dataset." {
+    /// A path, `https://…`, or `s3://bucket/key`, with `/` at its end for a folder.
+    source: Required = "a path, https://… or s3://…";
+    /// Its digest, `sha256:` and 64 digits; what is fetched must have it.
+    digest: Text = "sha256: and 64 digits", [Dataset "dataset-digest" "sha256:…"];
+    /// Where a container sees it.
+    target: Text = "an absolute path in the container",
+        [Dataset "dataset-target" "PATH" "Where a container sees it [default /dataset]"];
+    /// `cold` drops it from the page cache before the clock starts, `warm` reads it in; else it is left alone.
+    page_cache: Text = "cold or warm", [Dataset "page-cache" "STATE"];
+    /// Address of the S3-compatible store; AWS_ENDPOINT_URL, else Amazon's.
+    endpoint: Text = "an address such as https://s3.example.org", [Dataset "dataset-endpoint" "URL"];
+    /// Region of the store; AWS_REGION, else us-east-1.
+    region: Text = "a region such as us-east-1", [Dataset "dataset-region" "NAME"];
+}
+
+/// Another tool that measures from inside: what it needs to be there, and the files that it leaves.
+Probe "probes." {
+    /// What it is called.
+    name: Text = "a name";
+    /// Words before the command, such as `nsys profile -o /tmp/trace`.
+    wrap: Words = "a list of words such as [nsys, profile]";
+    /// Files that it needs.
+    mounts: Mounts = "a list of mounts";
+    /// Variables that it needs.
+    environment: Table = "names and their texts";
+    /// Files that it leaves.
+    artefacts: Texts = "paths such as [\"*.nsys-rep\"]";
+}
+
+/// What a run may use at most.
+Limits "limits." {
+    /// Cores: `2`, `0.5`, `500m`.
+    cpu: Text = CORES,
+        [Surroundings "limit-cpu" "CORES" "Cores it may use: 2, 0.5, 500m"];
+    /// Memory: `300Mi`, `1.5Gi`.
+    memory: Text = SIZE,
+        [Surroundings "limit-memory" "SIZE" "Memory it may use: 300Mi, 1.5Gi, 512MB"];
+    /// GPUs: a number, or `all`.
+    gpu: Text = "a number of GPUs, or all",
+        [Surroundings "limit-gpu" "N|all" "GPUs that a container or pod gets: a number, or all"];
+}
+
+/// How to listen to what the application says of itself.
+Listen "listen." {
+    /// On the Waggle live socket.
+    socket: Switch = BOOL;
+    /// At this path of this host instead of one of our own.
+    socket_path: Text = "the absolute path of a socket";
+    /// To pywaggle's log folder.
+    pywaggle: Switch = BOOL;
+    /// To lines on a file descriptor.
+    lines: Switch = BOOL;
+    /// To its own metrics pages.
+    scrape: Texts = "addresses such as http://127.0.0.1:8000/metrics",
+        [Measuring "scrape" "URL" "Read its own metrics page"];
+}
+
+/// How a container is made.
+Container "container." {
+    /// Where the engine listens: a socket's path or `unix://…`; DOCKER_HOST, else the usual sockets.
+    engine: Text = "the path of a socket, or unix://…", [Containers "engine" "SOCKET"];
+    /// What to run instead of the image's entrypoint.
+    entrypoint: Texts = WORDS, [Containers "entrypoint" "WORD"];
+    /// Network to join: `host`, `none`, or a name.
+    network: Text = "host, none, or the name of a network", [Containers "network" "NETWORK"];
+    /// Runtime, such as `nvidia`.
+    runtime: Text = "the name of a runtime, such as nvidia", [Containers "runtime" "NAME"];
+    /// User inside, `name` or `uid:gid`.
+    user: Text = "a user such as 1000:1000", [Containers "user" "USER"];
+    /// Devices of this machine that it sees.
+    devices: Texts = "paths such as [/dev/video0]", [Containers "device" "PATH"];
+    /// Capabilities beyond the usual ones.
+    capabilities: Texts = "names such as [SYS_NICE]", [Containers "capability" "NAME"];
+    /// Whether it may do everything that this machine may.
+    privileged: Switch = BOOL, [Containers "privileged" ""];
+    /// Whether it reads our standard input.
+    stdin: Switch = BOOL, [Containers "stdin" ""];
+    /// Size of its `/dev/shm`.
+    shared_memory: Text = SIZE, [Containers "shared-memory" "SIZE"];
+    /// Labels beside ours.
+    labels: Table = "names and their texts", [Containers "label" "NAME=VALUE"];
+    /// When the image is fetched: `missing` (when it is not here yet), `always` or `never`.
+    pull: Text = "missing, always or never", [Containers "pull" "WHEN"];
+}
+
+/// When a run is ready: one of the four, within a time.
+Ready "ready." {
+    /// Something listens on this port: `8080` or `host:8080`.
+    port: Text = "a port such as 8080";
+    /// This address answers with a status below 400.
+    http: Text = "an address such as http://127.0.0.1:8080/ready";
+    /// This file is there.
+    file: Text = "the path of a file";
+    /// It printed a line with this text in it.
+    output: Text = "a text that it prints";
+    /// How long that may take.
+    within: Time(forms::above_zero) = DURATION,
+        [Surroundings "ready-within" "TIME" "How long getting ready may take [default 60s]"];
+}
 }
 
 impl Versioned for RunFile {
     const SCHEMA: &'static str = "metier.run-file/1";
-}
-
-/// A Job of a cluster.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Pod {
-    /// The image.
-    #[schemars(with = "Word")]
-    pub image: String,
-    /// The node to run on, by name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub node: Option<String>,
-    /// Labels that the node must have.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(with = "BTreeMap<String, Word>")]
-    pub selector: BTreeMap<String, String>,
-    /// Namespace; the context's own, else `default`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub namespace: Option<String>,
-    /// Context of the kubeconfig.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub context: Option<String>,
-    /// Path of the kubeconfig.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub kubeconfig: Option<String>,
-}
-
-/// A file or folder of this machine that a container sees.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Mount {
-    /// Path here.
-    #[schemars(with = "Word")]
-    pub source: String,
-    /// Path there.
-    #[schemars(with = "Word")]
-    pub target: String,
-    /// Whether it may only be read.
-    #[serde(default, skip_serializing_if = "no")]
-    pub read_only: bool,
-}
-
-/// What a run works on.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Dataset {
-    /// A path, `https://…`, or `s3://bucket/key`, with `/` at its end for a folder.
-    #[schemars(with = "Word")]
-    pub source: String,
-    /// Its digest, `sha256:` and 64 digits; what is fetched must have it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub digest: Option<String>,
-    /// Where a container sees it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub target: Option<String>,
-    /// `cold` drops it from the page cache before the clock starts, `warm` reads it in; else it is left alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub page_cache: Option<String>,
-    /// Address of the S3-compatible store; AWS_ENDPOINT_URL, else Amazon's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub endpoint: Option<String>,
-    /// Region of the store; AWS_REGION, else us-east-1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub region: Option<String>,
-}
-
-/// Another tool that measures from inside: what it needs to be there, and the files that it leaves.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Probe {
-    /// What it is called.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub name: Option<String>,
-    /// Words before the command, such as `nsys profile -o /tmp/trace`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<Word>")]
-    pub wrap: Vec<String>,
-    /// Files that it needs.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<Short<Mount>>")]
-    pub mounts: Vec<Mount>,
-    /// Variables that it needs.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(with = "BTreeMap<String, Word>")]
-    pub environment: BTreeMap<String, String>,
-    /// Files that it leaves.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "OneOrMore")]
-    pub artefacts: Vec<String>,
-}
-
-/// What a run may use at most.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Limits {
-    /// Cores: `2`, `0.5`, `500m`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub cpu: Option<String>,
-    /// Memory: `300Mi`, `1.5Gi`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub memory: Option<String>,
-    /// GPUs: a number, or `all`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub gpu: Option<String>,
-}
-
-impl Limits {
-    fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-/// How to listen to what the application says of itself.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Listen {
-    /// On the Waggle live socket.
-    #[serde(default, skip_serializing_if = "no")]
-    pub socket: bool,
-    /// At this path of this host instead of one of our own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub socket_path: Option<String>,
-    /// To pywaggle's log folder.
-    #[serde(default, skip_serializing_if = "no")]
-    pub pywaggle: bool,
-    /// To lines on a file descriptor.
-    #[serde(default, skip_serializing_if = "no")]
-    pub lines: bool,
-    /// To its own metrics pages.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "OneOrMore")]
-    pub scrape: Vec<String>,
-}
-
-impl Listen {
-    fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-/// How a container is made.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Container {
-    /// Where the engine listens: a socket's path or `unix://…`; DOCKER_HOST, else the usual sockets.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub engine: Option<String>,
-    /// What to run instead of the image's entrypoint.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "OneOrMore")]
-    pub entrypoint: Vec<String>,
-    /// Network to join: `host`, `none`, or a name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub network: Option<String>,
-    /// Runtime, such as `nvidia`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub runtime: Option<String>,
-    /// User inside, `name` or `uid:gid`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub user: Option<String>,
-    /// Devices of this machine that it sees.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "OneOrMore")]
-    pub devices: Vec<String>,
-    /// Capabilities beyond the usual ones.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "OneOrMore")]
-    pub capabilities: Vec<String>,
-    /// Whether it may do everything that this machine may.
-    #[serde(default, skip_serializing_if = "no")]
-    pub privileged: bool,
-    /// Whether it reads our standard input.
-    #[serde(default, skip_serializing_if = "no")]
-    pub stdin: bool,
-    /// Size of its `/dev/shm`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub shared_memory: Option<String>,
-    /// Labels beside ours.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(with = "BTreeMap<String, Word>")]
-    pub labels: BTreeMap<String, String>,
-    /// When the image is fetched: `missing` (when it is not here yet), `always` or `never`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub pull: Option<String>,
-}
-
-impl Container {
-    fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-/// When a run is ready: one of the four, within a time.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Ready {
-    /// Something listens on this port: `8080` or `host:8080`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub port: Option<String>,
-    /// This address answers with a status below 400.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub http: Option<String>,
-    /// This file is there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub file: Option<String>,
-    /// It printed a line with this text in it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub output: Option<String>,
-    /// How long that may take.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Word>")]
-    pub within: Option<String>,
 }
 
 /// Another run: the path of its file, or all of it.
@@ -403,13 +270,23 @@ impl<'de> Deserialize<'de> for RunFile {
     }
 }
 
+impl Pod {
+    pub(super) fn of(image: String) -> Self {
+        Self { image, ..Self::default() }
+    }
+}
+
+impl Dataset {
+    pub(super) fn of(source: String) -> Self {
+        Self { source, ..Self::default() }
+    }
+}
+
 impl RunFile {
     pub(super) fn from_node(node: Node) -> Result<(Self, Origins), Faults> {
         let mut reader = Reader::default();
-        let file = reader.map(node, "", "a map of fields such as `command: [sleep, \"1\"]`", |fields| {
-            Self::read(fields, 0)
-        });
-        match file {
+        let want = "a map of fields such as `command: [sleep, \"1\"]`";
+        match reader.map(node, "", want, Self::read) {
             Some(file) => {
                 reader.origins.misshapen = reader.faults;
                 Ok((file, reader.origins))
@@ -418,254 +295,30 @@ impl RunFile {
         }
     }
 
-    fn read(fields: &mut Fields<'_>, depth: usize) -> Self {
-        let words = "a list of words such as [make, \"-j2\"]";
-        if let Some(schema) = fields.text("schema", "\"metier.run-file/1\"")
-            && schema != Self::SCHEMA
-        {
-            let fault =
-                Fault::new(fields.full("schema"), format!("{schema:?}"), format!("{:?}", Self::SCHEMA));
-            let fault = fields.reader.origins.locate(fault);
-            fields.reader.faults.push(fault);
-        }
-        Self {
-            schema: Schema::new(),
-            name: fields.text("name", "a name"),
-            command: read_command(fields, "command"),
-            image: fields.text("image", "an image such as python:3.12"),
-            pod: read_pod(fields),
-            arguments: fields.words("arguments", words),
-            environment: fields.table("environment", "names and their texts, such as `MODE: fast`"),
-            working_directory: fields.text("working_directory", "the path of a folder"),
-            mounts: read_mounts(fields),
-            dataset: read_dataset(fields),
-            input: fields.text("input", "the path of a file or folder"),
-            artefacts: fields.texts("artefacts", "paths such as [\"out/*.json\"]"),
-            probes: read_probes(fields),
-            limits: fields
-                .inner("limits", "a map of cpu, memory and gpu", |limits| Limits {
-                    cpu: limits.text("cpu", super::quantity::CORES),
-                    memory: limits.text("memory", super::quantity::SIZE),
-                    gpu: limits.text("gpu", "a number of GPUs, or all"),
-                })
-                .unwrap_or_default(),
-            needs: read_others(fields, "needs", depth),
-            with: read_others(fields, "with", depth),
-            ready: fields.inner("ready", "a map of one of port, http, file, output, and within", |ready| {
-                Ready {
-                    port: ready.text("port", "a port such as 8080"),
-                    http: ready.text("http", "an address such as http://127.0.0.1:8080/ready"),
-                    file: ready.text("file", "the path of a file"),
-                    output: ready.text("output", "a text that it prints"),
-                    within: ready.text("within", super::quantity::DURATION),
-                }
-            }),
-            warmup: fields.number("warmup", "a whole number"),
-            repeats: fields.number("repeats", "a whole number"),
-            stop_on_failure: fields.flag("stop_on_failure").unwrap_or_default(),
-            timeout: fields.text("timeout", super::quantity::DURATION),
-            duration: fields.text("duration", super::quantity::DURATION),
-            grace: fields.text("grace", super::quantity::DURATION),
-            linger: fields.text("linger", super::quantity::DURATION),
-            interval: fields.text("interval", super::quantity::DURATION),
-            listen: read_listen(fields),
-            stacks: read_stacks(fields),
-            container: fields
-                .inner("container", "a map of engine, network, runtime, user, …", |container| Container {
-                    engine: container.text("engine", "the path of a socket, or unix://…"),
-                    entrypoint: container.texts("entrypoint", words),
-                    network: container.text("network", "host, none, or the name of a network"),
-                    runtime: container.text("runtime", "the name of a runtime, such as nvidia"),
-                    user: container.text("user", "a user such as 1000:1000"),
-                    devices: container.texts("devices", "paths such as [/dev/video0]"),
-                    capabilities: container.texts("capabilities", "names such as [SYS_NICE]"),
-                    privileged: container.flag("privileged").unwrap_or_default(),
-                    stdin: container.flag("stdin").unwrap_or_default(),
-                    shared_memory: container.text("shared_memory", super::quantity::SIZE),
-                    labels: container.table("labels", "names and their texts"),
-                    pull: container.text("pull", "missing, always or never"),
-                })
-                .unwrap_or_default(),
-            tags: fields.texts("tags", "a list of words"),
-        }
-    }
-}
-
-/// A program alone may be written without brackets; words in one text are not taken apart.
-fn read_command(fields: &mut Fields<'_>, name: &'static str) -> Vec<String> {
-    let Some(node) = fields.take(name) else { return Vec::new() };
-    let want = "a list of words such as [make, \"-j2\"]; no shell reads it";
-    let path = fields.full(name);
-    match &node.value {
-        Value::Text(text) if !text.contains(char::is_whitespace) => vec![text.clone()],
-        _ => fields.reader.list(node, &path, want, |reader, item, path| reader.text(item, path, want)),
-    }
-}
-
-fn read_pod(fields: &mut Fields<'_>) -> Option<Pod> {
-    let node = fields.take("pod")?;
-    let path = fields.full("pod");
-    if let Value::Text(image) = node.value {
-        return Some(Pod { image, ..Pod::default() });
-    }
-    fields.reader.map(node, &path, "an image, or a map of image, node, selector, …", |pod| Pod {
-        image: pod.text("image", "an image such as python:3.12").unwrap_or_default(),
-        node: pod.text("node", "the name of a node"),
-        selector: pod.table("selector", "labels and their values, such as `zone: edge`"),
-        namespace: pod.text("namespace", "the name of a namespace"),
-        context: pod.text("context", "the name of a context"),
-        kubeconfig: pod.text("kubeconfig", "the path of a kubeconfig"),
-    })
-}
-
-/// What a mount should look like.
-pub const MOUNT: &str =
-    "SOURCE:TARGET or SOURCE:TARGET:ro with an absolute target, or a map of source, target, read_only";
-
-/// Reads `source:target` with `:ro` or `:rw` after it.
-pub fn mount(text: &str) -> Option<Mount> {
-    let (text, read_only) = match text.rsplit_once(':') {
-        Some((before, "ro")) => (before, true),
-        Some((before, "rw")) => (before, false),
-        _ => (text, false),
-    };
-    let (source, target) = text.split_once(':')?;
-    let is_whole = !source.is_empty() && target.starts_with('/') && !target.contains(':');
-    is_whole.then(|| Mount { source: source.into(), target: target.into(), read_only })
-}
-
-fn read_mounts(fields: &mut Fields<'_>) -> Vec<Mount> {
-    let Some(node) = fields.take("mounts") else { return Vec::new() };
-    let path = fields.full("mounts");
-    fields.reader.list(node, &path, "a list of mounts", |reader, item, path| {
-        if let Value::Text(text) = &item.value {
-            let read = mount(text);
-            if read.is_none() {
-                reader.wrong(&item, path, MOUNT);
-            }
-            return read;
-        }
-        reader.map(item, path, MOUNT, |mount| Mount {
-            source: mount.text("source", "a path here").unwrap_or_default(),
-            target: mount.text("target", "an absolute path there").unwrap_or_default(),
-            read_only: mount.flag("read_only").unwrap_or_default(),
+    /// The field of a flag, by its dotted name; `None` where the part that has it is not there.
+    pub(super) fn slot_at(&mut self, field: &str) -> Option<Slot<'_>> {
+        let Some((part, name)) = field.split_once('.') else { return Some(self.slot(field)) };
+        Some(match part {
+            "pod" => self.pod.as_mut()?.slot(name),
+            "dataset" => self.dataset.as_mut()?.slot(name),
+            "ready" => self.ready.as_mut()?.slot(name),
+            "limits" => self.limits.slot(name),
+            "listen" => self.listen.slot(name),
+            _ => self.container.slot(name),
         })
-    })
-}
-
-fn read_dataset(fields: &mut Fields<'_>) -> Option<Dataset> {
-    let node = fields.take("dataset")?;
-    let path = fields.full("dataset");
-    if let Value::Text(source) = node.value {
-        return Some(Dataset { source, ..Dataset::default() });
-    }
-    fields.reader.map(
-        node,
-        &path,
-        "a path, https://…, s3://…, or a map of source, digest, …",
-        |dataset| Dataset {
-            source: dataset.text("source", "a path, https://… or s3://…").unwrap_or_default(),
-            digest: dataset.text("digest", "sha256: and 64 digits"),
-            target: dataset.text("target", "an absolute path in the container"),
-            page_cache: dataset.text("page_cache", "cold or warm"),
-            endpoint: dataset.text("endpoint", "an address such as https://s3.example.org"),
-            region: dataset.text("region", "a region such as us-east-1"),
-        },
-    )
-}
-
-fn read_probes(fields: &mut Fields<'_>) -> Vec<Probe> {
-    let Some(node) = fields.take("probes") else { return Vec::new() };
-    let path = fields.full("probes");
-    fields.reader.list(node, &path, "a list of probes", |reader, item, path| {
-        reader.map(item, path, PROBE, Probe::read)
-    })
-}
-
-/// What a probe should look like.
-const PROBE: &str = "a map of name, wrap, mounts, environment, artefacts";
-
-impl Probe {
-    pub(super) fn from_node(node: Node) -> Result<Self, Faults> {
-        let mut reader = Reader::default();
-        match reader.map(node, "", PROBE, Self::read) {
-            Some(probe) if reader.faults.is_empty() => Ok(probe),
-            _ => Err(Faults(reader.faults)),
-        }
-    }
-
-    fn read(probe: &mut Fields<'_>) -> Self {
-        Self {
-            name: probe.text("name", "a name"),
-            wrap: probe.words("wrap", "a list of words such as [nsys, profile]"),
-            mounts: read_mounts(probe),
-            environment: probe.table("environment", "names and their texts"),
-            artefacts: probe.texts("artefacts", "paths such as [\"*.nsys-rep\"]"),
-        }
     }
 }
 
-fn read_others(fields: &mut Fields<'_>, name: &'static str, depth: usize) -> Vec<Other> {
-    let Some(node) = fields.take(name) else { return Vec::new() };
-    let path = fields.full(name);
-    let want = "the path of a run file, or a run with command, image or pod";
-    fields.reader.list(node, &path, "a list of runs", |reader, item, path| match &item.value {
-        Value::Text(file) => Some(Other::File(file.clone())),
-        _ if depth >= DEEPEST => {
-            reader.wrong(&item, path, "runs that need no runs that need runs");
-            None
-        }
-        _ => reader
-            .map(item, path, want, |inner| RunFile::read(inner, depth + 1))
-            .map(|file| Other::Run(Box::new(file))),
-    })
-}
-
-fn read_listen(fields: &mut Fields<'_>) -> Listen {
-    let Some(node) = fields.take("listen") else { return Listen::default() };
-    let path = fields.full("listen");
-    let want = "socket, pywaggle, lines, or a map with scrape too";
-    if let Value::List(_) | Value::Text(_) = &node.value {
-        let mut listen = Listen::default();
-        let words = match node.value {
-            Value::Text(_) => vec![(path, node)],
-            _ => fields.reader.items(node, &path, want),
-        };
-        for (path, word) in words {
-            match &word.value {
-                Value::Text(text) if text == "socket" => listen.socket = true,
-                Value::Text(text) if text == "pywaggle" => listen.pywaggle = true,
-                Value::Text(text) if text == "lines" => listen.lines = true,
-                _ => fields.reader.wrong(&word, &path, "socket, pywaggle or lines"),
-            }
-        }
-        return listen;
-    }
-    fields
-        .reader
-        .map(node, &path, want, |listen| Listen {
-            socket: listen.flag("socket").unwrap_or_default(),
-            socket_path: listen.text("socket_path", "the absolute path of a socket"),
-            pywaggle: listen.flag("pywaggle").unwrap_or_default(),
-            lines: listen.flag("lines").unwrap_or_default(),
-            scrape: listen.texts("scrape", "addresses such as http://127.0.0.1:8000/metrics"),
-        })
-        .unwrap_or_default()
-}
-
-/// Samples of stacks per second where nobody says how many.
-pub const STACKS: u32 = 99;
-
-fn read_stacks(fields: &mut Fields<'_>) -> Option<u32> {
-    let node = fields.take("stacks")?;
-    match &node.value {
-        Value::Plain(word) if word == "true" => Some(STACKS),
-        Value::Plain(word) if word == "false" => None,
-        Value::Plain(word) if word.parse::<u32>().is_ok() => word.parse().ok(),
-        _ => {
-            let path = fields.full("stacks");
-            fields.reader.wrong(&node, &path, "true, false or samples per second");
-            None
-        }
-    }
+/// Every flag that sets a field.
+pub fn run_flags() -> impl Iterator<Item = &'static RunFlag> {
+    let tables = [
+        RunFile::FLAGS,
+        Limits::FLAGS,
+        Ready::FLAGS,
+        Listen::FLAGS,
+        Dataset::FLAGS,
+        Container::FLAGS,
+        Pod::FLAGS,
+    ];
+    tables.into_iter().flatten()
 }

@@ -1,6 +1,7 @@
 //! Takes a tree of values apart, field by field: what does not fit becomes a fault, and reading goes on.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::fault::{Fault, Origins};
 use super::nearest::nearest;
@@ -11,6 +12,8 @@ use super::node::{Key, Node, Value, shortened};
 pub struct Reader {
     pub faults: Vec<Fault>,
     pub origins: Origins,
+    /// How many run files are around the one that is read.
+    pub depth: usize,
 }
 
 impl Reader {
@@ -98,16 +101,31 @@ impl Fields<'_> {
         if matches!(node.value, Value::Null) { None } else { Some(node) }
     }
 
-    pub fn text(&mut self, name: &'static str, want: &str) -> Option<String> {
+    /// The same with its full name.
+    pub fn take_named(&mut self, name: &'static str) -> Option<(Node, String)> {
         let node = self.take(name)?;
-        let path = self.full(name);
+        Some((node, self.full(name)))
+    }
+
+    pub fn text(&mut self, name: &'static str, want: &str) -> Option<String> {
+        let (node, path) = self.take_named(name)?;
         self.reader.text(node, &path, want)
+    }
+
+    /// A list, as [`Reader::list`] reads it.
+    pub fn list<T: Default>(
+        &mut self,
+        name: &'static str,
+        want: &str,
+        read: impl FnMut(&mut Reader, Node, &str) -> Option<T>,
+    ) -> Vec<T> {
+        let Some((node, path)) = self.take_named(name) else { return Vec::new() };
+        self.reader.list(node, &path, want, read)
     }
 
     /// Texts, one or a list of them.
     pub fn texts(&mut self, name: &'static str, want: &str) -> Vec<String> {
-        let Some(node) = self.take(name) else { return Vec::new() };
-        let path = self.full(name);
+        let Some((node, path)) = self.take_named(name) else { return Vec::new() };
         match node.value {
             Value::Text(text) => vec![text],
             _ => self.reader.list(node, &path, want, |reader, item, path| reader.text(item, path, want)),
@@ -116,40 +134,49 @@ impl Fields<'_> {
 
     /// A list of texts and nothing else.
     pub fn words(&mut self, name: &'static str, want: &str) -> Vec<String> {
-        let Some(node) = self.take(name) else { return Vec::new() };
-        let path = self.full(name);
-        self.reader.list(node, &path, want, |reader, item, path| reader.text(item, path, want))
+        self.list(name, want, |reader, item, path| reader.text(item, path, want))
     }
 
-    pub fn flag(&mut self, name: &'static str) -> Option<bool> {
-        let node = self.take(name)?;
-        match &node.value {
-            Value::Plain(word) if word == "true" => Some(true),
-            Value::Plain(word) if word == "false" => Some(false),
-            _ => {
-                let path = self.full(name);
-                self.reader.wrong(&node, &path, "true or false");
-                None
-            }
+    pub fn time(
+        &mut self,
+        name: &'static str,
+        want: &str,
+        read: impl Fn(&str) -> Option<Duration>,
+    ) -> Option<Duration> {
+        let (node, path) = self.take_named(name)?;
+        let place = Some(node.place);
+        let text = self.reader.text(node, &path, want)?;
+        let time = read(&text);
+        if time.is_none() {
+            let got = format!("{:?}", shortened(&text));
+            self.reader.faults.push(Fault { place, ..Fault::new(path, got, want) });
         }
+        time
+    }
+
+    pub fn switch(&mut self, name: &'static str, want: &str) -> bool {
+        let Some((node, path)) = self.take_named(name) else { return false };
+        let is_set = matches!(&node.value, Value::Plain(word) if word == "true");
+        if !is_set && !matches!(&node.value, Value::Plain(word) if word == "false") {
+            self.reader.wrong(&node, &path, want);
+        }
+        is_set
     }
 
     pub fn number(&mut self, name: &'static str, want: &str) -> Option<u32> {
-        let node = self.take(name)?;
+        let (node, path) = self.take_named(name)?;
         if let Value::Plain(word) = &node.value
             && let Ok(number) = word.parse()
         {
             return Some(number);
         }
-        let path = self.full(name);
         self.reader.wrong(&node, &path, want);
         None
     }
 
     /// Names and their texts.
     pub fn table(&mut self, name: &'static str, want: &str) -> BTreeMap<String, String> {
-        let Some(node) = self.take(name) else { return BTreeMap::new() };
-        let path = self.full(name);
+        let Some((node, path)) = self.take_named(name) else { return BTreeMap::new() };
         let Value::Map(entries) = node.value else {
             self.reader.wrong(&node, &path, want);
             return BTreeMap::new();
@@ -171,8 +198,7 @@ impl Fields<'_> {
         want: &str,
         read: impl FnOnce(&mut Fields<'_>) -> T,
     ) -> Option<T> {
-        let node = self.take(name)?;
-        let path = self.full(name);
+        let (node, path) = self.take_named(name)?;
         self.reader.map(node, &path, want, read)
     }
 

@@ -287,3 +287,20 @@ fn what_the_reader_of_yaml_says_is_said_for_people() {
         assert!(told.contains(want) && !told.contains("Policy") && !told.contains("budget"), "{told}");
     }
 }
+
+#[test]
+fn the_reference_page_has_every_field_and_flag_of_the_table() {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/run-file.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+    for flag in runfile::run_flags() {
+        let (outer, field) = flag.field.split_once('.').unwrap_or((flag.field, flag.field));
+        let row = rows.iter().find(|row| row.split('|').nth(1).unwrap().contains(&format!("`{outer}`")));
+        let row = row.unwrap_or_else(|| panic!("{outer} has no row in docs/reference/run-file.md"));
+        assert!(row.contains(&format!("`{field}")), "{field} is missing in {row}");
+        let is_named = row.contains(&format!("--{}", flag.name));
+        let is_same = (row.contains("same names") || row.contains("each also a flag"))
+            && flag.name.replace('-', "_") == field;
+        assert!(is_named || is_same, "--{} is missing in {row}", flag.name);
+    }
+}

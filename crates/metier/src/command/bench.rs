@@ -19,7 +19,7 @@ use metier_types::{Digest, GraphUse, Run as Record, Seconds};
 
 use super::Room;
 use super::inspect::{Binding, pairs};
-use super::run::{flags, graph, source};
+use super::run::{complain_of_faults, flags, graph};
 use crate::console::complain;
 use crate::exit::{Code, usage};
 use crate::output::Format;
@@ -86,7 +86,7 @@ pub struct Bench {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
     #[command(flatten)]
-    surroundings: flags::Surroundings,
+    flags: flags::RunFlags<flags::SurroundingGroups>,
     #[command(flatten)]
     keeping: flags::Keeping,
     /// What a child of ours has to do
@@ -107,20 +107,11 @@ enum Which {
 const LOOKS: usize = 10;
 
 impl Bench {
-    /// What of it is a setting.
-    pub fn typed(&self) -> crate::config::Typed {
-        vec![
-            ("run.timeout", self.surroundings.timeout.clone()),
-            ("run.grace", self.surroundings.grace.clone()),
-            ("run.linger", self.surroundings.linger.clone()),
-        ]
-    }
-
     /// Runs it and prints what it takes.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         match &self.job {
             Some(job) => child(job),
-            None => self.parent(room).or_else(source::complained),
+            None => self.parent(room).or_else(complain_of_faults),
         }
     }
 
@@ -258,9 +249,6 @@ impl Bench {
             let sizes = value.shape.iter().flatten().map(|size| size.unwrap_or_default());
             (value.name.clone(), sizes.collect())
         };
-        let mut surroundings = self.surroundings.clone();
-        // The built-in engine folds constants at load on threads of its own.
-        surroundings.env.push(format!("RTEN_NUM_THREADS={}", job.threads));
         let measured = graph::Measured {
             graph: GraphUse {
                 file: job.graph.display().to_string(),
@@ -271,14 +259,15 @@ impl Bench {
                 extra: Default::default(),
             },
             command,
+            // The built-in engine folds constants at load on threads of its own.
+            variable: ("RTEN_NUM_THREADS".to_string(), job.threads.to_string()),
             folder,
             artefacts: vec![RESULT.to_string()],
             runs: self.runs,
             beside: beside(&job.graph, analysis),
             page_cache: self.page_cache.clone(),
-            interval: None,
-            surroundings,
-            keeping: self.keeping.clone(),
+            flags: &self.flags,
+            keeping: &self.keeping,
         };
         let (records, code) = graph::measure(room, measured)?;
         let outcome = Outcome::read(folder);

@@ -9,28 +9,25 @@ pub mod flags;
 pub mod graph;
 mod progress;
 mod save;
-pub mod source;
 mod summary;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use metier_device::identity;
-use metier_linux::Roots;
-use metier_measure::spec::Target;
-use metier_measure::{Error, NoRecorder, Options, Recorder, Session, Spec, StoreRecorder, leftovers};
-use metier_session::company::log::{Log, Part};
-use metier_session::company::{Means, Membership};
+use metier_linux::{Roots, signals};
+use metier_measure::{Error, NoRecorder, Options, Recorder, Session, StoreRecorder, leftovers};
+use metier_session::corunner::log::{Log, Part};
+use metier_session::corunner::{CompanionLauncher, Membership};
 use metier_session::queue::Launch;
-use metier_session::runfile::{Checked, Origins, RunFile, quantity};
-use metier_session::{Surroundings, Ways};
-use metier_types::{BatchId, Cause, GraphUse, Run as Record, RunId};
+use metier_session::runfile::{self, Checked, Faults, Origins, RunFile};
+use metier_session::{BatchEvent, BatchOrder, BatchResult, SetupOptions, measure_batch};
+use metier_types::{BatchId, RunId};
 
 use super::Room;
-use crate::config::{Origin, Typed, data_folder, dataset_folder, runtime_folder};
+use crate::config::{Typed, data_folder, dataset_folder, runtime_folder};
 use crate::console::complain;
 use crate::exit::{Code, Usage, code_of, one_line, usage};
 use crate::output::Destination;
@@ -60,13 +57,9 @@ pub struct Run {
     #[arg(long)]
     check: bool,
     #[command(flatten)]
-    measuring: flags::Measuring,
+    flags: flags::RunFlags<flags::EveryGroup>,
     #[command(flatten)]
-    surroundings: flags::Surroundings,
-    #[command(flatten)]
-    datasets: flags::Datasets,
-    #[command(flatten)]
-    images: flags::Images,
+    cache: flags::DatasetCache,
     #[command(flatten)]
     keeping: flags::Keeping,
     /// The identity that whoever starts us has given to the run
@@ -84,12 +77,6 @@ pub struct Run {
     /// Where relative paths of the run file are meant from, instead of where it is
     #[arg(long, hide = true, value_name = "FOLDER")]
     paths_from: Option<PathBuf>,
-    /// The graph that the command computes, where it does
-    #[arg(skip)]
-    graph: Option<GraphUse>,
-    /// Files that belong to the dataset: weights beside that graph
-    #[arg(skip)]
-    beside: Vec<PathBuf>,
     /// The command and its arguments
     #[arg(required_unless_present_any = ["file", "image", "pod"], trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -105,19 +92,16 @@ enum CompanyRole {
 impl Run {
     /// What of it is a setting.
     pub fn typed(&self) -> Typed {
-        vec![
-            ("run.timeout", self.surroundings.timeout.clone()),
-            ("run.grace", self.surroundings.grace.clone()),
-            ("run.linger", self.surroundings.linger.clone()),
-            ("run.interval", self.measuring.interval.clone()),
-            ("run.dataset_cache_limit", self.datasets.dataset_cache_limit.clone()),
-        ]
+        vec![("run.dataset_cache_limit", self.cache.dataset_cache_limit.clone())]
+    }
+
+    fn has_target(&self) -> bool {
+        self.file.is_some() || self.flags.has("image") || self.flags.has("pod")
     }
 
     /// What was typed with the run file behind its flag, where the first word is one; what follows it is then flags.
     pub fn with_file(&self, typed: &[OsString]) -> Option<Vec<OsString>> {
-        let is_otherwise = self.file.is_some() || self.images.image.is_some() || self.images.pod.is_some();
-        let first = self.command.first().filter(|word| !is_otherwise && source::is_run_file(word))?;
+        let first = self.command.first().filter(|word| !self.has_target() && runfile::is_run_file(word))?;
         let (before, words) = typed.split_at(typed.len().checked_sub(self.command.len())?);
         if before.last().is_some_and(|word| word == "--") {
             return None;
@@ -143,7 +127,7 @@ impl Run {
             }
             false => self.measure(room),
         };
-        done.or_else(source::complained).or_else(|error| {
+        done.or_else(complain_of_faults).or_else(|error| {
             if self.check {
                 return Err(error);
             }
@@ -156,68 +140,45 @@ impl Run {
     pub fn checked(&self, room: &Room) -> anyhow::Result<Checked> {
         let (name, mut file, mut origins) = match &self.file {
             Some(path) => {
-                let (name, file, origins) = source::load(path, self.paths_from.as_deref())?;
+                let (name, file, origins) = runfile::load(path, self.paths_from.as_deref())?;
                 (Some(name), file, origins)
             }
             None => (None, RunFile::default(), Origins::default()),
         };
-        let has_target = self.file.is_some() || self.images.image.is_some() || self.images.pod.is_some();
-        let words = || self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        match has_target {
+        match self.has_target() {
             true if self.command.is_empty() => {}
-            true => file.arguments = words(),
-            false if self.command.first().is_some_and(|program| program.is_empty()) => {
-                return Err(usage("the command is empty; want a program to run after `--`"));
-            }
-            false => file.command = words(),
+            true => file.arguments.clone_from(&self.command),
+            false => file.command.clone_from(&self.command),
         }
-        self.images.lay_over(&mut file, &mut origins)?;
-        self.surroundings.lay_over(&mut file, &mut origins)?;
-        self.datasets.lay_over(&mut file, &mut origins)?;
-        self.measuring.lay_over(&mut file, &mut origins)?;
-        self.keeping.lay_over(&mut file, &mut origins);
-        let checked = if self.check { file.check_dry(&origins) } else { file.check(&origins) };
-        let mut checked = checked.map_err(|faults| source::Faulty { name, faults })?;
-        if !has_target && let Target::Command(command) = &mut checked.spec.target {
-            // To the last byte: what is not UTF-8 would be changed by the way through text.
-            let wrapped = command.arguments.len() + 1 - self.command.len();
-            let all = std::iter::once(command.program.clone()).chain(command.arguments.clone());
-            let mut all = all.take(wrapped).chain(self.command.iter().cloned());
-            command.program = all.next().unwrap_or_default();
-            command.arguments = all.collect();
-        }
-        self.settle(room, &mut checked)?;
-        checked.spec.graph = self.graph.clone();
-        Ok(checked)
-    }
-
-    /// Times that were typed go before the file's, and the file's before other settings.
-    fn settle(&self, room: &Room, checked: &mut Checked) -> anyhow::Result<()> {
-        let (spec, file) = (&mut checked.spec, &mut checked.file);
-        let setting = |name: &str, is_in_file: bool| -> anyhow::Result<Option<Duration>> {
-            let is_typed = room.settings.get(name).is_some_and(|s| matches!(s.origin, Origin::Flag(_)));
-            if is_in_file && !is_typed { Ok(None) } else { room.settings.duration(name) }
-        };
-        if let Some(timeout) = setting("run.timeout", file.timeout.is_some())? {
-            spec.timeout = Some(timeout);
-        }
-        spec.grace = setting("run.grace", file.grace.is_some())?.unwrap_or(spec.grace);
-        spec.linger = setting("run.linger", file.linger.is_some())?.unwrap_or(spec.linger);
-        spec.interval = setting("run.interval", file.interval.is_some())?.unwrap_or(spec.interval);
+        file.lay_over(&self.flags.given, &mut origins);
+        settle_times(room, &mut file, &mut origins)?;
         // Told before anything is fetched.
         room.settings.size("run.dataset_cache_limit")?;
-        spec.check().map_err(|error| flagged(room, error))?;
-        file.timeout = spec.timeout.map(quantity::duration_text);
-        file.duration = spec.duration.map(quantity::duration_text);
-        file.grace = Some(quantity::duration_text(spec.grace));
-        file.linger = Some(quantity::duration_text(spec.linger));
-        file.interval = Some(quantity::duration_text(spec.interval));
-        Ok(())
+        let checked = if self.check { file.check_dry(&origins) } else { file.check(&origins) };
+        Ok(checked.map_err(|faults| match &name {
+            Some(name) => faults.of(name),
+            None => faults,
+        })?)
     }
 
     fn measure(&self, room: &Room) -> anyhow::Result<Code> {
         let checked = self.checked(room)?;
-        let batch = self.batch(room, &checked)?;
+        let part = |role| match role {
+            CompanyRole::Companion => Part::Companion,
+            CompanyRole::Neighbour => Part::Neighbour,
+        };
+        let job = MeasureJob {
+            checked: &checked,
+            order: BatchOrder { id: self.batch, run: self.run_id },
+            cache: self.cache.dataset_cache.clone(),
+            weights: Vec::new(),
+            membership: self
+                .company
+                .zip(self.company_log.as_deref())
+                .map(|(role, log)| Membership { part: part(role), log: Log::at(log) }),
+            keeping: &self.keeping,
+        };
+        let batch = job.measure(room)?;
         if !room.console.quiet {
             let kept = !self.keeping.no_store && !batch.is_unkept;
             let text = match batch.runs.as_slice() {
@@ -226,18 +187,45 @@ impl Run {
             };
             room.console.say(&text);
         }
-        Ok(batch.code())
+        Ok(Code::of(batch.failure.unwrap_or(0)))
     }
+}
 
+/// Times that neither a flag nor the file says come from the settings.
+fn settle_times(room: &Room, file: &mut RunFile, origins: &mut Origins) -> anyhow::Result<()> {
+    for (field, time) in [
+        ("timeout", &mut file.timeout),
+        ("grace", &mut file.grace),
+        ("linger", &mut file.linger),
+        ("interval", &mut file.interval),
+    ] {
+        let name = format!("run.{field}");
+        if time.is_none() {
+            *time = room.settings.duration(&name)?;
+            origins.flag(field, room.settings.source_of(&name));
+        }
+    }
+    Ok(())
+}
+
+/// A checked run, and what else its measuring takes.
+struct MeasureJob<'a> {
+    checked: &'a Checked,
+    order: BatchOrder,
+    /// Where fetched datasets are kept, if not where they usually are.
+    cache: Option<PathBuf>,
+    /// Files beside the dataset that are as cold or warm as it.
+    weights: Vec<PathBuf>,
+    membership: Option<Membership>,
+    keeping: &'a flags::Keeping,
+}
+
+impl MeasureJob<'_> {
     /// Measures, keeps and saves, and says nothing of it.
-    fn batch(&self, room: &Room, checked: &Checked) -> anyhow::Result<Batch> {
-        let repeats = checked.repeats;
-        let save = self
-            .keeping
-            .save_json
-            .as_deref()
-            .map(|path| Destination::open("--save-json", path))
-            .transpose()?;
+    fn measure(self, room: &Room) -> anyhow::Result<BatchResult> {
+        let repeats = self.checked.repeats;
+        let save = self.keeping.save_json.as_deref();
+        let save = save.map(|path| Destination::open("--save-json", path)).transpose()?;
         let roots = Roots::default();
         let device = identity::this(&roots, data_folder().as_deref())?;
         // The session takes over signals first: threads that a store starts must not be ended by them.
@@ -251,7 +239,7 @@ impl Run {
                 Box::new(StoreRecorder::new(store, &device))
             }
         };
-        let batch = self.batch_of(room, checked, &mut session, recorder.as_mut())?;
+        let batch = self.measure_in(room, &mut session, recorder.as_mut())?;
         if let Some(save) = save {
             save::write(save, &batch.runs, repeats > 1)
                 .context("the command ran, but its record was not saved")?;
@@ -259,219 +247,70 @@ impl Run {
         Ok(batch)
     }
 
-    /// Gets ready what is around the runs, and measures them; what cannot be had is why they never started.
-    fn batch_of(
-        &self,
+    fn measure_in(
+        self,
         room: &Room,
-        checked: &Checked,
         session: &mut Session,
         recorder: &mut dyn Recorder,
-    ) -> anyhow::Result<Batch> {
-        let (runtime, launch) = (runtime_folder(), self.launch(room)?);
+    ) -> anyhow::Result<BatchResult> {
+        let (runtime, launch) = (runtime_folder(), launch(room, self.keeping)?);
         let fetching = fetching::Fetching::new(&room.console);
-        let part = |role| match role {
-            CompanyRole::Companion => Part::Companion,
-            CompanyRole::Neighbour => Part::Neighbour,
-        };
-        let ways = Ways {
-            cache: self.datasets.dataset_cache.clone().or_else(dataset_folder),
-            beside: self.beside.clone(),
+        let mut progress = progress::Progress::new(&room.console, self.checked.warmup + self.checked.repeats);
+        let options = SetupOptions {
+            cache: self.cache.or_else(dataset_folder),
+            weights: self.weights,
             cache_limit: room.settings.size("run.dataset_cache_limit")?,
             progress: &fetching,
-            means: Means {
+            launcher: CompanionLauncher {
                 launch: &launch,
                 folder: &runtime,
                 is_quiet: room.console.quiet,
                 has_store: !self.keeping.no_store,
-                is_stopped: &signals_wait,
+                is_stopped: &signals::is_stop_pending,
             },
-            membership: self
-                .company
-                .zip(self.company_log.as_deref())
-                .map(|(role, log)| Membership { part: part(role), log: Log::at(log) }),
+            membership: self.membership,
         };
-        let prepared = Surroundings::prepare(checked, ways);
-        fetching.end();
-        match prepared {
-            Ok(mut surroundings) => self.repetitions(room, checked, &mut surroundings, session, recorder),
-            Err(obstacle) => {
-                let mut spec = checked.spec.clone();
-                (spec.id, spec.repetitions) = (self.run_id, checked.repeats);
-                spec.is_company = self.company.is_some();
-                spec.batch = self.batch.unwrap_or_else(BatchId::new);
-                let finished = metier_session::unstarted(session, &spec, &obstacle.detail, recorder)?;
-                tell_unstarted(room, &finished.run);
-                let code = if take_waiting_signals() || obstacle.is_stop {
-                    Code::of(130)
-                } else {
-                    Code::OWN_FAILURE
-                };
-                Ok(Batch {
-                    runs: vec![finished.run],
-                    is_unkept: finished.unkept.is_some(),
-                    failed: Some(code),
-                    ..Batch::default()
-                })
-            }
-        }
-    }
-
-    /// How this program starts itself for company.
-    fn launch(&self, room: &Room) -> anyhow::Result<Launch> {
-        match self.keeping.no_store {
-            true => {
-                let program = std::env::current_exe().context("cannot tell which program this is")?;
-                Ok(Launch { program, flags: Vec::new(), hidden: Vec::new() })
-            }
-            false => super::session::work::launch(room, &room.settings.store()?),
-        }
-    }
-
-    fn repetitions(
-        &self,
-        room: &Room,
-        checked: &Checked,
-        surroundings: &mut Surroundings<'_>,
-        session: &mut Session,
-        recorder: &mut dyn Recorder,
-    ) -> anyhow::Result<Batch> {
-        let mut batch = Batch::default();
-        let mut progress = progress::Progress::new(&room.console, checked.warmup + checked.repeats);
-        let id = self.batch.unwrap_or_else(BatchId::new);
-        let plan = (1..=checked.warmup).map(|n| (true, n)).chain((1..=checked.repeats).map(|n| (false, n)));
-        for (warmup, repetition) in plan {
-            let repetitions = if warmup { checked.warmup } else { checked.repeats };
-            let mut spec = Spec { repetition, repetitions, warmup, batch: id, ..checked.spec.clone() };
-            spec.is_company = self.company.is_some();
-            if let Some(CompanyRole::Neighbour) = self.company {
-                // It goes on for as long as it is wanted: nobody knows of how many this is one.
-                spec.repetitions = repetition;
-            }
-            spec.id = self.run_id.filter(|_| !warmup && repetition == 1);
-            let started = Instant::now();
-            let finished = match surroundings.run(session, &spec, recorder) {
-                Ok(finished) => finished,
-                // What was measured so far is not lost to a later failure.
-                Err(error) if !batch.runs.is_empty() => {
-                    complain(&format!(
-                        "repetition {repetition} of {repetitions}: {}",
-                        one_line(&error.into())
-                    ));
-                    batch.failed = Some(Code::OWN_FAILURE);
-                    break;
-                }
-                Err(error) => return Err(flagged(room, error)),
-            };
-            let code = code_for(&finished.run);
-            progress.finished(&finished.run, started.elapsed());
-            batch.is_unkept = finished.unkept.is_some();
-            if let Some(error) = finished.unkept {
+        let mut on_event = |event: BatchEvent<'_>| match event {
+            BatchEvent::Prepared => fetching.end(),
+            BatchEvent::Finished(run, took) => progress.finished(run, took),
+            BatchEvent::Unkept(error) => {
                 complain(&format!("the command ran, but its run was not kept: {}", one_line(&error.into())));
-                batch.failed = Some(Code::OWN_FAILURE);
             }
-            match warmup {
-                true => batch.warmups.push(finished.run),
-                false => batch.runs.push(finished.run),
+            BatchEvent::Failed { repetition, repetitions, error } => {
+                let error = one_line(&error.into());
+                complain(&format!("repetition {repetition} of {repetitions}: {error}"));
             }
-            if batch.failed.is_none() && code != Code::OK {
-                batch.failed = Some(code);
+            // The summary says it too.
+            BatchEvent::Unstarted(detail) if room.console.quiet => {
+                complain(&format!("it was not started: {detail}"));
             }
-            // What could not start once cannot the next time either.
-            let last = if warmup { batch.warmups.last() } else { batch.runs.last() };
-            if let Some(run) = last.filter(|run| is_unstarted(run)) {
-                tell_unstarted(room, run);
-                if take_waiting_signals() {
-                    batch.failed = Some(Code::of(130));
-                }
-                break;
-            }
-            if batch.is_unkept
-                || finished.stop.is_some()
-                || (checked.file.stop_on_failure && code != Code::OK)
-            {
-                break;
-            }
+            BatchEvent::Unstarted(_) => {}
+        };
+        measure_batch(self.checked, options, &self.order, session, recorder, &mut on_event).map_err(flagged)
+    }
+}
+
+/// How this program starts itself for co-runners.
+fn launch(room: &Room, keeping: &flags::Keeping) -> anyhow::Result<Launch> {
+    match keeping.no_store {
+        true => {
+            let program = std::env::current_exe().context("cannot tell which program this is")?;
+            Ok(Launch { program, flags: Vec::new(), hidden: Vec::new() })
         }
-        Ok(batch)
+        false => super::session::work::launch(room, &room.settings.store()?),
     }
 }
 
-#[derive(Default)]
-struct Batch {
-    warmups: Vec<Record>,
-    runs: Vec<Record>,
-    /// The first exit code that was not 0.
-    failed: Option<Code>,
-    /// The last one is not in the store.
-    is_unkept: bool,
+/// Says what is wrong in what was typed, a line each; any other error is given back.
+pub fn complain_of_faults(error: anyhow::Error) -> anyhow::Result<Code> {
+    let faults = error.downcast::<Faults>()?;
+    faults.iter().for_each(|fault| complain(&fault.to_string()));
+    Ok(Code::USAGE)
 }
 
-impl Batch {
-    fn code(&self) -> Code {
-        self.failed.unwrap_or(Code::OK)
-    }
-}
-
-/// Why a run never started, for those who want no summary, which says it.
-fn tell_unstarted(room: &Room, run: &Record) {
-    if room.console.quiet {
-        let detail = run.exit.as_ref().and_then(|exit| exit.detail.as_deref());
-        complain(&format!("it was not started: {}", detail.unwrap_or("nobody knows why")));
-    }
-}
-
-/// Whether a signal waits that asks us to stop. The session takes them as it measures; before that they wait.
-fn signals_wait() -> bool {
-    // SAFETY: the set is plain data that the call fills.
-    unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigpending(&mut set) == 0
-            && [libc::SIGINT, libc::SIGTERM, libc::SIGHUP]
-                .iter()
-                .any(|signal| libc::sigismember(&set, *signal) == 1)
-    }
-}
-
-/// Takes signals that wait, so that they do not end us where their turn would come; says whether there was one.
-fn take_waiting_signals() -> bool {
-    let is_waiting = signals_wait();
-    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the set is plain data that the calls fill; only signals that wait and are blocked are taken.
-    unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-            libc::sigaddset(&mut set, signal);
-        }
-        while is_waiting && libc::sigtimedwait(&set, std::ptr::null_mut(), &now) > 0 {}
-    }
-    is_waiting
-}
-
-fn is_unstarted(run: &Record) -> bool {
-    run.exit.as_ref().is_some_and(|exit| exit.cause == Cause::Unstarted)
-}
-
-/// The exit code that a run stands for.
-fn code_for(run: &Record) -> Code {
-    let Some(exit) = &run.exit else { return Code::OWN_FAILURE };
-    let own = exit.code.or(exit.signal.map(|signal| 128 + signal));
-    Code::of(match exit.cause {
-        _ if exit.planned => 0,
-        Cause::Timeout => 124,
-        Cause::Interrupted => 130,
-        Cause::Oom => own.filter(|code| *code != 0).unwrap_or(137),
-        Cause::Exited | Cause::Signalled => own.unwrap_or(125),
-        Cause::Lost | Cause::Unstarted => 125,
-    })
-}
-
-/// A specification that makes no sense came from a flag or a setting: say who set it.
-fn flagged(room: &Room, error: Error) -> anyhow::Error {
+/// A specification that makes no sense came from what was typed.
+fn flagged(error: Error) -> anyhow::Error {
     match error {
-        Error::Spec { field, want, .. } if room.settings.get(&format!("run.{field}")).is_some() => {
-            room.settings.wrong(&format!("run.{field}"), want)
-        }
         Error::Spec { field: "command", got, want } => usage(format!("the command is {got}; want {want}")),
         Error::Spec { field, got, want } => usage(format!("--{field} is {got}; want {want}")),
         other => other.into(),

@@ -33,7 +33,6 @@ use crate::artefacts::path_matches;
 use crate::launch::{Launcher, Program};
 use crate::observer::Provision;
 use crate::running_target::{Outcome, PreparedRun, Report, Rung, RunningTarget, Sink};
-use crate::signals::Signals;
 use crate::spec::ContainerSpec;
 use crate::stop::Stopper;
 use crate::target_facts::TargetFacts;
@@ -45,6 +44,7 @@ use groups::Parent;
 use metier_linux::cgroup::{Group, Place, baseline};
 use metier_linux::events::ProcessRoot;
 use metier_linux::file::Held;
+use metier_linux::signals::Signals;
 use metier_linux::{Roots, group_owner, wake};
 use settings::Plan;
 

@@ -4,7 +4,6 @@ use super::super::address::is_web;
 use super::super::checked::{Readiness, Sign, WITHIN};
 use super::super::fault::Fault;
 use super::super::file::Ready;
-use super::super::quantity::{DURATION, duration};
 use super::Check;
 
 impl Check {
@@ -29,9 +28,6 @@ impl Check {
             self.read(format!("{path}.output"), ready.output.as_ref(), "a text that it prints", |text| {
                 (!text.is_empty() && !text.contains('\n')).then(|| Sign::Output(text.to_string()))
             });
-        let within = self.read(format!("{path}.within"), ready.within.as_ref(), DURATION, |text| {
-            duration(text).filter(|time| !time.is_zero())
-        });
         let given =
             [ready.port.is_some(), ready.http.is_some(), ready.file.is_some(), ready.output.is_some()];
         let count = given.into_iter().filter(|is| *is).count();
@@ -44,6 +40,6 @@ impl Check {
             self.faults.push(Fault::new(format!("{path}.output"), "given", want));
         }
         let sign = port.or(http).or(file).or(output)?;
-        Some(Readiness { sign, within: within.unwrap_or(WITHIN) })
+        Some(Readiness { sign, within: ready.within.unwrap_or(WITHIN) })
     }
 }

@@ -1,6 +1,7 @@
 //! What runs: a command, a container or a pod, and what is put into it.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use metier_measure::spec::{Command, Confines, ContainerSpec, Mount, PodSpec, Pull, Target};
@@ -8,6 +9,7 @@ use metier_types::Bytes;
 
 use super::super::checked::DATASET_TARGET;
 use super::super::fault::Fault;
+use super::super::fields::FieldTable as _;
 use super::super::file::{self, Probe, RunFile};
 use super::super::quantity::{SIZE, size};
 use super::{Check, join};
@@ -51,38 +53,26 @@ impl Check {
                 *kind
             }
         };
-        let only_image = "left out: it is only for an image or a pod";
-        let c = &file.container;
         let (here, is_pod) = (kind == Kind::Command, kind == Kind::Pod);
-        for (field, is_wrong, want) in [
-            ("mounts", here && !file.mounts.is_empty(), "left out: a command sees this machine's files"),
-            (
-                "limits.gpu",
-                here && file.limits.gpu.is_some(),
-                "left out: a command sees all GPUs of this machine",
-            ),
-            ("container.entrypoint", here && !c.entrypoint.is_empty(), only_image),
-            ("container.pull", here && c.pull.is_some(), only_image),
-            ("container.engine", here && c.engine.is_some(), "left out: it is only for an image"),
-            (
-                "container.engine",
-                is_pod && c.engine.is_some(),
-                "left out: a pod's node has an engine of its own",
-            ),
-            ("container.network", here && c.network.is_some(), only_image),
-            ("container.runtime", here && c.runtime.is_some(), only_image),
-            ("container.user", here && c.user.is_some(), only_image),
-            ("container.devices", here && !c.devices.is_empty(), only_image),
-            ("container.capabilities", here && !c.capabilities.is_empty(), only_image),
-            ("container.privileged", here && c.privileged, only_image),
-            ("container.stdin", here && c.stdin, "left out: a command has our standard input"),
-            ("container.stdin", is_pod && c.stdin, "left out: a pod gets nothing of our standard input"),
-            ("container.shared_memory", here && c.shared_memory.is_some(), only_image),
-            ("container.labels", here && !c.labels.is_empty(), only_image),
-        ] {
-            if is_wrong {
-                self.faults.push(Fault::new(at(field), "given", want));
-            }
+        let mut refuse = |field: &str, want: &str| {
+            self.faults.push(Fault::new(at(field), "given", want));
+        };
+        if here && !file.mounts.is_empty() {
+            refuse("mounts", "left out: a command sees this machine's files");
+        }
+        if here && file.limits.gpu.is_some() {
+            refuse("limits.gpu", "left out: a command sees all GPUs of this machine");
+        }
+        for field in file.container.given() {
+            let want = match field {
+                "engine" if here => "left out: it is only for an image",
+                "engine" if is_pod => "left out: a pod's node has an engine of its own",
+                "stdin" if here => "left out: a command has our standard input",
+                "stdin" if is_pod => "left out: a pod gets nothing of our standard input",
+                _ if here => "left out: it is only for an image or a pod",
+                _ => continue,
+            };
+            refuse(&format!("container.{field}"), want);
         }
         kind
     }
@@ -90,6 +80,7 @@ impl Check {
     pub(super) fn target(&mut self, file: &RunFile, kind: Kind, path: &str) -> Target {
         let at = |name: &str| join(path, name);
         let wrap = || file.probes.iter().rev().flat_map(|probe| probe.wrap.iter().cloned());
+        let arguments = || file.arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let c = &file.container;
         let entrypoint =
             (!c.entrypoint.is_empty()).then(|| wrap().chain(c.entrypoint.iter().cloned()).collect());
@@ -105,20 +96,20 @@ impl Check {
             self.read(at("container.shared_memory"), c.shared_memory.as_ref(), SIZE, size).map(Bytes);
         let target = match kind {
             Kind::Command => {
-                if file.command.first().is_some_and(String::is_empty) {
+                if file.command.first().is_some_and(|program| program.is_empty()) {
                     self.wrong(at("command"), "", "a program to run");
                 }
-                let mut words =
-                    wrap().chain(file.command.iter().cloned()).chain(file.arguments.iter().cloned());
-                let program = words.next().unwrap_or_default().into();
-                Target::Command(Command { program, arguments: words.map(Into::into).collect() })
+                let own = file.command.iter().chain(&file.arguments).cloned();
+                let mut words = wrap().map(OsString::from).chain(own);
+                let program = words.next().unwrap_or_default();
+                Target::Command(Command { program, arguments: words.collect() })
             }
             Kind::Container => Target::Container(ContainerSpec {
                 stdin: c.stdin,
                 awaits: None,
                 image: file.image.clone().unwrap_or_default(),
                 entrypoint,
-                arguments: file.arguments.clone(),
+                arguments: arguments(),
                 engine: c.engine.clone(),
                 user: c.user.clone(),
                 network: c.network.clone(),
@@ -137,7 +128,7 @@ impl Check {
                 Target::Pod(PodSpec {
                     image: pod.image,
                     entrypoint,
-                    arguments: file.arguments.clone(),
+                    arguments: arguments(),
                     kubeconfig: pod.kubeconfig.map(PathBuf::from),
                     context: pod.context,
                     namespace: pod.namespace,

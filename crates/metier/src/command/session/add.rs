@@ -6,7 +6,7 @@ use metier_session::queue::{Ask, ask};
 use metier_types::{Asker, Door, Extra};
 
 use super::super::Room;
-use super::super::run::{Run, source};
+use super::super::run::{Run, complain_of_faults};
 use crate::exit::{Code, usage};
 use crate::output::Format;
 
@@ -32,7 +32,7 @@ impl Add {
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
         let checked = match self.run.checked(room) {
             Ok(checked) => checked,
-            Err(error) => return source::complained(error),
+            Err(error) => return complain_of_faults(error),
         };
         if let Some(flag) = self.run.unfit_for_later() {
             return Err(usage(format!(

@@ -1,5 +1,5 @@
-//! What is around a run: its dataset, its company, who looks whether it is ready. Got ready before the clock starts, the same
-//! for all repetitions, and taken away afterwards.
+//! What is around a run: its dataset, its co-runners, the probe of its readiness. Prepared before
+//! the clock starts, the same for all repetitions, and taken away afterwards.
 
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -9,7 +9,7 @@ use metier_measure::spec::{Awaited, Mount, Target};
 use metier_measure::{Error, Finished, Keep, Observer, Recorder, Session, Spec};
 use metier_types::{Bytes, DatasetUse, Extra, PageCache, Run, RunId, Warning};
 
-use crate::company::{Company, Means, Member, Membership, Probe, name_of};
+use crate::corunner::{CoRunners, CompanionLauncher, Member, Membership, ReadinessProbe, name_of};
 use crate::dataset::{self, Cache, Obtained, Progress, Watch};
 use crate::runfile::{Checked, DATASET_TARGET, Sign, Wanted};
 
@@ -18,84 +18,58 @@ pub const DATASET_VARIABLE: &str = "METIER_DATASET";
 /// The word that stands for it in arguments.
 pub const DATASET_WORD: &str = "{dataset}";
 
-/// How surroundings are made.
-pub struct Ways<'a> {
+/// How a setup is made.
+pub struct SetupOptions<'a> {
     /// Where fetched datasets are kept; `None` where there is no such place.
     pub cache: Option<PathBuf>,
     /// Files that belong to the dataset, and are as cold or warm as it: weights beside a graph.
-    pub beside: Vec<PathBuf>,
+    pub weights: Vec<PathBuf>,
     /// Most that fetched datasets may take; those that were not used for longest go.
     pub cache_limit: Option<Bytes>,
-    /// Who shows how far fetching has come.
+    /// Shows how far fetching has come.
     pub progress: &'a dyn Progress,
-    /// How company is started.
-    pub means: Means<'a>,
-    /// What the run is told, where it is somebody's company itself.
+    /// How co-runners are started.
+    pub launcher: CompanionLauncher<'a>,
+    /// What the run is told, where it is a co-runner itself.
     pub membership: Option<Membership>,
 }
 
 /// Why a run cannot start.
 #[derive(Debug)]
-pub struct Obstacle {
+pub struct SetupFailure {
     /// In words for people and for the record.
     pub detail: String,
-    /// Whether somebody asked us to stop.
+    /// Whether a stop was asked for meanwhile.
     pub is_stop: bool,
 }
 
 /// What is around the runs of a batch.
-pub struct Surroundings<'a> {
+pub struct RunSetup<'a> {
     checked: &'a Checked,
     dataset: Option<(&'a Wanted, Obtained)>,
-    beside: Vec<PathBuf>,
-    company: Option<Company>,
+    weights: Vec<PathBuf>,
+    corunners: Option<CoRunners>,
     membership: Option<Membership>,
     is_stopped: &'a dyn Fn() -> bool,
     runs: u32,
 }
 
-impl<'a> Surroundings<'a> {
-    pub fn prepare(checked: &'a Checked, ways: Ways<'a>) -> Result<Self, Obstacle> {
+impl<'a> RunSetup<'a> {
+    pub fn prepare(checked: &'a Checked, options: SetupOptions<'a>) -> Result<Self, SetupFailure> {
         let dataset = match &checked.dataset {
-            Some(wanted) => {
-                let watch = Watch::new(&wanted.source, ways.progress, ways.means.is_stopped);
-                let cache = || match &ways.cache {
-                    Some(folder) => Cache::open(folder),
-                    None => Err(dataset::Error::Unfit {
-                        source_name: dataset::name_of(&wanted.source),
-                        what: "has no place to go: neither XDG_CACHE_HOME nor HOME is an absolute path"
-                            .into(),
-                        want: "--dataset-cache FOLDER",
-                    }),
-                };
-                let obtained = dataset::obtain(wanted, &cache, &watch).map_err(obstacle)?;
-                if let Some(limit) = ways.cache_limit.filter(|_| !obtained.was_cached) {
-                    let removed = cache().map_err(obstacle)?.trim(limit);
-                    if removed.bytes.get() > 0 {
-                        ways.progress.note(&removed.to_string());
-                    }
-                }
-                Some((wanted, obtained))
-            }
+            Some(wanted) => Some((wanted, obtain(wanted, &options).map_err(failure)?)),
             None => None,
         };
-        let has_company = !checked.needs.is_empty() || !checked.with.is_empty();
-        let company = match has_company {
-            true => Some(Company::start(checked, &ways.means).map_err(|detail| {
-                let is_stop = (ways.means.is_stopped)();
-                Obstacle { detail, is_stop }
-            })?),
-            false => None,
+        let is_stopped = options.launcher.is_stopped;
+        let corunners = match checked.needs.is_empty() && checked.with.is_empty() {
+            true => None,
+            false => Some(
+                CoRunners::start(checked, &options.launcher)
+                    .map_err(|detail| SetupFailure { detail, is_stop: is_stopped() })?,
+            ),
         };
-        Ok(Self {
-            checked,
-            dataset,
-            beside: ways.beside,
-            company,
-            membership: ways.membership,
-            is_stopped: ways.means.is_stopped,
-            runs: 0,
-        })
+        let SetupOptions { weights, membership, .. } = options;
+        Ok(Self { checked, dataset, weights, corunners, membership, is_stopped, runs: 0 })
     }
 
     /// Runs and measures once, with all of it.
@@ -109,35 +83,68 @@ impl<'a> Surroundings<'a> {
         let mut notes = Notes::default();
         if let Some((wanted, obtained)) = &self.dataset {
             place(&mut spec, wanted, obtained, self.runs == 0);
-            match dataset::settle(obtained, &self.beside, wanted.page_cache, self.is_stopped) {
+            match dataset::settle(obtained, &self.weights, wanted.page_cache, self.is_stopped) {
                 Ok(warning) => notes.warnings.extend(warning.map(|text| Warning::new("page-cache", text))),
-                Err(error) => return unstarted(session, &spec, &obstacle(error).detail, recorder),
+                Err(error) => return unstarted(session, &spec, &failure(error).detail, recorder),
             }
         }
         self.runs += 1;
-        if let Some(company) = &self.company {
-            spec.company = company.present();
-            notes.gone = company.gone();
-            notes.company = Some(company);
+        if let Some(corunners) = &self.corunners {
+            spec.company = corunners.present();
+            notes.gone = corunners.gone();
+            notes.corunners = Some(corunners);
             for (name, status) in &notes.gone {
                 let text = format!("{name:?} had ended before the run began ({status})");
                 notes.warnings.push(Warning::new("company", text));
             }
         }
         let name = name_of(self.checked);
-        // It may have company, and be somebody's.
-        let memberships = self.company.as_ref().map(Company::membership).into_iter().chain(&self.membership);
+        // It may have co-runners, and be one.
+        let memberships =
+            self.corunners.as_ref().map(CoRunners::membership).into_iter().chain(&self.membership);
         let mut members: Vec<Member<'_>> =
             memberships.map(|membership| Member::new(membership, name.clone())).collect();
         let ready = self.checked.ready.as_ref();
         let awaited = ready.and_then(|ready| await_output(&mut spec, &ready.sign));
-        // Somebody's company tells when it is ready; the run itself only notes it.
-        let mut probe = ready.map(|ready| Probe::new(ready, awaited, self.membership.as_ref(), name.clone()));
+        // A co-runner tells when it is ready; the run itself only notes it.
+        let mut probe =
+            ready.map(|ready| ReadinessProbe::new(ready, awaited, self.membership.as_ref(), name.clone()));
         let mut observers: Vec<&mut dyn Observer> = vec![&mut notes];
         observers.extend(probe.iter_mut().map(|probe| probe as &mut dyn Observer));
         observers.extend(members.iter_mut().map(|member| member as &mut dyn Observer));
-        crate::start(session, &spec, recorder, &mut observers)
+        match &spec.target {
+            Target::Command(_) | Target::Container(_) => session.run_with(&spec, recorder, &mut observers),
+            Target::Pod(_) => metier_cluster::run_with(session, &spec, recorder, &mut observers).or_else(
+                |error| match error {
+                    metier_cluster::Error::Measure(error) => Err(error),
+                    metier_cluster::Error::Spec { field, got, want } => Err(Error::Spec { field, got, want }),
+                    // A cluster that cannot be asked is why the run never started.
+                    other => unstarted(session, &spec, &other.to_string(), recorder),
+                },
+            ),
+        }
     }
+}
+
+/// Fetches the dataset, and keeps the cache below its limit.
+fn obtain(wanted: &Wanted, options: &SetupOptions<'_>) -> Result<Obtained, dataset::Error> {
+    let watch = Watch::new(&wanted.source, options.progress, options.launcher.is_stopped);
+    let cache = || match &options.cache {
+        Some(folder) => Cache::open(folder),
+        None => Err(dataset::Error::Unfit {
+            source_name: dataset::name_of(&wanted.source),
+            what: "has no place to go: neither XDG_CACHE_HOME nor HOME is an absolute path".into(),
+            want: "--dataset-cache FOLDER",
+        }),
+    };
+    let obtained = dataset::obtain(wanted, &cache, &watch)?;
+    if let Some(limit) = options.cache_limit.filter(|_| !obtained.was_cached) {
+        let removed = cache()?.trim(limit);
+        if removed.bytes.get() > 0 {
+            options.progress.note(&removed.to_string());
+        }
+    }
+    Ok(obtained)
 }
 
 /// Has a container's output, which goes through us, looked through for the sign.
@@ -151,7 +158,7 @@ fn await_output(spec: &mut Spec, sign: &Sign) -> Option<Awaited> {
 }
 
 /// Keeps the record of a run that cannot start.
-pub fn unstarted(
+pub(crate) fn unstarted(
     session: &mut Session,
     spec: &Spec,
     detail: &str,
@@ -161,9 +168,9 @@ pub fn unstarted(
     session.unstarted(spec, id, &TargetFacts::default(), detail, recorder)
 }
 
-fn obstacle(error: dataset::Error) -> Obstacle {
+fn failure(error: dataset::Error) -> SetupFailure {
     let is_stop = matches!(error, dataset::Error::Interrupted { .. });
-    Obstacle { detail: error.to_string(), is_stop }
+    SetupFailure { detail: error.to_string(), is_stop }
 }
 
 /// Tells the run where its dataset is, and the record what it is.
@@ -207,18 +214,18 @@ fn place(spec: &mut Spec, wanted: &Wanted, obtained: &Obtained, is_first: bool) 
     }
 }
 
-/// Warnings that were known before the run began, and who left it while it ran.
+/// Warnings that were known before the run began, and co-runners that ended while it ran.
 #[derive(Default)]
 struct Notes<'a> {
     warnings: Vec<Warning>,
-    company: Option<&'a Company>,
-    /// Those who had left before.
+    corunners: Option<&'a CoRunners>,
+    /// Those that had ended before.
     gone: Vec<(String, ExitStatus)>,
 }
 
 impl Observer for Notes<'_> {
     fn finish(&mut self, run: &mut Run, _: &mut Keep<'_>) {
-        let gone = self.company.map(Company::gone).unwrap_or_default();
+        let gone = self.corunners.map(CoRunners::gone).unwrap_or_default();
         for (name, status) in gone.into_iter().filter(|one| !self.gone.contains(one)) {
             let text =
                 format!("{name:?} ended while the run went on ({status}): not all of it had this company");

@@ -1,4 +1,4 @@
-//! Company: runs that another run needs (`needs:`), and runs that are put beside it (`with:`).
+//! Co-runners: runs that another run needs (`needs:`), and runs that are put beside it (`with:`).
 //!
 //! Each is a run too, measured by a process of its own with a record of its own in the same store; a session stays one run. They
 //! talk through a file of lines ([`log`]), so that each record tells whom the run met and for how long.
@@ -6,13 +6,13 @@
 //! - Companions are started one after the other, before everything else, and each has to be ready before the next. A
 //!   companion that does not come up, or not in time, is the reason why the run never started.
 //! - Neighbours are started next, and again each time they end, until the main run ends; one that fails is not started again.
-//! - The company stays for the whole batch: warm-up and all repetitions meet the same companions.
+//! - Co-runners stay for the whole batch: warm-up and all repetitions meet the same companions.
 //! - Afterwards all are asked to end (INT, then the ladder), neighbours first. None outlives us.
 
 mod child;
 pub mod log;
 mod member;
-mod probe;
+mod readiness_probe;
 
 use std::cell::RefCell;
 use std::os::unix::fs::DirBuilderExt;
@@ -26,7 +26,7 @@ use child::Child;
 pub use child::name_of;
 use log::{Happened, Log, Part};
 pub use member::{Member, Membership};
-pub use probe::{Probe, told};
+pub use readiness_probe::{ReadinessProbe, describe_sign};
 
 use crate::queue::Launch;
 use crate::runfile::{Checked, quantity};
@@ -38,11 +38,11 @@ const SETTLED: Duration = Duration::from_millis(100);
 /// How often it is looked for.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// How company is started.
-pub struct Means<'a> {
+/// How co-runners are started.
+pub struct CompanionLauncher<'a> {
     /// How the measuring program is started.
     pub launch: &'a Launch,
-    /// A private folder for files that live as long as the company.
+    /// A private folder for files that live as long as the co-runners.
     pub folder: &'a Path,
     /// Whether its output is not shown.
     pub is_quiet: bool,
@@ -53,37 +53,35 @@ pub struct Means<'a> {
 }
 
 /// Runs that keep another one company.
-pub struct Company {
+pub struct CoRunners {
     children: RefCell<Vec<Child>>,
     membership: Membership,
 }
 
-impl Company {
+impl CoRunners {
     /// Starts all, and waits until those that are needed are ready. An error is why the run cannot start.
-    pub fn start(checked: &Checked, means: &Means<'_>) -> Result<Self, String> {
+    pub fn start(checked: &Checked, launcher: &CompanionLauncher<'_>) -> Result<Self, String> {
         let mut folders = std::fs::DirBuilder::new();
-        let made = folders.recursive(true).mode(0o700).create(means.folder);
-        made.map_err(|error| format!("its company has no folder {}: {error}", means.folder.display()))?;
-        let path = means.folder.join(format!("company-{}.log", metier_types::RunId::new()));
+        let made = folders.recursive(true).mode(0o700).create(launcher.folder);
+        made.map_err(|error| format!("its company has no folder {}: {error}", launcher.folder.display()))?;
+        let path = launcher.folder.join(format!("company-{}.log", metier_types::RunId::new()));
         let log = Log::create(path).map_err(|error| format!("its company cannot talk: {error}"))?;
         let mut company =
             Self { children: RefCell::default(), membership: Membership { part: Part::Main, log } };
         let needs = checked.needs.iter().map(|other| (other, Part::Companion));
         let with = checked.with.iter().map(|other| (other, Part::Neighbour));
         for (other, part) in needs.chain(with) {
-            company.add(other, part, means)?;
+            company.add(other, part, launcher)?;
         }
         Ok(company)
     }
 
-    fn add(&mut self, other: &Checked, part: Part, means: &Means<'_>) -> Result<(), String> {
+    fn add(&mut self, other: &Checked, part: Part, launcher: &CompanionLauncher<'_>) -> Result<(), String> {
         let what = if part == Part::Companion { "needs" } else { "is to be measured with" };
         let log = &self.membership.log;
-        let mut child =
-            Child::start(means.launch, other, part, log, means.folder, means.is_quiet, means.has_store)
-                .map_err(|error| {
-                    format!("{:?}, which it {what}, could not be started: {error}", name_of(other))
-                })?;
+        let mut child = Child::start(launcher, other, part, log).map_err(|error| {
+            format!("{:?}, which it {what}, could not be started: {error}", name_of(other))
+        })?;
         let (want, within) = match &other.ready {
             Some(ready) => (Happened::Ready, ready.within),
             None => (Happened::Start, START),
@@ -99,7 +97,7 @@ impl Company {
                 break;
             }
             let name = child.name.clone();
-            if (means.is_stopped)() {
+            if (launcher.is_stopped)() {
                 return Err(format!("asked to stop while {name:?} was getting ready"));
             }
             if let Some(status) = child.ended() {
@@ -116,8 +114,10 @@ impl Company {
             }
             if came.is_none() && started.elapsed() > within {
                 let within = quantity::duration_text(within);
-                let sign =
-                    other.ready.as_ref().map_or("it did not start".to_string(), |ready| told(&ready.sign));
+                let sign = other
+                    .ready
+                    .as_ref()
+                    .map_or("it did not start".to_string(), |ready| describe_sign(&ready.sign));
                 return Err(format!("{name:?}, which it {what}, was not ready within {within}: {sign}"));
             }
             std::thread::sleep(LOOK);
@@ -153,7 +153,7 @@ impl Company {
     }
 }
 
-impl Drop for Company {
+impl Drop for CoRunners {
     /// Asks all to end at once, neighbours first, and waits for each.
     fn drop(&mut self) {
         let mut children = self.children.take();

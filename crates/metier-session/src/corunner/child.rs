@@ -6,9 +6,8 @@
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -16,8 +15,8 @@ use std::time::{Duration, Instant};
 use metier_linux::wake::monotonic_ns;
 use metier_types::{LockUnpoisoned, RunId};
 
+use super::CompanionLauncher;
 use super::log::{Happened, Line, Log, Part};
-use crate::queue::Launch;
 use crate::runfile::{Checked, Sign};
 
 /// What is shown of one's output.
@@ -44,17 +43,14 @@ pub struct Child {
 impl Child {
     /// Starts it. The thread that calls must live as long as it should.
     pub fn start(
-        launch: &Launch,
+        launcher: &CompanionLauncher<'_>,
         checked: &Checked,
         part: Part,
         log: &Log,
-        folder: &Path,
-        is_quiet: bool,
-        has_store: bool,
     ) -> std::io::Result<Self> {
         let run = RunId::new();
         let name = name_of(checked);
-        let file = folder.join(format!("company-{run}.json"));
+        let file = launcher.folder.join(format!("company-{run}.json"));
         let mut own = checked.file.clone();
         // Its output comes to us: we look at it.
         own.ready = own.ready.filter(|ready| ready.output.is_none());
@@ -62,42 +58,19 @@ impl Child {
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file)?.write_all(&text)?;
         let (reader, writer) = std::io::pipe()?;
         let (error_reader, error_writer) = std::io::pipe()?;
-        let mut command = Command::new(&launch.program);
-        command.args(&launch.flags).args(["--quiet", "run", "--run-id"]).arg(run.to_string());
+        let mut command = launcher.launch.command();
+        command.args(["--quiet", "run", "--run-id"]).arg(run.to_string());
         let role = if part == Part::Companion { "companion" } else { "neighbour" };
         command.arg("--company").arg(role).arg("--company-log").arg(log.path());
         if part == Part::Neighbour {
             command.arg("--stop-on-failure").arg("--repeat").arg(AGAIN.to_string());
         }
-        if !has_store {
+        if !launcher.has_store {
             command.arg("--no-store");
         }
         command.arg("--file").arg(&file);
-        command.stdin(Stdio::null()).stdout(writer).stderr(error_writer).process_group(0);
-        for name in &launch.hidden {
-            command.env_remove(name);
-        }
-        let parent = std::process::id() as libc::pid_t;
-        // SAFETY: between fork and exec only calls that are allowed there are made.
-        unsafe {
-            command.pre_exec(move || {
-                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) != 0 {
-                    return Err(std::io::Error::last_os_error());
-                }
-                // The session has blocked these for us; a measuring process, and what it measures, must get them.
-                let mut set: libc::sigset_t = std::mem::zeroed();
-                libc::sigemptyset(&mut set);
-                for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
-                    libc::sigaddset(&mut set, signal);
-                }
-                libc::sigprocmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut());
-                // We may have gone before the wish was known to the kernel.
-                if libc::getppid() != parent {
-                    return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
-                }
-                Ok(())
-            });
-        }
+        command.stdin(Stdio::null()).stdout(writer).stderr(error_writer);
+        let is_quiet = launcher.is_quiet;
         let process = command.spawn().inspect_err(|_| {
             let _ = std::fs::remove_file(&file);
         })?;

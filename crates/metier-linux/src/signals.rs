@@ -1,11 +1,49 @@
-//! Signals to the measuring program, taken as a descriptor so that the loop of a run can wait for them.
+//! Signals that ask this program to stop, taken as a descriptor so that a loop can wait for them, or
+//! left pending and looked at.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use crate::Error;
-
 const TAKEN: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+/// Those of them that ask a batch of runs to stop.
+const STOPPING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
+fn set_of(signals: &[i32]) -> libc::sigset_t {
+    // SAFETY: the set is plain data that the calls fill.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        for signal in signals {
+            libc::sigaddset(&mut set, *signal);
+        }
+        set
+    }
+}
+
+/// Lets this thread get them again; may be called between fork and exec.
+pub fn unblock() {
+    // SAFETY: the set is plain data.
+    unsafe { libc::sigprocmask(libc::SIG_UNBLOCK, &set_of(&TAKEN), std::ptr::null_mut()) };
+}
+
+/// Whether a blocked signal waits that asks to stop.
+pub fn is_stop_pending() -> bool {
+    // SAFETY: the set is plain data that the call fills.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigpending(&mut set) == 0 && STOPPING.iter().any(|signal| libc::sigismember(&set, *signal) == 1)
+    }
+}
+
+/// Takes pending signals, so that unblocking them later does not end the process; true if there was one.
+pub fn take_pending_stop() -> bool {
+    let is_pending = is_stop_pending();
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let set = set_of(&STOPPING);
+    // SAFETY: only signals that are pending and blocked are taken.
+    while is_pending && unsafe { libc::sigtimedwait(&set, std::ptr::null_mut(), &now) } > 0 {}
+    is_pending
+}
 
 /// A signal that came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,20 +60,15 @@ pub struct Signals {
 }
 
 impl Signals {
-    pub fn take() -> Result<Self, Error> {
-        let fail = || Error::System { doing: "taking over signals", reason: io::Error::last_os_error() };
-        // SAFETY: both sets are plain data that the calls fill; the descriptor is checked before it is owned.
+    pub fn take() -> io::Result<Self> {
+        let set = set_of(&TAKEN);
+        // SAFETY: the old set is plain data that the call fills; the descriptor is checked before it is owned.
         unsafe {
-            let mut set: libc::sigset_t = std::mem::zeroed();
             let mut before: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&mut set);
-            for signal in TAKEN {
-                libc::sigaddset(&mut set, signal);
-            }
             libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before);
             let fd = libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
             if fd < 0 {
-                return Err(fail());
+                return Err(io::Error::last_os_error());
             }
             Ok(Self { fd: OwnedFd::from_raw_fd(fd), before })
         }

@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(25);
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Looks on at a run until it is ready.
-pub struct Probe<'a> {
+pub struct ReadinessProbe<'a> {
     readiness: &'a Readiness,
     awaited: Option<Awaited>,
     membership: Option<&'a Membership>,
@@ -40,7 +40,7 @@ pub struct Probe<'a> {
     thread: Option<(JoinHandle<()>, mpsc::Sender<()>)>,
 }
 
-impl<'a> Probe<'a> {
+impl<'a> ReadinessProbe<'a> {
     /// For a run that people call so; others of its company are told. What it has to print is seen by whoever reads it.
     pub fn new(
         readiness: &'a Readiness,
@@ -81,7 +81,7 @@ impl<'a> Probe<'a> {
     }
 }
 
-impl Observer for Probe<'_> {
+impl Observer for ReadinessProbe<'_> {
     fn started(&mut self, started: Started<'_>) {
         self.from_ns = started.started_ns;
         let (sign, within) = (self.readiness.sign.clone(), self.readiness.within);
@@ -124,7 +124,7 @@ impl Observer for Probe<'_> {
                 let within = crate::runfile::quantity::duration_text(self.readiness.within);
                 let text = format!(
                     "it was not ready before its end or within {within}: {}",
-                    told(&self.readiness.sign)
+                    describe_sign(&self.readiness.sign)
                 );
                 run.missing.insert("context.phases".into(), Missing::because(text));
             }
@@ -133,14 +133,14 @@ impl Observer for Probe<'_> {
     }
 }
 
-impl Drop for Probe<'_> {
+impl Drop for ReadinessProbe<'_> {
     fn drop(&mut self) {
         self.end();
     }
 }
 
 /// What was looked for, in words.
-pub fn told(sign: &Sign) -> String {
+pub fn describe_sign(sign: &Sign) -> String {
     match sign {
         Sign::Port(host, port) => format!("nothing listened on {host}:{port}"),
         Sign::Http(address) => format!("{} did not answer well", crate::runfile::without_secrets(address)),

@@ -1,0 +1,149 @@
+//! The repetitions of a checked run, and the exit code that they stand for.
+//!
+//! A batch ends early when a stop was asked for, when a run could not start or be kept, or at the
+//! first failure where the run file says so. What was measured until then is kept.
+
+use std::time::{Duration, Instant};
+
+use metier_linux::signals;
+use metier_measure::{Error, Recorder, Session, Spec};
+use metier_types::{BatchId, Cause, Run, RunId};
+
+use crate::corunner::log::Part;
+use crate::run_setup::{RunSetup, SetupOptions, unstarted};
+use crate::runfile::Checked;
+
+/// Exit code of a batch when metier itself failed.
+const OWN_FAILURE: i32 = 125;
+/// Exit code of a batch that a signal stopped.
+const INTERRUPTED: i32 = 130;
+
+/// What is known of a batch before it begins.
+#[derive(Debug, Default)]
+pub struct BatchOrder {
+    pub id: Option<BatchId>,
+    /// The identity of its first counted run.
+    pub run: Option<RunId>,
+}
+
+/// What happens in a batch.
+pub enum BatchEvent<'a> {
+    /// Dataset and co-runners are there, or cannot be had.
+    Prepared,
+    /// A run is over.
+    Finished(&'a Run, Duration),
+    /// It ran, but its record could not be kept.
+    Unkept(Error),
+    /// A repetition could not be measured.
+    Failed { repetition: u32, repetitions: u32, error: Error },
+    /// A run never started, and why.
+    Unstarted(&'a str),
+}
+
+/// The runs of a batch.
+#[derive(Debug, Default)]
+pub struct BatchResult {
+    pub warmups: Vec<Run>,
+    pub runs: Vec<Run>,
+    /// The first exit code that was not 0.
+    pub failure: Option<i32>,
+    /// Whether the last run is not in the store.
+    pub is_unkept: bool,
+}
+
+impl BatchResult {
+    fn fail(&mut self, code: i32) {
+        self.failure = self.failure.or((code != 0).then_some(code));
+    }
+}
+
+/// Prepares what is around the runs and measures them. What cannot be prepared is why the batch has
+/// one run that never started. An error before any run is given back.
+pub fn measure_batch(
+    checked: &Checked,
+    options: SetupOptions<'_>,
+    order: &BatchOrder,
+    session: &mut Session,
+    recorder: &mut dyn Recorder,
+    on_event: &mut dyn FnMut(BatchEvent<'_>),
+) -> Result<BatchResult, Error> {
+    let id = order.id.unwrap_or_else(BatchId::new);
+    let part = options.membership.as_ref().map(|membership| membership.part);
+    let mut batch = BatchResult::default();
+    let prepared = RunSetup::prepare(checked, options);
+    on_event(BatchEvent::Prepared);
+    let base = Spec { batch: id, is_company: part.is_some(), ..checked.spec.clone() };
+    let mut setup = match prepared {
+        Ok(setup) => setup,
+        Err(failure) => {
+            let spec = Spec { id: order.run, repetitions: checked.repeats, ..base };
+            let finished = unstarted(session, &spec, &failure.detail, recorder)?;
+            on_event(BatchEvent::Unstarted(&failure.detail));
+            let is_stopped = signals::take_pending_stop() || failure.is_stop;
+            batch.fail(if is_stopped { INTERRUPTED } else { OWN_FAILURE });
+            batch.is_unkept = finished.unkept.is_some();
+            batch.runs.push(finished.run);
+            return Ok(batch);
+        }
+    };
+    let plan = (1..=checked.warmup).map(|n| (true, n)).chain((1..=checked.repeats).map(|n| (false, n)));
+    for (warmup, repetition) in plan {
+        let repetitions = match part {
+            // It goes on for as long as the main run does: their number is not known.
+            Some(Part::Neighbour) => repetition,
+            _ if warmup => checked.warmup,
+            _ => checked.repeats,
+        };
+        let run_id = order.run.filter(|_| !warmup && repetition == 1);
+        let spec = Spec { id: run_id, repetition, repetitions, warmup, ..base.clone() };
+        let started = Instant::now();
+        let finished = match setup.run(session, &spec, recorder) {
+            Ok(finished) => finished,
+            // What was measured so far is not lost to a later failure.
+            Err(error) if !batch.runs.is_empty() => {
+                on_event(BatchEvent::Failed { repetition, repetitions, error });
+                batch.failure = Some(OWN_FAILURE);
+                break;
+            }
+            Err(error) => return Err(error),
+        };
+        let code = run_exit_code(&finished.run);
+        on_event(BatchEvent::Finished(&finished.run, started.elapsed()));
+        batch.is_unkept = finished.unkept.is_some();
+        if let Some(error) = finished.unkept {
+            on_event(BatchEvent::Unkept(error));
+            batch.failure = Some(OWN_FAILURE);
+        }
+        batch.fail(code);
+        // What could not start once cannot the next time either.
+        let exit = finished.run.exit.as_ref().filter(|exit| exit.cause == Cause::Unstarted);
+        let is_unstarted = exit.is_some();
+        if let Some(exit) = exit {
+            on_event(BatchEvent::Unstarted(exit.detail.as_deref().unwrap_or("for an unknown reason")));
+            if signals::take_pending_stop() {
+                batch.failure = Some(INTERRUPTED);
+            }
+        }
+        let runs = if warmup { &mut batch.warmups } else { &mut batch.runs };
+        runs.push(finished.run);
+        let is_failure = checked.file.stop_on_failure && code != 0;
+        if is_unstarted || batch.is_unkept || finished.stop.is_some() || is_failure {
+            break;
+        }
+    }
+    Ok(batch)
+}
+
+/// The exit code that a run stands for.
+pub fn run_exit_code(run: &Run) -> i32 {
+    let Some(exit) = &run.exit else { return OWN_FAILURE };
+    let own = exit.code.or(exit.signal.map(|signal| 128 + signal));
+    match exit.cause {
+        _ if exit.planned => 0,
+        Cause::Timeout => 124,
+        Cause::Interrupted => INTERRUPTED,
+        Cause::Oom => own.filter(|code| *code != 0).unwrap_or(137),
+        Cause::Exited | Cause::Signalled => own.unwrap_or(OWN_FAILURE),
+        Cause::Lost | Cause::Unstarted => OWN_FAILURE,
+    }
+}

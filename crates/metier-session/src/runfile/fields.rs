@@ -1,0 +1,268 @@
+//! The machinery of the table of run-file fields in [`super::file`].
+//!
+//! A row of the table is one field: its documentation, name, kind, the text that an error gives as
+//! wanted and, where it has one, its flag: group, name, value, and help where that is not the
+//! documentation. `run_file_tables` makes of the rows the structs with their serialised form and
+//! JSON Schema, the reader ([`FieldTable::read`]), the flags ([`FieldTable::FLAGS`]) and the places
+//! that flags write to ([`FieldTable::slot`]). A kind is one line in each of `field_kind`,
+//! `read_field` and, where a flag sets it without a rule of its own, `field_slot`.
+//!
+//! What fields mean together (one of command, image and pod, mounts of a pod, a dataset's store)
+//! is code in [`super::check`]: as columns of the table such rules would be longer and less clear.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::read::Fields;
+
+/// A part of a run file that is described by rows.
+pub trait FieldTable: Sized {
+    /// Flags of its fields.
+    const FLAGS: &'static [RunFlag];
+
+    /// Takes the fields out of a map; what does not fit is a fault there.
+    fn read(fields: &mut Fields<'_>) -> Self;
+
+    /// Where a flag writes to.
+    fn slot(&mut self, name: &str) -> Slot<'_>;
+
+    /// Names of the fields that differ from the default.
+    fn given(&self) -> Vec<&'static str>;
+}
+
+/// A field as a flag sets it.
+pub enum Slot<'a> {
+    Text(&'a mut Option<String>),
+    List(&'a mut Vec<String>),
+    Table(&'a mut BTreeMap<String, String>),
+    Switch(&'a mut bool),
+    Count(&'a mut Option<u32>),
+    Time(&'a mut Option<Duration>, fn(&str) -> Option<Duration>),
+    /// Only by a rule of its own.
+    Other,
+}
+
+/// A flag of `metier run` that sets a field.
+#[derive(Debug, PartialEq, Eq)]
+pub struct RunFlag {
+    /// Without the dashes.
+    pub name: &'static str,
+    /// Dotted, such as `limits.memory`.
+    pub field: &'static str,
+    /// What stands for the value in help; empty for a switch.
+    pub value: &'static str,
+    pub(super) help: &'static str,
+    pub group: FlagGroup,
+    /// Whether it may be given again.
+    pub is_list: bool,
+    /// What an error gives as wanted.
+    pub want: &'static str,
+}
+
+/// Flags that stand together in help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlagGroup {
+    Measuring,
+    Surroundings,
+    Dataset,
+    Containers,
+    Keeping,
+}
+
+impl RunFlag {
+    /// Its line of help.
+    pub fn help_text(&self) -> String {
+        let text = self.help.trim().trim_end_matches('.');
+        if self.is_list { format!("{text}; may be given again") } else { text.to_string() }
+    }
+}
+
+impl FlagGroup {
+    pub const ALL: [Self; 5] =
+        [Self::Measuring, Self::Surroundings, Self::Dataset, Self::Containers, Self::Keeping];
+
+    /// The heading in help.
+    pub fn heading(self) -> &'static str {
+        match self {
+            Self::Measuring => "Measuring",
+            Self::Surroundings => "Surroundings and limits",
+            Self::Dataset => "Dataset",
+            Self::Containers => "Containers and pods",
+            Self::Keeping => "Keeping",
+        }
+    }
+}
+
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// Words of a command line; those that are not UTF-8 cannot be written in a run file exactly.
+pub(super) fn serialize_words<S: serde::Serializer>(
+    words: &[std::ffi::OsString],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(words.iter().map(|word| word.to_string_lossy()))
+}
+
+pub(super) fn serialize_time<S: serde::Serializer>(
+    time: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&time.map(super::quantity::duration_text).unwrap_or_default())
+}
+
+#[rustfmt::skip]
+macro_rules! run_file_tables {
+    ($(
+        $(#[$meta:meta])*
+        $name:ident $prefix:literal {$(
+            #[doc = $doc:literal]
+            $field:ident: $kind:ident $(($with:path))? = $want:expr
+                $(, [$group:ident $flag:literal $value:literal $($help:literal)?])?;
+        )+}
+    )+) => {$(
+        table_struct! { [$(#[$meta])*] $name [] $([#[doc = $doc]] $field $kind;)+ }
+
+        impl FieldTable for $name {
+            const FLAGS: &'static [RunFlag] = &[$($(RunFlag {
+                name: $flag,
+                field: concat!($prefix, stringify!($field)),
+                value: $value,
+                help: [$($help,)? $doc][0],
+                group: FlagGroup::$group,
+                is_list: is_list!($kind),
+                want: $want,
+            },)?)+];
+
+            fn read(fields: &mut Fields<'_>) -> Self {
+                Self { $($field: read_field!($kind $($with)?; fields, stringify!($field), $want),)+ }
+            }
+
+            fn slot(&mut self, name: &str) -> Slot<'_> {
+                match name {
+                    $(stringify!($field) => field_slot!($kind $($with)?; &mut self.$field),)+
+                    _ => Slot::Other,
+                }
+            }
+
+            fn given(&self) -> Vec<&'static str> {
+                let none = Self::default();
+                let fields = [$((stringify!($field), self.$field != none.$field)),+];
+                fields.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect()
+            }
+        }
+    )+};
+}
+
+/// The struct of a table, one row after the other.
+#[rustfmt::skip]
+macro_rules! table_struct {
+    ([$($head:tt)*] $name:ident [$($out:tt)*]) => {
+        $($head)*
+        #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        pub struct $name { $($out)* }
+    };
+    ($head:tt $name:ident [$($out:tt)*] [$($doc:tt)+] $field:ident Required; $($rest:tt)*) => {
+        table_struct! { $head $name [$($out)* $($doc)+ #[schemars(with = "Word")] pub $field: String,] $($rest)* }
+    };
+    ($head:tt $name:ident [$($out:tt)*] [$($doc:tt)+] $field:ident Version; $($rest:tt)*) => {
+        table_struct! { $head $name [$($out)* $($doc)+ #[serde(default)] pub $field: Schema<RunFile>,] $($rest)* }
+    };
+    ($head:tt $name:ident $out:tt $doc:tt $field:ident $kind:ident; $($rest:tt)*) => {
+        field_kind! { $kind [$head $name $out $doc $field] $($rest)* }
+    };
+    (@ [$head:tt $name:ident [$($out:tt)*] [$($doc:tt)+] $field:ident] [$($attributes:tt)*] $type:ty; $($rest:tt)*) => {
+        table_struct! { $head $name [
+            $($out)*
+            $($doc)+ #[serde(default, skip_serializing_if = "is_default")] $($attributes)*
+            pub $field: $type,
+        ] $($rest)* }
+    };
+}
+
+/// Attributes and type of a kind; one that is not listed is a table of its own.
+#[rustfmt::skip]
+macro_rules! field_kind {
+    (Text $($row:tt)*) => { field_kind! { "Option<Word>" Option<String>; $($row)* } };
+    (Words $($row:tt)*) => { field_kind! { "Vec<Word>" Vec<String>; $($row)* } };
+    (Texts $($row:tt)*) => { field_kind! { "OneOrMore" Vec<String>; $($row)* } };
+    (Table $($row:tt)*) => { field_kind! { "BTreeMap<String, Word>" BTreeMap<String, String>; $($row)* } };
+    (Stacks $($row:tt)*) => { field_kind! { "Option<Stacks>" Option<u32>; $($row)* } };
+    (Pod $($row:tt)*) => { field_kind! { "Option<Short<Pod>>" Option<Pod>; $($row)* } };
+    (Dataset $($row:tt)*) => { field_kind! { "Option<Short<Dataset>>" Option<Dataset>; $($row)* } };
+    (Mounts $($row:tt)*) => { field_kind! { "Vec<Short<Mount>>" Vec<Mount>; $($row)* } };
+    (Listen $($row:tt)*) => { field_kind! { "Listening" Listen; $($row)* } };
+    (Command $($row:tt)*) => { field_kind! { "OneOrMore" serialize_words Vec<OsString>; $($row)* } };
+    (Arguments $($row:tt)*) => { field_kind! { "Vec<Word>" serialize_words Vec<OsString>; $($row)* } };
+    (Time $($row:tt)*) => { field_kind! { "Option<Word>" serialize_time Option<Duration>; $($row)* } };
+    (Switch $row:tt $($rest:tt)*) => { table_struct! { @ $row [] bool; $($rest)* } };
+    (Count $row:tt $($rest:tt)*) => { table_struct! { @ $row [] Option<u32>; $($rest)* } };
+    (Ready $row:tt $($rest:tt)*) => { table_struct! { @ $row [] Option<Ready>; $($rest)* } };
+    (Probes $row:tt $($rest:tt)*) => { table_struct! { @ $row [] Vec<Probe>; $($rest)* } };
+    (Runs $row:tt $($rest:tt)*) => { table_struct! { @ $row [] Vec<Other>; $($rest)* } };
+    ($table:ident $row:tt $($rest:tt)*) => { table_struct! { @ $row [] $table; $($rest)* } };
+    ($schema:literal serialize_words $type:ty; $row:tt $($rest:tt)*) => {
+        table_struct! { @ $row [#[serde(serialize_with = "serialize_words")] #[schemars(with = $schema)]] $type; $($rest)* }
+    };
+    ($schema:literal serialize_time $type:ty; $row:tt $($rest:tt)*) => {
+        table_struct! { @ $row [#[serde(serialize_with = "serialize_time")] #[schemars(with = $schema)]] $type; $($rest)* }
+    };
+    ($schema:literal $type:ty; $row:tt $($rest:tt)*) => {
+        table_struct! { @ $row [#[schemars(with = $schema)]] $type; $($rest)* }
+    };
+}
+
+/// How a kind is read.
+#[rustfmt::skip]
+macro_rules! read_field {
+    (Version; $fields:ident, $name:expr, $want:expr) => { forms::read_version($fields, $name, $want) };
+    (Required; $fields:ident, $name:expr, $want:expr) => { $fields.text($name, $want).unwrap_or_default() };
+    (Text; $fields:ident, $name:expr, $want:expr) => { $fields.text($name, $want) };
+    (Command; $fields:ident, $name:expr, $want:expr) => { forms::read_command($fields, $name, $want) };
+    (Arguments; $fields:ident, $name:expr, $want:expr) => { forms::read_arguments($fields, $name, $want) };
+    (Words; $fields:ident, $name:expr, $want:expr) => { $fields.words($name, $want) };
+    (Texts; $fields:ident, $name:expr, $want:expr) => { $fields.texts($name, $want) };
+    (Table; $fields:ident, $name:expr, $want:expr) => { $fields.table($name, $want) };
+    (Switch; $fields:ident, $name:expr, $want:expr) => { $fields.switch($name, $want) };
+    (Count; $fields:ident, $name:expr, $want:expr) => { $fields.number($name, $want) };
+    (Time $read:path; $fields:ident, $name:expr, $want:expr) => { $fields.time($name, $want, $read) };
+    (Stacks; $fields:ident, $name:expr, $want:expr) => { forms::read_stacks($fields, $name, $want) };
+    (Pod; $fields:ident, $name:expr, $want:expr) => { forms::read_short($fields, $name, $want, Pod::of) };
+    (Dataset; $fields:ident, $name:expr, $want:expr) => { forms::read_short($fields, $name, $want, Dataset::of) };
+    (Mounts; $fields:ident, $name:expr, $want:expr) => { forms::read_mounts($fields, $name, $want) };
+    (Listen; $fields:ident, $name:expr, $want:expr) => { forms::read_listen($fields, $name, $want) };
+    (Probes; $fields:ident, $name:expr, $want:expr) => { forms::read_probes($fields, $name, $want) };
+    (Runs; $fields:ident, $name:expr, $want:expr) => { forms::read_runs($fields, $name, $want) };
+    (Ready; $fields:ident, $name:expr, $want:expr) => { $fields.inner($name, $want, Ready::read) };
+    ($table:ident; $fields:ident, $name:expr, $want:expr) => {
+        $fields.inner($name, $want, $table::read).unwrap_or_default()
+    };
+}
+
+/// How a flag sets a kind without a rule of its own.
+#[rustfmt::skip]
+macro_rules! field_slot {
+    (Text; $field:expr) => { Slot::Text($field) };
+    (Words; $field:expr) => { Slot::List($field) };
+    (Texts; $field:expr) => { Slot::List($field) };
+    (Table; $field:expr) => { Slot::Table($field) };
+    (Switch; $field:expr) => { Slot::Switch($field) };
+    (Count; $field:expr) => { Slot::Count($field) };
+    (Stacks; $field:expr) => { Slot::Count($field) };
+    (Time $read:path; $field:expr) => { Slot::Time($field, $read) };
+    ($other:ident; $field:expr) => { Slot::Other };
+}
+
+/// Whether a flag of a kind may be given again.
+#[rustfmt::skip]
+macro_rules! is_list {
+    (Texts) => { true };
+    (Table) => { true };
+    (Mounts) => { true };
+    (Listen) => { true };
+    (Probes) => { true };
+    (Runs) => { true };
+    ($other:ident) => { false };
+}
