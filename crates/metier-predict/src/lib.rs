@@ -2,8 +2,11 @@
 //!
 //! [`latency`] predicts time and memory, from what was measured or from a passport alone. [`operator_model`] is the
 //! mathematics of it: times of operators and graphs learned from tables. [`splitting`] cuts a graph for several devices.
+//! [`passport_resolver`] finds the passport of a cluster's node, and [`node_predictor`] predicts a graph there.
 
 pub mod graph;
 pub mod latency;
+pub mod node_predictor;
 pub mod operator_model;
+pub mod passport_resolver;
 pub mod splitting;

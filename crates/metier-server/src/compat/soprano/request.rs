@@ -69,7 +69,7 @@ pub struct Request {
     pub model: String,
     pub counts: Counts,
     /// The device, where the request describes it.
-    pub device: Option<Device>,
+    pub device: Option<DescribedDevice>,
     /// What serves it, where it is to be placed.
     pub deployment: Option<Deployment>,
     /// What was sent, as it comes back.
@@ -78,7 +78,7 @@ pub struct Request {
 
 /// A device as a request describes it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Device {
+pub struct DescribedDevice {
     pub model: String,
     /// Per cent of the processor in use.
     pub cpu_percent: f64,
@@ -153,8 +153,12 @@ impl Fields {
     }
 
     /// The device that is described.
-    pub fn device(&mut self) -> Device {
-        Device { model: self.text(DEVICE), cpu_percent: self.percent(CPU), disk_percent: self.percent(DISK) }
+    pub fn device(&mut self) -> DescribedDevice {
+        DescribedDevice {
+            model: self.text(DEVICE),
+            cpu_percent: self.percent(CPU),
+            disk_percent: self.percent(DISK),
+        }
     }
 
     /// What serves a graph that is to be placed.

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use metier_onnx::split::Part;
+use metier_place::PassportUse;
 use metier_predict::splitting::{Sending, Total};
 use metier_types::{Bytes, Prediction, Seconds};
-use metier_work::placing::PassportUse;
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::try_join3;
 use metier_prom::query::{Blocking, Client, Endpoint, Error, Reading};
 
-use super::{Patience, Snapshot, join};
+use super::{PrometheusSnapshot, SampleAges, join};
 
 /// Label that tells the answers of one question apart.
 pub(super) const KIND: &str = "metier_kind";
@@ -51,7 +51,7 @@ pub(super) struct Answers {
     pub warnings: Vec<String>,
 }
 
-pub async fn ask(client: &Client, patience: Patience) -> Result<Snapshot, Error> {
+pub async fn ask(client: &Client, ages: SampleAges) -> Result<PrometheusSnapshot, Error> {
     let (times, loads) = (any_of(&TIMES), any_of(&LOADS));
     let asked = (client.instant(VALUES, None), client.instant(&times, None), client.instant(&loads, None));
     let (values, times, loads) = try_join3(asked.0, asked.1, asked.2).await?;
@@ -62,14 +62,14 @@ pub async fn ask(client: &Client, patience: Patience) -> Result<Snapshot, Error>
     };
     let answers =
         Answers { values: readings(values), times: readings(times), loads: readings(loads), warnings };
-    Ok(join::join(answers, patience))
+    Ok(join::join(answers, ages))
 }
 
 /// Takes a snapshot for a program that has no runtime, and waits for it: 2 seconds and two tries, as where one is kept warm.
-pub fn once(mut endpoint: Endpoint) -> Result<Snapshot, Error> {
+pub fn once(mut endpoint: Endpoint) -> Result<PrometheusSnapshot, Error> {
     endpoint.bounds.time = TIME;
     endpoint.bounds.tries = TRIES;
-    Blocking::new(endpoint)?.ask(async |client| ask(client, Patience::default()).await)
+    Blocking::new(endpoint)?.ask(async |client| ask(client, SampleAges::default()).await)
 }
 
 /// One expression for all, each marked.
