@@ -12,7 +12,7 @@
 //! Where things are: [`cluster`] talks to the API server, [`node`] chooses where, [`job`] is the object,
 //! [`state`] says what a pod's status means, [`follow`] watches a pod and its log, [`leftovers`] removes what a killed
 //! predecessor left, [`outside`] measures without the launcher, [`carried`] brings the launcher to another machine and
-//! [`report`] is what it says there, [`brought`] takes a dataset there and [`fetched`] takes back what the run left, both by a [`talk`], [`heard`] is what the application there says of itself, `end` tells the record how it ended, [`run`] puts them
+//! [`report`] is what it says there, [`brought`] takes a dataset there and [`fetched`] takes back what the run left, both by a [`talk`], [`transfer`] is what of both is asked for, [`heard`] is what the application there says of itself, `end` tells the record how it ended, [`run`] puts them
 //! together. [`names`] is for those who see only identifiers on a node.
 //!
 //! Beside runs: [`inventory`] says what nodes are, what of them is free and how busy they are, from Kubernetes and
@@ -38,6 +38,7 @@ mod report;
 mod run;
 pub mod state;
 mod talk;
+mod transfer;
 
 pub use end::LOG;
 pub use error::Error;
