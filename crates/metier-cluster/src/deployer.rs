@@ -1,4 +1,5 @@
-//! Looks at a cluster for a placement, and carries one out: the graph's service as a Deployment on the chosen node.
+//! Looks at a cluster for a placement, and carries one out: the graph's service as a Deployment on
+//! the chosen node.
 //!
 //! Calls block, with time limits: from a server they belong into a thread that may.
 
@@ -72,8 +73,8 @@ pub fn object_name(graph: &str) -> String {
     if name.is_empty() { "graph".into() } else { name.into() }
 }
 
-/// A placement as the service that it becomes; `None` where nothing was chosen. `graph` is the digest of its file,
-/// where there is one.
+/// A placement as the service that it becomes; `None` where nothing was chosen. `graph` is the
+/// digest of its file, where there is one.
 pub fn service(
     placement: &Placement,
     demand: &PlacementDemand,
@@ -139,7 +140,8 @@ impl ClusterDeployer {
         &self.cluster.namespace
     }
 
-    /// The nodes. What a Deployment of this name has requested counts as free, since it would be replaced.
+    /// The nodes. What a Deployment of this name has requested counts as free, since it would be
+    /// replaced.
     pub fn survey(&self, name: Option<&str>) -> Result<KubernetesSurvey, Error> {
         self.runtime.block_on(within(LOOK_WITHIN, async {
             let replaced = match name {
@@ -236,7 +238,8 @@ mod tests {
         let annotations = &object["metadata"]["annotations"];
         let kept: Value = serde_json::from_str(annotations["metier.prediction"].as_str().unwrap()).unwrap();
         assert_eq!(kept["latency"]["value"], 0.005);
-        // One core is requested, and the time is that of four threads: each is written as what it is.
+        // One core is requested, and the time is that of four threads: each is written as what it
+        // is.
         assert_eq!((kept["threads"].clone(), demand.threads), (json!(4), 1));
         assert!(annotations["metier.graph"].as_str().unwrap().starts_with("sha256:0202"));
         let unseen = service(&found, &demand, &serving, None).unwrap();

@@ -1,8 +1,8 @@
 //! Ranks the nodes of a cluster for one workload, and explains each.
 //!
-//! [`node`] holds what is known of nodes, [`rank`] decides which of them can take a workload and orders them, and
-//! [`placement`] is the answer as `metier.placement/1`. What a node would do with the workload is a closure's
-//! business: this crate does no input or output and predicts nothing.
+//! [`node`] holds what is known of nodes, [`rank`] decides which of them can take a workload and
+//! orders them, and [`placement`] is the answer as `metier.placement/1`. What a node would do with
+//! the workload is a closure's business: this crate does no input or output and predicts nothing.
 
 pub mod node;
 pub mod placement;

@@ -1,6 +1,7 @@
 //! What is known of a cluster's nodes: what Kubernetes says and what Prometheus says, side by side.
 //!
-//! Both sides are optional, in a node and in the whole inventory. Nothing that a side does not say is filled in.
+//! Both sides are optional, in a node and in the whole inventory. Nothing that a side does not say
+//! is filled in.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! The answer: `metier.placement/1`, every node with its prediction or the reason why there is none.
+//! The answer: `metier.placement/1`, every node with its prediction or the reason why there is
+//! none.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -256,7 +257,8 @@ fn candidate(one: &RankedNode<'_, PlacementEstimate>) -> PlacementCandidate {
     }
 }
 
-/// Says of each that can take it how it compares; the first is chosen. What was said of it before stays behind that.
+/// Says of each that can take it how it compares; the first is chosen. What was said of it before
+/// stays behind that.
 fn explain(able: &mut [PlacementCandidate]) {
     let of = |one: &PlacementCandidate| {
         one.prediction

@@ -1,10 +1,10 @@
 //! The one ranking: which nodes can take a workload, fastest first.
 //!
-//! A node cannot take it where Kubernetes refuses it, where too few cores are free, where its load is not known
-//! although Prometheus answered, where nothing can be predicted, or where memory is short. Memory is short where the
-//! upper end of the prediction, for all replicas, exceeds what no pod has requested or what is available now; a
-//! figure that is not known excludes nothing. Equal times are ordered by name, so that the same question has the
-//! same answer.
+//! A node cannot take it where Kubernetes refuses it, where too few cores are free, where its load
+//! is not known although Prometheus answered, where nothing can be predicted, or where memory is
+//! short. Memory is short where the upper end of the prediction, for all replicas, exceeds what no
+//! pod has requested or what is available now; a figure that is not known excludes nothing. Equal
+//! times are ordered by name, so that the same question has the same answer.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,8 @@ pub trait NodeCost {
 #[derive(Debug, Clone, PartialEq)]
 pub struct RankedNode<'a, C> {
     pub node: &'a NodeFacts,
-    /// What was predicted there. It is kept where memory is short, and there only beside an obstacle.
+    /// What was predicted there. It is kept where memory is short, and there only beside an
+    /// obstacle.
     pub cost: Option<C>,
     /// Why it is left out.
     pub obstacle: Option<String>,

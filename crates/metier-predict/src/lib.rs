@@ -1,8 +1,9 @@
 //! Predictors of what a graph costs on a device, each with an interval.
 //!
-//! [`latency`] predicts time and memory, from what was measured or from a passport alone. [`operator_model`] is the
-//! mathematics of it: times of operators and graphs learned from tables. [`splitting`] cuts a graph for several devices.
-//! [`passport_resolver`] finds the passport of a cluster's node, and [`node_predictor`] predicts a graph there.
+//! [`latency`] predicts time and memory, from what was measured or from a passport alone.
+//! [`operator_model`] is the mathematics of it: times of operators and graphs learned from tables.
+//! [`splitting`] cuts a graph for several devices. [`passport_resolver`] finds the passport of a
+//! cluster's node, and [`node_predictor`] predicts a graph there.
 
 pub mod graph;
 pub mod latency;

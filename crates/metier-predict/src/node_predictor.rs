@@ -50,7 +50,8 @@ impl<'a> NodePredictor<'a> {
         Self { latency, passports, workload, conditions, memory }
     }
 
-    /// Its time and memory on a node, beside the load that this has now. The error says why that is not known.
+    /// Its time and memory on a node, beside the load that this has now. The error says why that is
+    /// not known.
     pub fn on_node(&self, node: &NodeFacts) -> Result<PlacementEstimate, String> {
         self.on_passport(self.passports.resolve(node)?, node.cpu_busy())
     }

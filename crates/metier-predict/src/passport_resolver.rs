@@ -1,11 +1,13 @@
 //! The one rule by which a node of a cluster finds its passport.
 //!
-//! In this order: the label `metier.device`; this machine's own passport where the node is this machine (by its boot);
-//! the node's name and host name; labels of other tools that name a board or machine type; the identifier that it
-//! shows; the passport that was measured on the only host of its name; the model and the brand that it shows. What
-//! is found by none of these is judged by its cores and its instruction set ([`generic`]).
+//! In this order: the label `metier.device`; this machine's own passport where the node is this
+//! machine (by its boot); the node's name and host name; labels of other tools that name a board or
+//! machine type; the identifier that it shows; the passport that was measured on the only host of
+//! its name; the model and the brand that it shows. What is found by none of these is judged by its
+//! cores and its instruction set ([`generic`]).
 //!
-//! Passports are read once, and what a node led to is remembered, so that an answer costs no store call.
+//! Passports are read once, and what a node led to is remembered, so that an answer costs no store
+//! call.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -48,7 +50,8 @@ pub struct PassportResolver {
 }
 
 impl PassportResolver {
-    /// With the passports of a store as they are now; blocks. Without one only the shipped ones are known.
+    /// With the passports of a store as they are now; blocks. Without one only the shipped ones are
+    /// known.
     pub fn read(store: Option<&Store>, local: Option<LocalNode>) -> Self {
         Self::with(PassportCatalog::read(store), local)
     }
@@ -108,8 +111,8 @@ impl PassportResolver {
         is_here.then(|| self.catalog.of_device(&local.device)).flatten()
     }
 
-    /// The passport that was measured on the host of this name, if there is but one such host and it has as many
-    /// cores: node_exporter tells no more of a device than that.
+    /// The passport that was measured on the host of this name, if there is but one such host and
+    /// it has as many cores: node_exporter tells no more of a device than that.
     fn measured_on(&self, node: &NodeFacts) -> Option<&Passport> {
         let is_of = |passport: &&Passport| {
             passport.origin == Origin::Measured && passport.device.name.eq_ignore_ascii_case(&node.name)

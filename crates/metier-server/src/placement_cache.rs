@@ -1,5 +1,6 @@
-//! Nodes, predictors and passports kept in memory, so that a placement waits neither for Prometheus nor for the
-//! store: one task asks Prometheus again and again, another reads the store once a minute.
+//! Nodes, predictors and passports kept in memory, so that a placement waits neither for Prometheus
+//! nor for the store: one task asks Prometheus again and again, another reads the store once a
+//! minute.
 
 use std::fmt;
 use std::sync::{Arc, RwLock};

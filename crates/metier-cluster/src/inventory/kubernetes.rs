@@ -1,6 +1,8 @@
-//! What the nodes of a cluster are, and how much of each is still free: allocatable, less what pods that are there have asked for.
+//! What the nodes of a cluster are, and how much of each is still free: allocatable, less what pods
+//! that are there have asked for.
 //!
-//! A node on which nothing may be put now says why: it is not ready, cordoned, or has a taint that no plain workload tolerates.
+//! A node on which nothing may be put now says why: it is not ready, cordoned, or has a taint that
+//! no plain workload tolerates.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +27,8 @@ pub struct KubernetesSurvey {
     pub notes: Vec<String>,
 }
 
-/// Looks at all nodes. What the pods of a Deployment that is to be replaced have asked for counts as free.
+/// Looks at all nodes. What the pods of a Deployment that is to be replaced have asked for counts
+/// as free.
 pub async fn survey(
     cluster: &Cluster,
     replaced: Option<&BTreeMap<String, String>>,
@@ -100,7 +103,8 @@ fn tainted(node: &Node) -> Option<String> {
     Some(format!("it has the taint {}{value}:{}", taint.key, taint.effect))
 }
 
-/// As the scheduler counts: the larger of what all containers ask for together and what one of those before them does.
+/// As the scheduler counts: the larger of what all containers ask for together and what one of
+/// those before them does.
 fn asked_for(spec: &Spec, what: &str) -> f64 {
     let one = |container: &Container| {
         let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());

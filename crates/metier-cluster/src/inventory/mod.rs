@@ -1,7 +1,8 @@
 //! One inventory of a cluster's nodes: what Kubernetes and Prometheus say of each, joined once.
 //!
-//! [`kubernetes`] lists nodes and what pods have requested of them, [`prometheus`] says what each is made of and how
-//! busy it is. [`join`] puts both together by name, then by host name. Losing one side leaves the other, with a note.
+//! [`kubernetes`] lists nodes and what pods have requested of them, [`prometheus`] says what each
+//! is made of and how busy it is. [`join`] puts both together by name, then by host name. Losing
+//! one side leaves the other, with a note.
 
 pub mod kubernetes;
 pub mod prometheus;

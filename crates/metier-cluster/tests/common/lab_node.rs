@@ -1,7 +1,8 @@
-//! The only node of the lab's cluster, for tests that put something on it: one at a time, since there is not room for two.
+//! The only node of the lab's cluster, for tests that put something on it: one at a time, since
+//! there is not room for two.
 //!
-//! Tests of other crates take this file in by its path. The lock of a file says whose turn it is; it holds
-//! between threads of a test program and between programs, and ends with whoever has it.
+//! Tests of other crates take this file in by its path. The lock of a file says whose turn it is;
+//! it holds between threads of a test program and between programs, and ends with whoever has it.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::fs::File;
@@ -14,7 +15,8 @@ const TURN: Duration = Duration::from_secs(600);
 /// How long what they removed may take to be gone; half a minute is usual.
 const EMPTY: Duration = Duration::from_secs(180);
 
-/// The node, for as long as this lives, and a name in its cluster of which nothing is left, whatever happens.
+/// The node, for as long as this lives, and a name in its cluster of which nothing is left,
+/// whatever happens.
 pub struct LabNode {
     pub cluster: ClusterDeployer,
     pub access: ClusterAccess,

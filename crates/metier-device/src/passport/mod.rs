@@ -1,8 +1,9 @@
-//! Device passports: what a device can do. Measured here by small benchmarks ([`mod@bench`]), brought as a file from
-//! elsewhere, or shipped with the program from public specifications ([`shipped`]).
+//! Device passports: what a device can do. Measured here by small benchmarks ([`mod@bench`]),
+//! brought as a file from elsewhere, or shipped with the program from public specifications
+//! ([`shipped`]).
 //!
-//! [`find`] is how everyone else asks: what was stored comes before what was shipped, so that a board that was measured
-//! once is never again judged by its data sheet.
+//! [`find`] is how everyone else asks: what was stored comes before what was shipped, so that a
+//! board that was measured once is never again judged by its data sheet.
 
 pub mod bench;
 mod name;
@@ -43,9 +44,9 @@ impl PassportCatalog {
         Self { stored }
     }
 
-    /// The passport of a device by what people, exporters or firmware call it: of the stored ones by id, name or alias,
-    /// then of the shipped ones. Compared without case and punctuation; then also without what firmware adds
-    /// (`Rev 1.4`, `Developer Kit`, `4GB`).
+    /// The passport of a device by what people, exporters or firmware call it: of the stored ones
+    /// by id, name or alias, then of the shipped ones. Compared without case and punctuation; then
+    /// also without what firmware adds (`Rev 1.4`, `Developer Kit`, `4GB`).
     pub fn find(&self, name: &str) -> Option<&Passport> {
         pick(&self.stored, name, name::key)
             .or_else(|| pick(shipped(), name, name::key))
@@ -53,7 +54,8 @@ impl PassportCatalog {
             .or_else(|| pick(shipped(), name, name::reduced))
     }
 
-    /// The passport that says most about a device: its own, else that of its product, else that of its processor.
+    /// The passport that says most about a device: its own, else that of its product, else that of
+    /// its processor.
     pub fn of_device(&self, device: &Device) -> Option<&Passport> {
         if let Some(own) = self.stored.iter().find(|passport| passport.id == device.id.as_str()) {
             return Some(own);

@@ -105,7 +105,8 @@ fn a_node_that_tells_only_its_name_has_the_passport_that_was_measured_there() {
     let known = |passports: Vec<Passport>, node: NodeFacts| resolver(passports).resolve(&node).unwrap();
     let found = known(vec![measured(&one, "edge-7")], named("Edge-7", cores));
     assert_eq!((found.passport.id.as_str(), found.is_generic), (one.as_str(), false));
-    // Another host, another machine under the same name, or two of that name: nothing is known of it but its cores.
+    // Another host, another machine under the same name, or two of that name: nothing is known of
+    // it but its cores.
     assert!(known(vec![measured(&one, "edge-7")], named("edge-70", cores)).is_generic);
     assert!(known(vec![measured(&one, "edge-7")], named("edge-7", cores + 2)).is_generic);
     let twins = vec![measured(&one, "edge-7"), measured(&other, "edge-7")];

@@ -1,9 +1,10 @@
-//! The SOPRANO profiler's interface: `POST /api/profiling` and `POST /upload`, as its clients know them.
+//! The SOPRANO profiler's interface: `POST /api/profiling` and `POST /upload`, as its clients know
+//! them.
 //!
 //! It translates. What is asked is checked in [`request`]; nodes and predictors are kept in
-//! [`crate::placement_cache`] and ranked by [`metier_place`]; [`candidate`] and [`reply`] write the ranking with the
-//! original's names. [`columns`] reads the original's predictor files. Only what is to be placed ([`placed`]) goes to
-//! a cluster, in a lane of its own.
+//! [`crate::placement_cache`] and ranked by [`metier_place`]; [`candidate`] and [`reply`] write the
+//! ranking with the original's names. [`columns`] reads the original's predictor files. Only what
+//! is to be placed ([`placed`]) goes to a cluster, in a lane of its own.
 
 mod candidate;
 mod columns;

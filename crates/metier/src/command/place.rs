@@ -1,4 +1,5 @@
-//! `metier place`: which node of a cluster a graph goes to, and its service there. Nothing is written without `--apply` or `--rollback`.
+//! `metier place`: which node of a cluster a graph goes to, and its service there. Nothing is
+//! written without `--apply` or `--rollback`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -52,10 +53,12 @@ pub struct Place {
     /// Runtime that will run it: rten, onnxruntime
     #[arg(long, value_name = "NAME", default_value = "rten")]
     runtime: String,
-    /// Threads of each replica, and cores that it asks for [default: all of the node, and one core is asked for]
+    /// Threads of each replica, and cores that it asks for [default: all of the node, and one core
+    /// is asked for]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     threads: Option<u32>,
-    /// How busy the nodes' processors are with something else, as 50%; above 100% others wait in a queue
+    /// How busy the nodes' processors are with something else, as 50%; above 100% others wait in a
+    /// queue
     #[arg(long, value_name = "SHARE", conflicts_with = "prometheus")]
     load: Option<String>,
     /// Prometheus that knows how busy each node is now
@@ -215,7 +218,8 @@ impl Place {
         self.binding.named(path, read.and_then(|model| metier_onnx::analyse(&model, &bindings, &limits)))
     }
 
-    /// What serves it; the image is a stand-in where none was given, and then nothing is made of it.
+    /// What serves it; the image is a stand-in where none was given, and then nothing is made of
+    /// it.
     fn serving(&self) -> anyhow::Result<ServingImage> {
         let name = match (&self.name, &self.graph) {
             (Some(name), _) => name.clone(),

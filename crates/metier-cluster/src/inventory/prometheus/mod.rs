@@ -1,14 +1,19 @@
 //! The nodes of a cluster as its Prometheus sees them: what each is made of and how busy it is.
 //!
 //! ```text
-//! three queries (ask) → series joined by node (join, by the names in naming) → a snapshot, kept warm (warm)
+//! three queries (ask) → series joined by node (join, by the names in naming) → a snapshot, kept
+//! warm (warm)
 //! ```
 //!
-//! - Understood are the series of node_exporter, of EdgeCloud-Mon's char_agent and of `metier agent`, alone or together.
-//! - Series are joined by the name of their node, never by their place in an answer. What is missing or too old is
+//! - Understood are the series of node_exporter, of EdgeCloud-Mon's char_agent and of `metier
+//!   agent`, alone or together.
+//! - Series are joined by the name of their node, never by their place in an answer. What is
+//!   missing or too old is
 //!   [`MissingFact`](metier_place::MissingFact) with the reason; it is never filled in.
-//! - Each value has its age, by Prometheus' own clock: the time that was asked for less the time of the sample.
-//! - A request costs no query: it reads the latest [`PrometheusSnapshot`]. One that is older than its bound is not used. A program that asks but once
+//! - Each value has its age, by Prometheus' own clock: the time that was asked for less the time of
+//!   the sample.
+//! - A request costs no query: it reads the latest [`PrometheusSnapshot`]. One that is older than
+//!   its bound is not used. A program that asks but once
 //!   takes one itself ([`once`]).
 
 mod ask;

@@ -100,7 +100,8 @@ impl WarmNodes {
                 kept.taken = Some((Arc::new(snapshot), Arc::new(inventory), began));
             }
             Err(error) => {
-                // Once for each outage: a Prometheus that is down for a night should not fill a log.
+                // Once for each outage: a Prometheus that is down for a night should not fill a
+                // log.
                 if kept.trouble.is_none() {
                     tracing::warn!(%error, "no snapshot of the nodes could be taken");
                 }

@@ -1,8 +1,10 @@
-//! The candidates of an answer: the ranking of the nodes, or one described device, in the interface's fields.
+//! The candidates of an answer: the ranking of the nodes, or one described device, in the
+//! interface's fields.
 //!
-//! The ranking is [`metier_place::rank`], with ONNX Runtime. Two things are the interface's own: a predictor file of
-//! the original's has times without intervals, and where no node has memory for the graph each keeps its time and says
-//! that it may not fit, because the original answers such requests, too.
+//! The ranking is [`metier_place::rank`], with ONNX Runtime. Two things are the interface's own: a
+//! predictor file of the original's has times without intervals, and where no node has memory for
+//! the graph each keeps its time and says that it may not fit, because the original answers such
+//! requests, too.
 
 use std::time::Instant;
 
@@ -138,8 +140,8 @@ impl GraphQuestion {
         (of_ranking(&ranking, &predictors.passports), placement)
     }
 
-    /// One device that the request describes. There is no other to choose, so it has its time also where the graph
-    /// may not fit, and says so.
+    /// One device that the request describes. There is no other to choose, so it has its time also
+    /// where the graph may not fit, and says so.
     pub fn described(
         &self,
         predictors: &PlacementPredictors,
@@ -280,7 +282,8 @@ fn of_file(one: &RankedNode<'_, FileTime>) -> ProfilingCandidate {
     candidate
 }
 
-/// A ranking in the interface's fields. A node that has too little memory has no time, unless that is so of each.
+/// A ranking in the interface's fields. A node that has too little memory has no time, unless that
+/// is so of each.
 fn of_ranking(
     ranking: &[RankedNode<'_, PlacementEstimate>],
     passports: &PassportResolver,

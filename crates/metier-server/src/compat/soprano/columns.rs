@@ -1,15 +1,19 @@
 //! A predictor file of XGBoost in place of ours, with what each of its columns means.
 //!
-//! PredictorColumns are told, in this order, by a file beside it (`net.json` → `net.columns.json`), by the names in the predictor file, or by the
-//! original's order where the file has ten columns without names. The file beside it is
+//! PredictorColumns are told, in this order, by a file beside it (`net.json` → `net.columns.json`),
+//! by the names in the predictor file, or by the original's order where the file has ten columns
+//! without names. The file beside it is
 //!
 //! ```json
-//! {"columns": [{"is": "conv_layers", "center": 74.0, "scale": 109.0}, {"is": "device", "equals": "jetson"}, …]}
+//! {"columns": [{"is": "conv_layers", "center": 74.0, "scale": 109.0}, {"is": "device", "equals":
+//! "jetson"}, …]}
 //! ```
 //!
-//! `center` and `scale` are those of a scaler that the predictor was learned behind, applied in double precision as scikit-learn does; `equals` makes a column
-//! of a one-hot code. Names may be those of the training table or of the request, with or without a transformer's prefix (`num__conv_layers`,
-//! `cat__device_jetson`). The numbers are XGBoost's own, to the last bit (`metier_learn::xgboost`).
+//! `center` and `scale` are those of a scaler that the predictor was learned behind, applied in
+//! double precision as scikit-learn does; `equals` makes a column of a one-hot code. Names may be
+//! those of the training table or of the request, with or without a transformer's prefix
+//! (`num__conv_layers`, `cat__device_jetson`). The numbers are XGBoost's own, to the last bit
+//! (`metier_learn::xgboost`).
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -167,7 +171,8 @@ impl Meaning {
             Self::Output => counts.model_output_size,
             Self::Cpu => inputs.cpu_percent.ok_or("the load of the processor")?,
             Self::Disk => inputs.disk_percent.ok_or("the use of the disk")?,
-            // The original made a Raspberry Pi of everything else; XGBoost has a way for what is not known.
+            // The original made a Raspberry Pi of everything else; XGBoost has a way for what is
+            // not known.
             Self::DeviceCode => match device()? {
                 name if name.contains("raspberry") => 0.0,
                 name if name.contains("jetson") => 1.0,

@@ -1,4 +1,5 @@
-//! What serves a graph that is to be placed: the field `deployment` of a request. All faults are told at once, each by its name.
+//! What serves a graph that is to be placed: the field `deployment` of a request. All faults are
+//! told at once, each by its name.
 
 use std::time::Duration;
 

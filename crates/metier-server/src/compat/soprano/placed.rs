@@ -1,4 +1,5 @@
-//! A graph that goes to the fastest node with room: the nodes as Prometheus shows them, joined with those of the cluster.
+//! A graph that goes to the fastest node with room: the nodes as Prometheus shows them, joined with
+//! those of the cluster.
 
 use std::collections::BTreeMap;
 

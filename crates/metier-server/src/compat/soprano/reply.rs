@@ -22,7 +22,8 @@ pub struct Profiling {
     pub message: &'static str,
     /// What was sent.
     pub model_characteristics: BTreeMap<String, Value>,
-    /// Where it was put and why there, and what else came into question; only where the request asked for that.
+    /// Where it was put and why there, and what else came into question; only where the request
+    /// asked for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
     /// The fastest node; where it was placed, the node that it is on.

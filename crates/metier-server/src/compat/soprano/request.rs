@@ -1,7 +1,8 @@
 //! What is asked at `/api/profiling`, checked field by field; all faults are told at once.
 //!
-//! As the original takes it, with these differences: what is missing, negative or not a number is refused by name instead of being answered with a
-//! confident number. Numbers written as text ("5") are taken, since its clients send them; counts must be whole.
+//! As the original takes it, with these differences: what is missing, negative or not a number is
+//! refused by name instead of being answered with a confident number. Numbers written as text ("5")
+//! are taken, since its clients send them; counts must be whole.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +27,8 @@ const LARGEST: f64 = 1e30;
 pub struct Asked {
     /// What the graph is called.
     pub model: String,
-    /// Convolutions. Like all counts a whole number that is not negative; it may be written as text.
+    /// Convolutions. Like all counts a whole number that is not negative; it may be written as
+    /// text.
     pub conv_layers: f64,
     /// Pools.
     pub pool_layers: f64,

@@ -1,7 +1,9 @@
 //! `POST /upload`: an ONNX file, and how many bytes go in and out.
 //!
-//! The original counts layers and asks the profiler; here the graph itself is known, so the predictor for graphs answers. Where sizes are left open in the
-//! file and none were given (`shape`), the coarser one for counts does, and says so. The file is read in memory and not kept.
+//! The original counts layers and asks the profiler; here the graph itself is known, so the
+//! predictor for graphs answers. Where sizes are left open in the file and none were given
+//! (`shape`), the coarser one for counts does, and says so. The file is read in memory and not
+//! kept.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +66,8 @@ struct Parts {
     fields: BTreeMap<String, String>,
 }
 
-/// Says on which node an uploaded graph would be fastest, and puts it there where that is asked for.
+/// Says on which node an uploaded graph would be fastest, and puts it there where that is asked
+/// for.
 pub fn upload(app: &App, call: &Call) -> Result<Stage<Server>, Problem> {
     let is_bad = |problem: &Problem| problem.status() == StatusCode::BAD_REQUEST;
     // The original's clients look for `error` there.

@@ -1,5 +1,5 @@
-//! The same cluster, graph and runtime have the same answer by the way of `metier place`, of a profiling answer, and of
-//! a graph that is placed through the SOPRANO interface.
+//! The same cluster, graph and runtime have the same answer by the way of `metier place`, of a
+//! profiling answer, and of a graph that is placed through the SOPRANO interface.
 
 use metier_cluster::inventory::join;
 use metier_cluster::inventory::kubernetes::KubernetesSurvey;

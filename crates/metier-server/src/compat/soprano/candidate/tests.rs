@@ -145,7 +145,8 @@ fn a_node_without_room_for_the_graph_is_not_chosen_however_fast_it_is() {
     assert_eq!((full.predicted_execution_time, full.low, full.high), (None, None, None));
     assert!(full.reason.starts_with("left out: it may need "), "{}", full.reason);
     assert!(full.reason.ends_with(" are available now"), "{}", full.reason);
-    // Where none has room there is nobody better: the seed's own example has 1e19 parameters, and is answered.
+    // Where none has room there is nobody better: the seed's own example has 1e19 parameters, and
+    // is answered.
     let nodes = vec![with("slow", "Raspberry Pi 3B", 1 << 30), with("fast", "Raspberry Pi 5", 1 << 30)];
     let counts = Counts { total_parameters: 1e19, ..question().counts };
     let all = ranked(nodes, &GraphQuestion { counts, ..question() });
