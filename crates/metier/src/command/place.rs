@@ -150,6 +150,19 @@ impl Place {
         };
         conditions.check().map_err(|error| usage(format!("--{error}")))?;
         let snapshot = self.endpoint()?.map(snapshot);
+        let cluster = ClusterDeployer::connect(&access);
+        let survey = cluster.as_ref().map_err(ToString::to_string).and_then(|cluster| {
+            cluster.survey(self.image.as_ref().map(|_| serving.name.as_str())).map_err(|e| e.to_string())
+        });
+        // Nodes come from either source, and only Kubernetes takes a Deployment.
+        if let Err(why) = &survey
+            && (self.apply || !matches!(snapshot, Some(Ok(_))))
+        {
+            match &snapshot {
+                Some(Err(silent)) => anyhow::bail!("{silent}; {why}"),
+                _ => anyhow::bail!("{why}"),
+            }
+        }
         // Without a store there are the passports that are shipped, and nothing learned.
         let store = match room.store() {
             Ok(store) => Some(store),
@@ -167,19 +180,6 @@ impl Place {
         let local = device.map(|device| LocalNode { device, boot: node::own_boot(&roots) });
         let passports = PassportResolver::read(store.as_ref(), local);
         let predictor = NodePredictor::new(&latency, &passports, (&graph).into(), conditions);
-        let cluster = ClusterDeployer::connect(&access);
-        let survey = cluster.as_ref().map_err(ToString::to_string).and_then(|cluster| {
-            cluster.survey(self.image.as_ref().map(|_| serving.name.as_str())).map_err(|e| e.to_string())
-        });
-        // Nodes come from either source, and only Kubernetes takes a Deployment.
-        if let Err(why) = &survey
-            && (self.apply || !matches!(snapshot, Some(Ok(_))))
-        {
-            match &snapshot {
-                Some(Err(silent)) => anyhow::bail!("{silent}; {why}"),
-                _ => anyhow::bail!("{why}"),
-            }
-        }
         let inventory = inventory::join(
             Some(survey.as_ref().map_err(String::clone)),
             snapshot.as_ref().map(|snapshot| snapshot.as_ref().map_err(String::clone)),
