@@ -8,9 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use metier_measure::Spec;
 use metier_store::digest;
-use metier_types::PageCache;
 use tokio::sync::watch;
 
 use crate::cluster::Cluster;
@@ -18,6 +16,7 @@ use crate::follow::{Seen, name_of};
 use crate::job::{GATE, PREPARE, PREPARED};
 use crate::state::{self, State};
 use crate::talk::{LONGEST, Talk};
+use crate::transfer::DatasetTransfer;
 
 /// Files of a dataset.
 const FILES: usize = 100_000;
@@ -25,33 +24,11 @@ const FILES: usize = 100_000;
 /// What became of it: `None` while it is under way.
 pub(crate) type Way = watch::Receiver<Option<Result<(), String>>>;
 
-/// A dataset that is to be brought.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dataset {
-    /// Where it is here.
-    pub path: PathBuf,
-    /// Where the run sees it.
-    pub target: PathBuf,
-    /// Whether its pages are to be dropped from memory there.
-    pub is_cold: bool,
-}
-
-impl Dataset {
-    /// That of a specification, whose mount is then not one of the node's any more.
-    pub fn of(spec: &mut Spec) -> Option<Self> {
-        let path = spec.dataset_path.clone()?;
-        let at = spec.mounts.iter().rposition(|mount| mount.source == path && mount.read_only)?;
-        let target = spec.mounts.remove(at).target;
-        let is_cold = spec.dataset.as_ref().is_some_and(|dataset| dataset.page_cache == PageCache::Cold);
-        Some(Self { path, target, is_cold })
-    }
-}
-
 /// Sends it as soon as the pod waits for it, and tells how that went.
 pub(crate) async fn send(
     cluster: Cluster,
     mut seen: watch::Receiver<Seen>,
-    dataset: Dataset,
+    dataset: DatasetTransfer,
     tell: watch::Sender<Option<Result<(), String>>>,
 ) {
     let is_there = |seen: &Seen| {
@@ -64,7 +41,7 @@ pub(crate) async fn send(
     tell.send_replace(Some(sent));
 }
 
-async fn all(cluster: &Cluster, pod: &str, dataset: &Dataset) -> Result<(), String> {
+async fn all(cluster: &Cluster, pod: &str, dataset: &DatasetTransfer) -> Result<(), String> {
     let files = files_of(&dataset.path)?;
     let pages = if dataset.is_cold { "cold" } else { "-" };
     let words = [

@@ -60,7 +60,7 @@ pub struct Service {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Done {
+pub enum DeploymentAction {
     /// There was nothing of that name.
     Created,
     /// Something else was there.
@@ -71,7 +71,7 @@ pub enum Done {
     Removed,
 }
 
-impl Done {
+impl DeploymentAction {
     pub fn word(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -146,7 +146,7 @@ pub async fn pods_of(cluster: &Cluster, name: &str) -> Result<Option<BTreeMap<St
 }
 
 /// Puts it there: a dry run first, then in earnest.
-pub async fn apply(cluster: &Cluster, service: &Service) -> Result<Done, Error> {
+pub async fn apply(cluster: &Cluster, service: &Service) -> Result<DeploymentAction, Error> {
     let before = get(cluster, &service.name).await?;
     let mut wanted = object(service);
     let kept = before.as_ref().map(keep).transpose()?.unwrap_or_else(|| NOTHING.into());
@@ -164,11 +164,11 @@ pub async fn apply(cluster: &Cluster, service: &Service) -> Result<Done, Error> 
         wanted["metadata"]["resourceVersion"] = json!(before.metadata.resource_version);
     }
     write(cluster, &service.name, wanted, before.is_some()).await?;
-    Ok(if before.is_some() { Done::Replaced } else { Done::Created })
+    Ok(if before.is_some() { DeploymentAction::Replaced } else { DeploymentAction::Created })
 }
 
 /// Brings back what was there before.
-pub async fn rollback(cluster: &Cluster, name: &str) -> Result<Done, Error> {
+pub async fn rollback(cluster: &Cluster, name: &str) -> Result<DeploymentAction, Error> {
     let doing = || format!("going back from Deployment {name}");
     let refuse = |reason: &str| Error::Api { doing: doing(), reason: reason.into() };
     let found = get(cluster, name).await?.ok_or_else(|| refuse("there is none of that name"))?;
@@ -178,13 +178,13 @@ pub async fn rollback(cluster: &Cluster, name: &str) -> Result<Done, Error> {
     })?;
     if before == NOTHING {
         remove(cluster, &found, name).await?;
-        return Ok(Done::Removed);
+        return Ok(DeploymentAction::Removed);
     }
     let mut wanted: Value =
         serde_json::from_str(&before).map_err(|_| refuse("what it says was there before is no object"))?;
     wanted["metadata"]["resourceVersion"] = json!(found.metadata.resource_version);
     write(cluster, name, wanted, true).await?;
-    Ok(Done::Restored)
+    Ok(DeploymentAction::Restored)
 }
 
 /// Waits until all of it is available. The error says why it is not.

@@ -20,9 +20,10 @@ use tokio::task::JoinHandle;
 
 use crate::cluster::Cluster;
 use crate::follow::{Seen, name_of};
-use crate::job::{GATE, Luggage};
+use crate::job::GATE;
 use crate::state::{MAIN, State};
 use crate::talk::Talk;
+use crate::transfer::PodTransfer;
 
 /// Files that are kept at most, and bytes that they may have together.
 const FILES: usize = 256;
@@ -118,7 +119,7 @@ impl Back {
 
 /// What is to be brought, and where to.
 pub(crate) struct Wanted {
-    pub luggage: Luggage,
+    pub luggage: PodTransfer,
     pub patterns: Vec<String>,
     pub folder: PathBuf,
 }

@@ -9,7 +9,7 @@
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::{AsyncReadExt, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
@@ -272,6 +272,29 @@ impl<'a> Search<'a> {
         pass(&self.held[..sure]);
         self.held.drain(..sure);
         false
+    }
+}
+
+/// Why a pod will not start, if it will not.
+pub(crate) fn why_never(seen: &Seen, until: Instant) -> Option<String> {
+    if seen.is_gone {
+        return Some("its pod was deleted before it had started".into());
+    }
+    match seen.state() {
+        State::Waiting { why, is_final } if is_final => Some(why),
+        State::Waiting { why, .. } if Instant::now() >= until => {
+            Some(format!("it did not start in time; at last {why}"))
+        }
+        State::Ended(ended) => Some(
+            format!("its container ended before it had started: {} {}", ended.reason, ended.message)
+                .trim_end()
+                .into(),
+        ),
+        State::Gone { why } => Some(why),
+        State::Running if Instant::now() >= until => {
+            Some("its container started, but not the launcher in it".into())
+        }
+        _ => None,
     }
 }
 

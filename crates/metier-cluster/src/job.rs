@@ -18,8 +18,8 @@ use metier_store::Owner;
 use metier_types::RunId;
 use serde_json::{Value, json};
 
-use crate::brought::Dataset;
 use crate::state::MAIN;
+use crate::transfer::PodTransfer;
 use crate::{Error, report};
 
 /// Says whose objects they are.
@@ -49,29 +49,9 @@ pub enum Gate<'a> {
     /// By the launcher, from a folder of this machine.
     Here(&'a Path),
     /// By the launcher, from an object of the cluster, and with what else goes there and comes back.
-    Carried(&'a Luggage),
+    Carried(&'a PodTransfer),
     /// As the image is.
     None,
-}
-
-/// What goes to a pod on another machine beside the launcher, and what comes back from it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Luggage {
-    /// What is listened to there, as the launcher's ears take it; empty: nothing.
-    pub ears: String,
-    /// Whether files are to be fetched.
-    pub has_files: bool,
-    /// What is brought before the start.
-    pub dataset: Option<Dataset>,
-    /// How long that may take.
-    pub within: Duration,
-}
-
-impl Luggage {
-    /// Whether something is to be fetched at the end, so that the container has to be held for it.
-    pub fn holds(&self) -> bool {
-        self.has_files || !self.ears.is_empty()
-    }
 }
 
 /// The text at the end of the log by which the launcher says that the run is over and can be fetched from.
@@ -183,7 +163,7 @@ pub fn make(spec: &Spec, pod: &PodSpec, run: RunId, owner: &Owner, gate: &Gate) 
 /// The container before the run's, which takes the dataset, and the one beside it, which listens. Both are of the same image, which is
 /// there anyway, and run nothing of it.
 fn company(
-    luggage: &Luggage,
+    luggage: &PodTransfer,
     pod: &PodSpec,
     deadline: Option<u64>,
     volumes: &mut Vec<Value>,
@@ -319,6 +299,7 @@ mod tests {
     use metier_types::Bytes;
 
     use super::*;
+    use crate::transfer::DatasetTransfer;
 
     fn made(change: impl FnOnce(&mut Spec, &mut PodSpec), gate: Gate) -> Value {
         let mut pod = PodSpec { image: "x:1".into(), ..PodSpec::default() };
@@ -365,7 +346,7 @@ mod tests {
             (spec.grace, spec.linger) = (Duration::from_secs(2), Duration::from_secs(3));
             pod.entrypoint = Some(vec!["true".into()]);
         };
-        let job = made(change, Gate::Carried(&Luggage::default()));
+        let job = made(change, Gate::Carried(&PodTransfer::default()));
         let pod = &job["spec"]["template"]["spec"];
         let main = &pod["containers"][0];
         let mark = main["command"][6].as_str().unwrap();
@@ -391,8 +372,8 @@ mod tests {
 
     #[test]
     fn luggage_has_containers_and_volumes_of_its_own() {
-        let dataset = Dataset { path: "/here".into(), target: "/data".into(), is_cold: true };
-        let luggage = Luggage {
+        let dataset = DatasetTransfer { path: "/here".into(), target: "/data".into(), is_cold: true };
+        let luggage = PodTransfer {
             ears: "sl".into(),
             has_files: true,
             dataset: Some(dataset),

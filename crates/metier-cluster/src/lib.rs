@@ -12,31 +12,33 @@
 //! Where things are: [`cluster`] talks to the API server, [`node`] chooses where, [`job`] is the object,
 //! [`state`] says what a pod's status means, [`follow`] watches a pod and its log, [`leftovers`] removes what a killed
 //! predecessor left, [`outside`] measures without the launcher, [`carried`] brings the launcher to another machine and
-//! [`report`] is what it says there, [`brought`] takes a dataset there and [`fetched`] takes back what the run left, both by a [`talk`], [`heard`] is what the application there says of itself, `end` tells the record how it ended, [`run`] puts them
+//! [`report`] is what it says there, [`brought`] takes a dataset there and [`fetched`] takes back what the run left, both by a [`talk`], [`transfer`] is what of both is asked for, [`heard`] is what the application there says of itself, `end` tells the record how it ended, [`run`] puts them
 //! together. [`names`] is for those who see only identifiers on a node.
 //!
-//! Beside runs: [`space`] says what nodes are and what of them is free ([`quantity`] reads its figures), [`deployment`] puts a graph's service on one of them.
+//! Beside runs: [`inventory`] says what nodes are, what of them is free and how busy they are, from Kubernetes and
+//! Prometheus; [`deployment`] puts a graph's service on one of them, and [`deployer`] does both for a placement.
 
 mod brought;
 mod carried;
 pub mod cluster;
+pub mod deployer;
 pub mod deployment;
 mod end;
 mod error;
 mod fetched;
 pub mod follow;
 mod heard;
+pub mod inventory;
 pub mod job;
 pub mod leftovers;
 pub mod names;
 pub mod node;
 mod outside;
-pub mod quantity;
 mod report;
 mod run;
-pub mod space;
 pub mod state;
 mod talk;
+mod transfer;
 
 pub use end::LOG;
 pub use error::Error;

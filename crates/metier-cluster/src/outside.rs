@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use metier_linux::Roots;
 use metier_linux::cgroup::GroupFolders;
 use metier_linux::cgroup::{Group, Place, Totals};
-use metier_measure::Session;
-use metier_measure::TargetFacts;
 use metier_measure::runner::foreign::{Foreign, Said, Voice};
+use metier_measure::runner::joined::Joined;
 use metier_measure::running_target::{Outcome, Rung};
+use metier_measure::{Session, Stop, TargetFacts};
 use metier_types::{Missing, RunId};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -27,9 +27,8 @@ use crate::Error;
 use crate::brought::Way;
 use crate::cluster::Cluster;
 use crate::fetched::Back;
-use crate::follow::{AGAIN, Seen};
+use crate::follow::{AGAIN, Seen, why_never};
 use crate::report::Report;
-use crate::run::{Start, why_never};
 use crate::state::{self, State};
 use crate::{leftovers, node};
 
@@ -51,6 +50,17 @@ pub(crate) struct Found {
     pid: Option<u32>,
     baseline: Option<Totals>,
     started_ns: Option<u64>,
+}
+
+/// A pod that is to start.
+pub(crate) enum PodStart {
+    Joined(Box<Joined>),
+    /// It runs as its image is; this is what was found of it on this machine.
+    Alone(Box<Found>),
+    /// It will not, because.
+    Never(String),
+    /// Somebody asked us to stop first.
+    Stopped(Stop),
 }
 
 /// What the launcher in a pod sees to by itself.
@@ -79,7 +89,7 @@ pub(crate) fn wait(
     within: Duration,
     is_carried: bool,
     dataset: Option<&Way>,
-) -> Start {
+) -> PodStart {
     let until = Instant::now() + within;
     let roots = session.options().roots.clone();
     let mut look: Option<Look> = None;
@@ -87,11 +97,11 @@ pub(crate) fn wait(
         // No descriptor to wait for: the time alone.
         let (_, stop) = session.wait_for(-1, LOOK_EVERY);
         if let Some(stop) = stop {
-            return Start::Stopped(stop);
+            return PodStart::Stopped(stop);
         }
         if let Some(look) = &mut look {
             if look.is_started() {
-                return Start::Alone(Box::new(std::mem::take(&mut look.found)));
+                return PodStart::Alone(Box::new(std::mem::take(&mut look.found)));
             }
         } else if let Some(uid) = seen.borrow().pod.as_ref().and_then(|pod| pod.metadata.uid.as_deref())
             && !is_carried
@@ -101,17 +111,17 @@ pub(crate) fn wait(
         let now = seen.borrow().clone();
         match now.state() {
             // Over already, or on another machine: what the cluster says is all there is.
-            State::Running => return Start::Alone(Box::new(look.map(|l| l.found).unwrap_or_default())),
+            State::Running => return PodStart::Alone(Box::new(look.map(|l| l.found).unwrap_or_default())),
             State::Ended(ended) if !ended.never_started() => {
-                return Start::Alone(Box::new(look.map(|l| l.found).unwrap_or_default()));
+                return PodStart::Alone(Box::new(look.map(|l| l.found).unwrap_or_default()));
             }
             _ => {}
         }
         if let Some(Err(why)) = dataset.and_then(|way| way.borrow().clone()) {
-            return Start::Never(why);
+            return PodStart::Never(why);
         }
         if let Some(why) = why_never(&now, until) {
-            return Start::Never(why);
+            return PodStart::Never(why);
         }
     }
 }

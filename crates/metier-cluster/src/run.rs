@@ -15,19 +15,21 @@ use metier_measure::app::relayed;
 use metier_measure::observer::{Observer, Provision};
 use metier_measure::runner::joined::{Door, Joined};
 use metier_measure::spec::{PodSpec, Target};
-use metier_measure::{Finished, Recorder, Session, Spec, Stop};
+use metier_measure::{Finished, Recorder, Session, Spec};
 use metier_types::{ImageUse, Missing, PodRef, RunId};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::brought::{self, Dataset};
+use crate::brought;
 use crate::cluster::Cluster;
 use crate::end::{PodEnd, Teller};
 use crate::fetched::{self, Back};
-use crate::follow::{self, Log, Mark, Seen};
+use crate::follow::{self, Log, Mark, Seen, why_never};
 use crate::heard::Relayed;
-use crate::job::{Gate, Luggage};
+use crate::job::Gate;
 use crate::node::{self, Whereabouts};
-use crate::state::{self, State};
+use crate::outside::PodStart;
+use crate::state;
+use crate::transfer::{DatasetTransfer, PodTransfer};
 use crate::{Error, carried, job, leftovers, outside};
 
 /// How long a pod may take to start where nothing is said about it.
@@ -83,17 +85,6 @@ struct Asked<'a> {
     id: RunId,
     cluster: Cluster,
     runtime: &'a Runtime,
-}
-
-/// A pod that is to start.
-pub(crate) enum Start {
-    Joined(Box<Joined>),
-    /// It runs as its image is; this is what was found of it on this machine.
-    Alone(Box<outside::Found>),
-    /// It will not, because.
-    Never(String),
-    /// Somebody asked us to stop first.
-    Stopped(Stop),
 }
 
 /// That somebody stopped it before it had started, and what it was waiting for then.
@@ -176,7 +167,7 @@ impl Asked<'_> {
                 let why = format!("its dataset cannot be brought to the pod's node: {}", why.reason);
                 return Ok(Done { finished: self.never(&why, None, recorder)?, measured: false });
             }
-            luggage = Luggage::default();
+            luggage = PodTransfer::default();
         }
         let gate = match (&door, &teller) {
             (Some(door), _) => Gate::Here(&door.path),
@@ -220,16 +211,16 @@ impl Asked<'_> {
     }
 
     /// What goes to the pod and comes back, where that is another machine.
-    fn luggage(&self, teller: &Teller, given: &mut Spec) -> Luggage {
+    fn luggage(&self, teller: &Teller, given: &mut Spec) -> PodTransfer {
         if *teller != Teller::Launcher {
-            return Luggage::default();
+            return PodTransfer::default();
         }
         // A mount of the user's own in that place stays.
         let is_free = !given.mounts.iter().any(|mount| mount.target == Path::new(INSIDE));
-        Luggage {
+        PodTransfer {
             ears: if is_free { relayed::letters(&self.spec.listen) } else { String::new() },
             has_files: !self.spec.artefacts.is_empty(),
-            dataset: Dataset::of(given),
+            dataset: DatasetTransfer::of(given),
             within: self.within(),
         }
     }
@@ -298,7 +289,7 @@ impl Asked<'_> {
             teller: teller.clone(),
         };
         let finished = match start {
-            Start::Joined(mut joined) => {
+            PodStart::Joined(mut joined) => {
                 joined.about = about;
                 joined.program =
                     self.pod.entrypoint.iter().flatten().chain(&self.pod.arguments).next().cloned();
@@ -309,7 +300,7 @@ impl Asked<'_> {
                 let finished = self.session.measure(self.spec, joined.prepared(), recorder, &mut all)?;
                 Done { finished, measured: true }
             }
-            Start::Alone(found) => {
+            PodStart::Alone(found) => {
                 let limits = outside::Limits { timeout: self.spec.time_limit(), grace: self.spec.grace };
                 let (foreign, watching) = outside::measure(
                     *found,
@@ -337,8 +328,10 @@ impl Asked<'_> {
                 watching.abort();
                 Done { finished, measured: true }
             }
-            Start::Never(why) => Done { finished: self.never(&why, Some(about), recorder)?, measured: false },
-            Start::Stopped(stop) => {
+            PodStart::Never(why) => {
+                Done { finished: self.never(&why, Some(about), recorder)?, measured: false }
+            }
+            PodStart::Stopped(stop) => {
                 let why = stopped_while(&seen.borrow());
                 let mut finished = self.never(&why, Some(about), recorder)?;
                 finished.stop = Some(stop);
@@ -359,7 +352,7 @@ impl Asked<'_> {
     /// Fetches what the run leaves, when it is over.
     fn fetching(
         &self,
-        luggage: &Luggage,
+        luggage: &PodTransfer,
         folder: &fetched::Folder,
         seen: &tokio::sync::watch::Receiver<Seen>,
         marked: tokio::sync::watch::Receiver<bool>,
@@ -373,19 +366,19 @@ impl Asked<'_> {
     }
 
     /// Waits for the launcher of the pod.
-    fn wait_at(&self, door: &Door, seen: &tokio::sync::watch::Receiver<Seen>) -> Start {
+    fn wait_at(&self, door: &Door, seen: &tokio::sync::watch::Receiver<Seen>) -> PodStart {
         let until = Instant::now() + self.within();
         loop {
             let (is_there, stop) = self.session.wait_for(door.descriptor(), LOOK_EVERY);
             if let Some(stop) = stop {
-                return Start::Stopped(stop);
+                return PodStart::Stopped(stop);
             }
             let now = seen.borrow().clone();
             if is_there && let Some(joined) = self.let_in(door, &now) {
-                return Start::Joined(Box::new(joined));
+                return PodStart::Joined(Box::new(joined));
             }
             if let Some(why) = why_never(&now, until) {
-                return Start::Never(why);
+                return PodStart::Never(why);
             }
         }
     }
@@ -434,29 +427,6 @@ impl Asked<'_> {
     }
 }
 
-/// Why a pod will not start, if it will not.
-pub(crate) fn why_never(seen: &Seen, until: Instant) -> Option<String> {
-    if seen.is_gone {
-        return Some("its pod was deleted before it had started".into());
-    }
-    match seen.state() {
-        State::Waiting { why, is_final } if is_final => Some(why),
-        State::Waiting { why, .. } if Instant::now() >= until => {
-            Some(format!("it did not start in time; at last {why}"))
-        }
-        State::Ended(ended) => Some(
-            format!("its container ended before it had started: {} {}", ended.reason, ended.message)
-                .trim_end()
-                .into(),
-        ),
-        State::Gone { why } => Some(why),
-        State::Running if Instant::now() >= until => {
-            Some("its container started, but not the launcher in it".into())
-        }
-        _ => None,
-    }
-}
-
 /// Limits for the record, by name.
 fn limits(spec: &Spec) -> std::collections::BTreeMap<String, String> {
     let mut limits = std::collections::BTreeMap::new();
@@ -472,7 +442,7 @@ fn limits(spec: &Spec) -> std::collections::BTreeMap<String, String> {
 /// Who tells what a pod used, and what goes to it and comes back, or why nothing does.
 struct Trip {
     teller: Teller,
-    luggage: Luggage,
+    luggage: PodTransfer,
     why_not: Option<Missing>,
     /// Whether it is on another machine.
     is_elsewhere: bool,

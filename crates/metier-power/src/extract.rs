@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 
 use metier_types::words;
 
+use crate::Error;
 use crate::frame::Frame;
 use crate::packages::Shares;
 use crate::response::{Response, Series};

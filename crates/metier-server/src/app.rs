@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use crate::config::Config;
 use crate::http::{HttpState, ServerState};
-use crate::placement_cache::Desk;
+use crate::placement_cache::PlacementCache;
 use crate::power::Sampler;
 use crate::storage::Storage;
 
@@ -16,7 +16,7 @@ pub struct Server {
     pub http: Arc<HttpState>,
     pub storage: Arc<Storage>,
     /// Nodes and predictors for the SOPRANO profiler's interface.
-    pub soprano: Arc<Desk>,
+    pub soprano: Arc<PlacementCache>,
     /// The sampler of this node's power.
     pub power: Option<Sampler>,
     pub started: SystemTime,

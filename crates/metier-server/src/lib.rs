@@ -41,11 +41,12 @@ mod storage;
 mod system;
 
 pub use compat::kepler;
+pub use compat::soprano::PredictorColumns;
 pub use config::{Check, Config, Job};
 pub use error::Error;
 pub use http::config::{HttpConfig, Limits, Secret};
 pub use http::problem::{FieldError, Problem};
-pub use placement_cache::Soprano;
+pub use placement_cache::{FilePredictor, Soprano};
 pub use power::{INTERVAL as POWER_INTERVAL, Power};
 pub use serve::{run, serve};
 

@@ -1,14 +1,18 @@
-//! Nodes, predictors and passports kept in memory, so that a placement waits neither for Prometheus nor for the
-//! store: one task asks Prometheus again and again, another reads the store once a minute.
+//! Nodes, predictors and passports kept in memory, so that a placement waits neither for Prometheus
+//! nor for the store: one task asks Prometheus again and again, another reads the store once a
+//! minute.
 
+use std::fmt;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use metier_cluster::deployer::ClusterAccess;
+use metier_cluster::inventory::prometheus::{SnapshotPace, WarmNodes};
+use metier_predict::latency::{self, Counts, Latency};
+use metier_predict::passport_resolver::{LocalNode, PassportResolver};
 use metier_prom::query::Endpoint;
+use metier_store::Store;
 use metier_types::ShareUnpoisoned;
-use metier_work::choose::{Chooser, Columns};
-use metier_work::nodes::{Pace, Warm};
-use metier_work::placing::Access;
 
 use crate::error::Error;
 use crate::http::HttpState;
@@ -21,80 +25,128 @@ const REREAD: Duration = Duration::from_secs(60);
 /// How long the start of the server waits for the first snapshot.
 const FIRST: Duration = Duration::from_secs(3);
 
-/// What the doors are told at the server's start.
+/// What the SOPRANO interface is configured with at the server's start.
 #[derive(Debug, Clone, Default)]
 pub struct Soprano {
-    /// Who knows the nodes; without, requests must describe the device.
+    /// The Prometheus of the nodes; without, requests must describe the device.
     pub prometheus: Option<Endpoint>,
     /// How often it is asked.
-    pub pace: Pace,
+    pub pace: SnapshotPace,
     /// A predictor file in place of ours.
-    pub predictor: Option<Arc<Columns>>,
+    pub predictor: Option<Arc<dyn FilePredictor>>,
     /// The cluster that graphs are placed in, where a request asks for that.
-    pub cluster: Access,
+    pub cluster: ClusterAccess,
+    /// This machine, in case that it is one of the nodes.
+    pub local: Option<LocalNode>,
 }
 
-/// What is at hand.
-pub struct Desk {
-    pub nodes: Option<Arc<Warm>>,
-    chooser: RwLock<Arc<Chooser>>,
-    predictor: Option<Arc<Columns>>,
+/// What a predictor file predicts from.
+#[derive(Debug, Clone, Copy)]
+pub struct FileInputs<'a> {
+    pub counts: Counts,
+    /// Per cent of all cores' time in use.
+    pub cpu_percent: Option<f64>,
+    /// Per cent of the root file system in use.
+    pub disk_percent: Option<f64>,
+    pub device: Option<&'a str>,
 }
 
-impl Desk {
-    /// Nothing is asked yet.
-    pub fn new(told: &Soprano) -> Result<Self, Error> {
-        let warm = |endpoint: &Endpoint| Warm::new(endpoint.clone(), told.pace).map(Arc::new);
-        let nodes = told.prometheus.as_ref().map(warm).transpose();
+/// A predictor of another system's: a time without an interval.
+pub trait FilePredictor: fmt::Debug + Send + Sync {
+    /// Seconds, or what it needs and was not given.
+    fn predict(&self, inputs: &FileInputs<'_>) -> Result<f32, &'static str>;
+}
+
+/// Everything that answers are made from, as it was read at one time.
+#[derive(Debug)]
+pub struct PlacementPredictors {
+    pub latency: Latency,
+    pub passports: PassportResolver,
+    /// A predictor file in place of ours.
+    pub file: Option<Arc<dyn FilePredictor>>,
+}
+
+impl PlacementPredictors {
+    /// With the predictors and passports of a store; blocks.
+    fn read(store: &Store, settings: &Soprano) -> Result<Self, latency::Error> {
         Ok(Self {
-            nodes: nodes.map_err(|error| Error::Prometheus { reason: error.to_string() })?,
-            chooser: RwLock::new(Arc::new(Chooser::without_store(told.predictor.clone()))),
-            predictor: told.predictor.clone(),
+            latency: Latency::open(store)?,
+            passports: PassportResolver::read(Some(store), settings.local.clone()),
+            file: settings.predictor.clone(),
         })
     }
 
-    pub fn chooser(&self) -> Arc<Chooser> {
-        self.chooser.read_unpoisoned().clone()
+    /// With shipped passports and nothing learned.
+    pub fn without_store(settings: &Soprano) -> Self {
+        Self {
+            latency: Latency::from_passports(),
+            passports: PassportResolver::read(None, settings.local.clone()),
+            file: settings.predictor.clone(),
+        }
+    }
+}
+
+/// What is kept in memory.
+pub struct PlacementCache {
+    pub nodes: Option<Arc<WarmNodes>>,
+    predictors: RwLock<Arc<PlacementPredictors>>,
+    settings: Soprano,
+}
+
+impl PlacementCache {
+    /// Nothing is asked yet.
+    pub fn new(settings: &Soprano) -> Result<Self, Error> {
+        let warm = |endpoint: &Endpoint| WarmNodes::new(endpoint.clone(), settings.pace).map(Arc::new);
+        let nodes = settings.prometheus.as_ref().map(warm).transpose();
+        Ok(Self {
+            nodes: nodes.map_err(|error| Error::Prometheus { reason: error.to_string() })?,
+            predictors: RwLock::new(Arc::new(PlacementPredictors::without_store(settings))),
+            settings: settings.clone(),
+        })
+    }
+
+    pub fn predictors(&self) -> Arc<PlacementPredictors> {
+        self.predictors.read_unpoisoned().clone()
     }
 
     /// Reads predictors and passports; where that fails, those from before go on being used.
     fn reread(&self, storage: &Storage) -> Result<(), Problem> {
         let store = storage.store()?;
-        match Chooser::read(&store, self.predictor.clone()) {
-            Ok(chooser) => *self.chooser.write_unpoisoned() = Arc::new(chooser),
+        match PlacementPredictors::read(&store, &self.settings) {
+            Ok(read) => *self.predictors.write_unpoisoned() = Arc::new(read),
             Err(error) => tracing::warn!(%error, "predictors could not be read; those from before are used"),
         }
         Ok(())
     }
 }
 
-/// Brings everything to hand once, and keeps it there until it is dropped.
-pub struct Kept(tokio::task::JoinSet<()>);
+/// The tasks that keep a cache up to date, until this is dropped.
+pub struct CacheTasks(tokio::task::JoinSet<()>);
 
-impl Kept {
+impl CacheTasks {
     /// Starts the tasks, and waits a little for what they bring first.
-    pub async fn start(desk: &Arc<Desk>, storage: &Arc<Storage>, http: &Arc<HttpState>) -> Self {
+    pub async fn start(cache: &Arc<PlacementCache>, storage: &Arc<Storage>, http: &Arc<HttpState>) -> Self {
         let mut tasks = tokio::task::JoinSet::new();
-        if let Some(nodes) = desk.nodes.clone() {
+        if let Some(nodes) = cache.nodes.clone() {
             tasks.spawn(async move { nodes.keep().await });
         }
-        let (inner, storage, http) = (desk.clone(), storage.clone(), http.clone());
-        let (told, first) = tokio::sync::oneshot::channel::<()>();
+        let (inner, storage, http) = (cache.clone(), storage.clone(), http.clone());
+        let (read, first) = tokio::sync::oneshot::channel::<()>();
         tasks.spawn(async move {
-            let mut told = Some(told);
+            let mut read = Some(read);
             loop {
-                let (desk, storage) = (inner.clone(), storage.clone());
-                let read = http.lanes.run(Lane::Store, move || desk.reread(&storage)).await;
-                if let Err(problem) = read {
+                let (cache, storage) = (inner.clone(), storage.clone());
+                let done = http.lanes.run(Lane::Store, move || cache.reread(&storage)).await;
+                if let Err(problem) = done {
                     tracing::debug!(detail = problem.detail, "predictors were not read again");
                 }
-                drop(told.take());
+                drop(read.take());
                 tokio::time::sleep(REREAD).await;
             }
         });
         let ready = async {
             let _ = first.await;
-            if let Some(nodes) = &desk.nodes {
+            if let Some(nodes) = &cache.nodes {
                 nodes.tried().await;
             }
         };

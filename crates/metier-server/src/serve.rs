@@ -21,7 +21,7 @@ use crate::http::lanes::BlockingLanes;
 use crate::http::listener::{accept, listen, shutdown_signal};
 use crate::http::router;
 use crate::page;
-use crate::placement_cache::{Desk, Kept};
+use crate::placement_cache::{CacheTasks, PlacementCache};
 use crate::power::Sampler;
 use crate::routes::ROUTES;
 use crate::storage::Storage;
@@ -68,13 +68,13 @@ pub async fn serve(
     let further = further(&config.http.doors).await;
     let app = Arc::new(Server {
         http: HttpState::new(config.http.clone(), listen).into(),
-        soprano: Desk::new(&config.soprano)?.into(),
+        soprano: PlacementCache::new(&config.soprano)?.into(),
         power: config.power.clone().map(Sampler::start).transpose()?,
         storage: Storage::new(store).into(),
         config,
         started: SystemTime::now(),
     });
-    let kept = Kept::start(&app.soprano, &app.storage, &app.http).await;
+    let tasks = CacheTasks::start(&app.soprano, &app.storage, &app.http).await;
     let router = router(app, ROUTES, page::file);
     on_ready(listen);
     let (stop, stopping) = watch::channel(false);
@@ -87,7 +87,7 @@ pub async fn serve(
     accept(listener, limits, router, shutdown).await;
     stop.send_replace(true);
     others.join_all().await;
-    kept.end().await;
+    tasks.end().await;
     Ok(())
 }
 

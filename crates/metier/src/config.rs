@@ -234,7 +234,8 @@ impl Settings {
     /// What set it, as errors call it.
     pub fn source_of(&self, name: &str) -> String {
         match self.get(name).map(|setting| &setting.origin) {
-            Some(Origin::Flag(source) | Origin::Environment(source)) => (*source).to_string(),
+            Some(Origin::Flag(flag)) => (*flag).to_string(),
+            Some(Origin::Environment(variable)) => variable.clone(),
             Some(Origin::File(path, line)) => format!("{}:{line}: {name}", path.display()),
             Some(Origin::Default) | None => name.to_string(),
         }

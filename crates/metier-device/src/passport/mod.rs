@@ -1,8 +1,9 @@
-//! Device passports: what a device can do. Measured here by small benchmarks ([`mod@bench`]), brought as a file from
-//! elsewhere, or shipped with the program from public specifications ([`shipped`]).
+//! Device passports: what a device can do. Measured here by small benchmarks ([`mod@bench`]),
+//! brought as a file from elsewhere, or shipped with the program from public specifications
+//! ([`shipped`]).
 //!
-//! [`find`] is how everyone else asks: what was stored comes before what was shipped, so that a board that was measured
-//! once is never again judged by its data sheet.
+//! [`find`] is how everyone else asks: what was stored comes before what was shipped, so that a
+//! board that was measured once is never again judged by its data sheet.
 
 pub mod bench;
 mod name;
@@ -17,54 +18,72 @@ pub use bench::{Plan, bench};
 pub use read::{Fault, LARGEST, read};
 pub use shipped::shipped;
 
-/// The passport of a device by what people, exporters or firmware call it: of the stored ones by id, name or alias, then of
-/// the shipped ones. Compared without case and punctuation; then also without what firmware adds (`Rev 1.4`, `Developer Kit`,
-/// `4GB`). A store that cannot be read is as good as none, and that is logged.
-pub fn find(store: Option<&Store>, name: &str) -> Option<Passport> {
-    let stored = stored(store);
-    pick(&stored, name, name::key)
-        .or_else(|| pick(shipped(), name, name::key))
-        .or_else(|| pick(&stored, name, name::reduced))
-        .or_else(|| pick(shipped(), name, name::reduced))
-        .cloned()
+/// Passports that answer: the stored ones as they were read, and the shipped ones.
+#[derive(Debug, Clone, Default)]
+pub struct PassportCatalog {
+    /// Measured before specified, newest first: of two with the same name the better one is found.
+    stored: Vec<Passport>,
 }
 
-/// The passport that says most about a device: its own, else that of its product, else that of its processor.
-pub fn of_device(store: Option<&Store>, device: &Device) -> Option<Passport> {
-    if let Some(own) = stored(store).into_iter().find(|passport| passport.id == device.id.as_str()) {
-        return Some(own);
+impl PassportCatalog {
+    /// Reads those of a store. A store that cannot be read is as good as none, and that is logged.
+    pub fn read(store: Option<&Store>) -> Self {
+        let stored = store.map_or_else(Vec::new, |store| {
+            store.passports().unwrap_or_else(|error| {
+                tracing::warn!(%error, "the store's passports cannot be read; only shipped ones are known");
+                Vec::new()
+            })
+        });
+        Self::of(stored)
     }
-    let product = device.product.as_deref().and_then(|product| find(store, product));
-    product.or_else(|| device.cpu.model.as_deref().and_then(|model| find(store, model)))
+
+    /// With these in place of a store's.
+    pub fn of(mut stored: Vec<Passport>) -> Self {
+        stored
+            .sort_by_key(|passport| (passport.origin != Origin::Measured, std::cmp::Reverse(passport.made)));
+        Self { stored }
+    }
+
+    /// The passport of a device by what people, exporters or firmware call it: of the stored ones
+    /// by id, name or alias, then of the shipped ones. Compared without case and punctuation; then
+    /// also without what firmware adds (`Rev 1.4`, `Developer Kit`, `4GB`).
+    pub fn find(&self, name: &str) -> Option<&Passport> {
+        pick(&self.stored, name, name::key)
+            .or_else(|| pick(shipped(), name, name::key))
+            .or_else(|| pick(&self.stored, name, name::reduced))
+            .or_else(|| pick(shipped(), name, name::reduced))
+    }
+
+    /// The passport that says most about a device: its own, else that of its product, else that of
+    /// its processor.
+    pub fn of_device(&self, device: &Device) -> Option<&Passport> {
+        if let Some(own) = self.stored.iter().find(|passport| passport.id == device.id.as_str()) {
+            return Some(own);
+        }
+        let product = device.product.as_deref().and_then(|product| self.find(product));
+        product.or_else(|| device.cpu.model.as_deref().and_then(|model| self.find(model)))
+    }
+
+    /// All: the stored ones, then the shipped ones that no stored one has the id of.
+    pub fn all(&self) -> impl Iterator<Item = &Passport> {
+        let is_new = |shipped: &&Passport| self.stored.iter().all(|stored| stored.id != shipped.id);
+        self.stored.iter().chain(shipped().iter().filter(is_new))
+    }
 }
 
-/// All passports: stored ones, measured before specified, then the shipped ones that no stored one has the id of.
+/// [`PassportCatalog::find`] in a store as it is now.
+pub fn find(store: Option<&Store>, name: &str) -> Option<Passport> {
+    PassportCatalog::read(store).find(name).cloned()
+}
+
+/// [`PassportCatalog::of_device`] in a store as it is now.
+pub fn of_device(store: Option<&Store>, device: &Device) -> Option<Passport> {
+    PassportCatalog::read(store).of_device(device).cloned()
+}
+
+/// [`PassportCatalog::all`] of a store as it is now.
 pub fn all(store: Option<&Store>) -> Vec<Passport> {
-    let mut all = stored(store);
-    let more: Vec<Passport> = shipped()
-        .iter()
-        .filter(|shipped| all.iter().all(|stored| stored.id != shipped.id))
-        .cloned()
-        .collect();
-    all.extend(more);
-    all
-}
-
-/// The one of a list that goes by a name, as [`find`] compares; of equals the first.
-pub fn among<'a>(passports: &'a [Passport], name: &str) -> Option<&'a Passport> {
-    pick(passports, name, name::key).or_else(|| pick(passports, name, name::reduced))
-}
-
-/// What is in the store, measured before specified, newest first: of two with the same name the better one is found.
-fn stored(store: Option<&Store>) -> Vec<Passport> {
-    let mut stored = store.map_or_else(Vec::new, |store| {
-        store.passports().unwrap_or_else(|error| {
-            tracing::warn!(%error, "the store's passports cannot be read; only shipped ones are known");
-            Vec::new()
-        })
-    });
-    stored.sort_by_key(|passport| (passport.origin != Origin::Measured, std::cmp::Reverse(passport.made)));
-    stored
+    PassportCatalog::read(store).all().cloned().collect()
 }
 
 /// The first that goes by the name: an id counts more than a name, a name more than an alias.

@@ -20,11 +20,12 @@ mod fetched;
 mod figures;
 mod graphs;
 mod kepler;
-#[path = "../../../metier-work/tests/common/lab_node.rs"]
+#[path = "../../../metier-cluster/tests/common/lab_node.rs"]
 mod lab_node;
 mod limits;
 mod log;
 mod online_trainer;
+mod placing;
 mod power;
 mod sessions;
 mod signals;

@@ -9,10 +9,9 @@ use std::time::{Duration, Instant};
 
 use crate::common::*;
 use crate::lab_node::LabNode;
+use metier_cluster::inventory::prometheus::{self, SnapshotPace};
 use metier_prom::query::{Blocking, Endpoint};
-use metier_server::{Config, HttpConfig, Secret, Soprano};
-use metier_work::choose::Columns;
-use metier_work::nodes::Pace;
+use metier_server::{Config, HttpConfig, PredictorColumns, Secret, Soprano};
 use serde_json::{Value, json};
 
 const JSON: &str = "Content-Type: application/json\r\n";
@@ -164,7 +163,7 @@ impl Drop for Prometheus {
 }
 
 fn config(prometheus: Option<Endpoint>) -> Config {
-    let pace = Pace { every: Duration::from_millis(200), ..Pace::default() };
+    let pace = SnapshotPace { every: Duration::from_millis(200), ..SnapshotPace::default() };
     let soprano = Soprano { prometheus, pace, ..Soprano::default() };
     let http = HttpConfig { start_token: Some(Secret::new(TOKEN).unwrap()), ..HttpConfig::default() };
     Config { soprano, ..http.into() }
@@ -211,10 +210,10 @@ fn the_fastest_node_is_told_with_the_originals_fields_and_all_others_beside_it()
     assert!(reason.contains("no passport of \"Acme Anvil 9000\""), "{reason}");
     assert!(answer["snapshot"]["age_seconds"].as_f64().unwrap() < 60.0);
     // A program that asks once, as `metier place`, is told the same.
-    let once = metier_work::nodes::once(prometheus.endpoint()).unwrap();
-    let busy = |name: &str| once.node(name, None).unwrap().cpu_busy.unwrap().value.get();
+    let once = prometheus::once(prometheus.endpoint()).unwrap();
+    let find = |name: &str| once.nodes.iter().find(|node| node.name == name).unwrap();
+    let busy = |name: &str| find(name).cpu_busy.unwrap().value.get();
     assert!(busy("rpi-idle") < 0.2 && busy("rpi-busy") > 0.7, "{once:?}");
-    assert!(once.node("nobody", Some("RPI-IDLE")).is_some() && once.node("nobody", None).is_none());
     // One goes away: what is known is used within its age, and that is said; the node itself is not made up.
     drop(prometheus);
     let began = Instant::now();
@@ -417,8 +416,8 @@ fn an_uploaded_graph_is_answered_for_a_device_that_the_form_describes() {
 
 #[test]
 fn a_predictor_file_answers_with_the_numbers_of_xgboost() {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../metier-work/tests/fixtures/predictor");
-    let columns = Columns::open(&fixtures.join("original.json")).unwrap();
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/predictor");
+    let columns = PredictorColumns::open(&fixtures.join("original.json")).unwrap();
     let recorded: Value =
         serde_json::from_str(&std::fs::read_to_string(fixtures.join("answers.json")).unwrap()).unwrap();
     let (_folder, store) = store();
@@ -490,7 +489,7 @@ impl LabNode {
 
     fn is_there(&self) -> bool {
         // What is there can be gone back from, once.
-        match self.hands.rollback(&self.name, Duration::from_secs(1)) {
+        match self.cluster.rollback(&self.name, Duration::from_secs(1)) {
             Ok(_) => true,
             // A busy kubelet may take its time to let go of pods: what was there was there.
             Err(error) => {
@@ -633,9 +632,9 @@ fn without_a_cluster_nothing_is_placed_and_faults_are_told_before_one_is_looked_
         assert_eq!(place(&server, &json!(null)).problem(422)["errors"][0]["field"], "deployment");
     }
     // A predictor file has no interval, and nothing is placed without one.
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../metier-work/tests/fixtures/predictor");
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/predictor");
     let mut told = config(Some(prometheus.endpoint()));
-    told.soprano.predictor = Some(Arc::new(Columns::open(&fixtures.join("original.json")).unwrap()));
+    told.soprano.predictor = Some(Arc::new(PredictorColumns::open(&fixtures.join("original.json")).unwrap()));
     let problem = place(&Server::with(&store, told), &json!({"image": "serve:1"})).problem(422);
     assert!(problem["detail"].as_str().unwrap().contains("no interval"), "{problem}");
 }

@@ -1,21 +1,27 @@
-//! `metier place`: which node of a cluster a graph goes to, and its service there. Nothing is written without `--apply` or `--rollback`.
+//! `metier place`: which node of a cluster a graph goes to, and its service there. Nothing is
+//! written without `--apply` or `--rollback`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use metier_cluster::deployer::{self, ClusterAccess, ClusterDeployer, ServingImage};
+use metier_cluster::inventory::prometheus::{self, PrometheusSnapshot};
+use metier_cluster::{inventory, node};
 use metier_device::identity;
 use metier_linux::Roots;
 use metier_onnx::{Analysis, Limits};
+use metier_place::{
+    AppliedDeployment, Placement, PlacementCandidate, PlacementDemand, PlacementStanding, place,
+};
 use metier_predict::latency::conditions::MOST_LOAD;
 use metier_predict::latency::{Conditions, Latency};
+use metier_predict::node_predictor::NodePredictor;
+use metier_predict::passport_resolver::{LocalNode, PassportResolver};
+use metier_prom::query::Endpoint;
 use metier_store::digest;
 use metier_types::{Bytes, Prediction, Seconds};
-use metier_work::nodes::{self, Snapshot};
-use metier_work::placing::{
-    self, Access, Applied, Candidate, Demand, Hands, Oracle, Placement, Serving, Standing,
-};
 
 use super::Room;
 use super::inspect::Binding;
@@ -47,10 +53,12 @@ pub struct Place {
     /// Runtime that will run it: rten, onnxruntime
     #[arg(long, value_name = "NAME", default_value = "rten")]
     runtime: String,
-    /// Threads of each replica, and cores that it asks for [default: all of the node, and one core is asked for]
+    /// Threads of each replica, and cores that it asks for [default: all of the node, and one core
+    /// is asked for]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     threads: Option<u32>,
-    /// How busy the nodes' processors are with something else, as 50%; above 100% others wait in a queue
+    /// How busy the nodes' processors are with something else, as 50%; above 100% others wait in a
+    /// queue
     #[arg(long, value_name = "SHARE", conflicts_with = "prometheus")]
     load: Option<String>,
     /// Prometheus that knows how busy each node is now
@@ -112,7 +120,7 @@ pub struct Place {
 impl Place {
     /// Chooses, and does what was asked for.
     pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let access = Access {
+        let access = ClusterAccess {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
             namespace: self.namespace.clone(),
@@ -121,13 +129,13 @@ impl Place {
         let patience = Duration::from_secs(self.within);
         if self.rollback {
             let name = serving.name.as_str();
-            let applied = Hands::reach(&access)?.rollback(name, patience)?;
-            return told(room, &applied);
+            let applied = ClusterDeployer::connect(&access)?.rollback(name, patience)?;
+            return say_applied(room, &applied);
         }
         let Some(path) = &self.graph else { return Err(usage("--graph is missing; want an ONNX file")) };
         let bytes = self.binding.bytes(path)?;
         let graph = self.graph(path, &bytes)?;
-        let demand = Demand {
+        let demand = PlacementDemand {
             workload: serving.name.clone(),
             threads: self.threads.unwrap_or(1),
             replicas: self.replicas,
@@ -141,7 +149,20 @@ impl Place {
             ..Conditions::default()
         };
         conditions.check().map_err(|error| usage(format!("--{error}")))?;
-        let snapshot = self.snapshot()?;
+        let snapshot = self.endpoint()?.map(snapshot);
+        let cluster = ClusterDeployer::connect(&access);
+        let survey = cluster.as_ref().map_err(ToString::to_string).and_then(|cluster| {
+            cluster.survey(self.image.as_ref().map(|_| serving.name.as_str())).map_err(|e| e.to_string())
+        });
+        // Nodes come from either source, and only Kubernetes takes a Deployment.
+        if let Err(why) = &survey
+            && (self.apply || !matches!(snapshot, Some(Ok(_))))
+        {
+            match &snapshot {
+                Some(Err(silent)) => anyhow::bail!("{silent}; {why}"),
+                _ => anyhow::bail!("{why}"),
+            }
+        }
         // Without a store there are the passports that are shipped, and nothing learned.
         let store = match room.store() {
             Ok(store) => Some(store),
@@ -155,23 +176,25 @@ impl Place {
             None => Latency::from_passports(),
         };
         let roots = Roots::default();
-        let own = identity::this(&roots, data_folder().as_deref()).ok();
-        let own = own.as_ref().map(|device| (device, metier_cluster::node::own_boot(&roots)));
-        let oracle = Oracle { graph: &graph, latency: &latency, conditions, store: store.as_ref(), own };
-        let hands = Hands::reach(&access)?;
-        let survey = hands.survey(self.image.as_ref().map(|_| serving.name.as_str()))?;
-        let mut placement = placing::choose(&survey, &demand, &|node| {
-            let load = snapshot.as_ref().map(|snapshot| placing::load_of(snapshot, node)).transpose()?;
-            oracle.ask_beside(node, load)
-        });
-        placement.notes.extend(snapshot.into_iter().flat_map(|snapshot| snapshot.warnings));
-        let service = placing::service(&placement, &demand, &serving, Some(&digest::of_bytes(&bytes)));
+        let device = identity::this(&roots, data_folder().as_deref()).ok();
+        let local = device.map(|device| LocalNode { device, boot: node::own_boot(&roots) });
+        let passports = PassportResolver::read(store.as_ref(), local);
+        let predictor = NodePredictor::new(&latency, &passports, (&graph).into(), conditions);
+        let inventory = inventory::join(
+            Some(survey.as_ref().map_err(String::clone)),
+            snapshot.as_ref().map(|snapshot| snapshot.as_ref().map_err(String::clone)),
+        );
+        let mut placement = place(&inventory, &demand, &|node| predictor.on_node(node));
+        let service = deployer::service(&placement, &demand, &serving, Some(&digest::of_bytes(&bytes)));
         let service = service.filter(|_| self.image.is_some());
-        if let Some(service) = service.as_ref().filter(|_| self.apply) {
-            placement.applied = Some(hands.apply(service, patience)?);
+        let mut manifest = None;
+        if let (Some(service), Ok(cluster)) = (&service, &cluster) {
+            match self.apply {
+                true => placement.applied = Some(cluster.apply(service, patience)?),
+                false => manifest = Some(deployer::manifest(service, cluster.namespace())),
+            }
         }
-        let manifest = service.map(|service| placing::manifest(&service, hands.namespace()));
-        say(room, &placement, manifest.filter(|_| !self.apply).as_ref())?;
+        say(room, &placement, manifest.as_ref())?;
         Ok(match &placement.applied {
             _ if placement.chosen().is_none() => Code::INFEASIBLE,
             Some(applied) if !applied.is_available => Code::FAILED,
@@ -179,18 +202,13 @@ impl Place {
         })
     }
 
-    /// How busy the nodes are, where a Prometheus was named that knows.
-    fn snapshot(&self) -> anyhow::Result<Option<Snapshot>> {
+    /// The Prometheus that says how busy the nodes are, where one was named.
+    fn endpoint(&self) -> anyhow::Result<Option<Endpoint>> {
         let Some(address) = &self.prometheus else { return Ok(None) };
         let (authority, token) = (self.prometheus_ca.clone(), self.prometheus_token_file.clone());
         let mut endpoint = up::endpoint(address, authority, token)?;
         endpoint.accept_any_certificate = self.prometheus_insecure;
-        let named = endpoint.to_string();
-        nodes::once(endpoint).map(Some).map_err(|error| {
-            // The questions themselves are long, and of no use to whoever asks.
-            let why = error.trouble().map_or_else(|| error.to_string(), ToString::to_string);
-            anyhow::anyhow!("--prometheus {named} does not tell how busy the nodes are: {why}")
-        })
+        Ok(Some(endpoint))
     }
 
     fn graph(&self, path: &std::path::Path, bytes: &[u8]) -> anyhow::Result<Analysis> {
@@ -200,14 +218,17 @@ impl Place {
         self.binding.named(path, read.and_then(|model| metier_onnx::analyse(&model, &bindings, &limits)))
     }
 
-    /// What serves it; the image is a stand-in where none was given, and then nothing is made of it.
-    fn serving(&self) -> anyhow::Result<Serving> {
+    /// What serves it; the image is a stand-in where none was given, and then nothing is made of
+    /// it.
+    fn serving(&self) -> anyhow::Result<ServingImage> {
         let name = match (&self.name, &self.graph) {
             (Some(name), _) => name.clone(),
-            (None, Some(path)) => placing::name_of(&path.file_stem().unwrap_or_default().to_string_lossy()),
+            (None, Some(path)) => {
+                deployer::object_name(&path.file_stem().unwrap_or_default().to_string_lossy())
+            }
             (None, None) => String::new(),
         };
-        let serving = Serving {
+        let serving = ServingImage {
             name,
             image: self.image.clone().unwrap_or_else(|| "none".into()),
             arguments: self.arguments.clone(),
@@ -221,6 +242,16 @@ impl Place {
     }
 }
 
+/// How busy the nodes are, or why that Prometheus does not say it.
+fn snapshot(endpoint: Endpoint) -> Result<PrometheusSnapshot, String> {
+    let named = endpoint.to_string();
+    prometheus::once(endpoint).map_err(|error| {
+        // The queries themselves are long, and of no use to the reader.
+        let why = error.trouble().map_or_else(|| error.to_string(), ToString::to_string);
+        format!("--prometheus {named} does not tell how busy the nodes are: {why}")
+    })
+}
+
 fn pairs(flag: &str, given: &[String]) -> anyhow::Result<Vec<(String, String)>> {
     let one = |text: &String| {
         let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
@@ -231,7 +262,7 @@ fn pairs(flag: &str, given: &[String]) -> anyhow::Result<Vec<(String, String)>> 
 }
 
 /// Says what was done.
-fn told(room: &Room, applied: &Applied) -> anyhow::Result<Code> {
+fn say_applied(room: &Room, applied: &AppliedDeployment) -> anyhow::Result<Code> {
     let console = &room.console;
     match console.format {
         Format::Json => console.data(|out| output::json(out, applied))?,
@@ -245,8 +276,8 @@ fn told(room: &Room, applied: &Applied) -> anyhow::Result<Code> {
     Ok(if applied.because.is_some() { Code::FAILED } else { Code::OK })
 }
 
-fn sentence(applied: &Applied) -> String {
-    let Applied { namespace, name, action, is_available, because } = applied;
+fn sentence(applied: &AppliedDeployment) -> String {
+    let AppliedDeployment { namespace, name, action, is_available, because } = applied;
     let standing = match because {
         Some(why) => format!(
             ", and it is not available: {why}\n`metier place --name {name} --namespace {namespace} --rollback` brings back what was there before"
@@ -285,7 +316,7 @@ fn say(room: &Room, placement: &Placement, manifest: Option<&serde_json::Value>)
                 };
                 table.row(vec![
                     Cell::text(one.device.clone()),
-                    Cell::text(if one.status == Standing::Chosen { "chosen" } else { "" }),
+                    Cell::text(if one.status == PlacementStanding::Chosen { "chosen" } else { "" }),
                     Cell::quantity(one.prediction.as_ref().map(|told| Seconds(told.value()))),
                     Cell::text(interval.unwrap_or_default()),
                     Cell::quantity(one.memory.as_ref().map(|told| Bytes(told.value() as u64))),
@@ -306,7 +337,7 @@ fn say(room: &Room, placement: &Placement, manifest: Option<&serde_json::Value>)
     }
 }
 
-fn row(one: &Candidate) -> Vec<String> {
+fn row(one: &PlacementCandidate) -> Vec<String> {
     let latency = one.prediction.as_ref();
     vec![
         one.device.clone(),

@@ -9,19 +9,21 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
+use metier_cluster::deployer::ClusterAccess;
 use metier_linux::Roots;
 use metier_linux::stop_request::StopRequest;
 use metier_predict::latency::retrain::LatencyRetraining;
 use metier_predict::lifecycle::retrain::Retrainer;
+use metier_predict::passport_resolver::LocalNode;
 use metier_prom::query::{self, Credentials, Endpoint};
 use metier_server::agent::Engine;
 use metier_server::kepler::Doors;
-use metier_server::{Check, Config, HttpConfig, Limits, Power, Secret, Soprano};
+use metier_server::{
+    Check, Config, FilePredictor, HttpConfig, Limits, Power, PredictorColumns, Secret, Soprano,
+};
 use metier_session::queue::Until;
 use metier_session::runfile;
 use metier_store::Store;
-use metier_work::choose::Columns;
-use metier_work::placing::Access;
 
 use super::Room;
 use crate::config::{Typed, data_folder};
@@ -344,9 +346,13 @@ fn soprano(room: &Room) -> anyhow::Result<Soprano> {
         }
         None => None,
     };
-    let predictor = settings.path("up.soprano_predictor").map(|path| Columns::open(&path)).transpose()?;
-    let cluster = Access { kubeconfig: settings.path("up.kubeconfig"), ..Access::default() };
-    Ok(Soprano { prometheus, predictor: predictor.map(Arc::new), cluster, ..Soprano::default() })
+    let file = settings.path("up.soprano_predictor").map(|path| PredictorColumns::open(&path)).transpose()?;
+    let predictor = file.map(|file| Arc::new(file) as Arc<dyn FilePredictor>);
+    let cluster = ClusterAccess { kubeconfig: settings.path("up.kubeconfig"), ..ClusterAccess::default() };
+    let roots = Roots::default();
+    let device = metier_device::identity::this(&roots, data_folder().as_deref()).ok();
+    let local = device.map(|device| LocalNode { device, boot: metier_cluster::node::own_boot(&roots) });
+    Ok(Soprano { prometheus, predictor, cluster, local, ..Soprano::default() })
 }
 
 /// A Prometheus, who vouches for it, and the file of the token that it wants.

@@ -13,9 +13,6 @@ use std::path::{Path, PathBuf};
 use crate::crate_table::{CrateGraph as ModuleGraph, root, shortest_cycle};
 use imports::{SourceFile, imports, test_modules};
 
-/// Crates whose modules still form a cycle. A crate leaves this list when its cycle is broken.
-const STILL_CYCLIC: &[&str] = &["metier-cluster"];
-
 /// The Rust files below a folder, as paths relative to `src`, without tests.
 fn source_files(src: &Path, folder: &Path, files: &mut Vec<(PathBuf, String)>) {
     let mut entries: Vec<PathBuf> =
@@ -96,21 +93,9 @@ fn cycles_of_all_crates() -> Vec<(String, Option<String>)> {
 fn modules_of_a_crate_form_no_import_cycle() {
     let crates = cycles_of_all_crates();
     assert!(crates.iter().any(|(name, _)| name == "metier"), "no crates found: {crates:?}");
-    let found: Vec<String> = crates
-        .into_iter()
-        .filter(|(name, _)| !STILL_CYCLIC.contains(&name.as_str()))
-        .filter_map(|(name, cycle)| Some(format!("{name}: {}", cycle?)))
-        .collect();
+    let found: Vec<String> =
+        crates.into_iter().filter_map(|(name, cycle)| Some(format!("{name}: {}", cycle?))).collect();
     assert!(found.is_empty(), "modules import each other in a circle:\n  {}", found.join("\n  "));
-}
-
-#[test]
-fn crates_that_are_listed_as_cyclic_still_are() {
-    let crates = cycles_of_all_crates();
-    for name in STILL_CYCLIC {
-        let (_, cycle) = crates.iter().find(|(known, _)| known == name).expect(name);
-        assert!(cycle.is_some(), "{name} has no import cycle any more; remove it from STILL_CYCLIC");
-    }
 }
 
 /// The cycle of a crate made of these files.

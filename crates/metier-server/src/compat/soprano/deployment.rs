@@ -1,8 +1,9 @@
-//! What serves a graph that is to be placed: the field `deployment` of a request. All faults are told at once, each by its name.
+//! What serves a graph that is to be placed: the field `deployment` of a request. All faults are
+//! told at once, each by its name.
 
 use std::time::Duration;
 
-use metier_work::placing::{Serving, name_of};
+use metier_cluster::deployer::{ServingImage, object_name};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -49,7 +50,7 @@ pub struct Wanted {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Deployment {
     /// The image, and how.
-    pub serving: Serving,
+    pub serving: ServingImage,
     pub namespace: Option<String>,
     /// Threads of each replica.
     pub threads: u32,
@@ -76,12 +77,12 @@ pub fn read(value: Option<&Value>, model: &str) -> Result<Deployment, Vec<FieldE
     if image.is_none() {
         reader.absent("image", "the name of an image, such as serve:1.2");
     }
-    let name = reader.text("name").unwrap_or_else(|| name_of(model));
+    let name = reader.text("name").unwrap_or_else(|| object_name(model));
     let namespace = reader.text("namespace");
-    let serving = |name: &str, image: &str| Serving {
+    let serving = |name: &str, image: &str| ServingImage {
         name: name.to_string(),
         image: image.to_string(),
-        ..Serving::default()
+        ..ServingImage::default()
     };
     // Each is checked beside one that is right.
     let of_name = |name: &str| serving(name, "x").defect().map(|(_, _, want)| want);
@@ -103,7 +104,7 @@ pub fn read(value: Option<&Value>, model: &str) -> Result<Deployment, Vec<FieldE
         return Err(faults);
     }
     Ok(Deployment {
-        serving: Serving { name, image: image.unwrap_or_default(), arguments, environment, ports },
+        serving: ServingImage { name, image: image.unwrap_or_default(), arguments, environment, ports },
         namespace,
         threads,
         replicas,
@@ -248,7 +249,7 @@ mod tests {
         .unwrap();
         assert_eq!(
             told.serving,
-            Serving {
+            ServingImage {
                 name: "net".into(),
                 image: "serve:1".into(),
                 arguments: vec!["-v".into()],

@@ -1,81 +1,76 @@
-//! A graph that goes to the fastest node with room: the nodes as Prometheus shows them, joined by name with those of the cluster.
+//! A graph that goes to the fastest node with room: the nodes as Prometheus shows them, joined with
+//! those of the cluster.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
-use metier_types::{Digest, Origin, Prediction};
-use metier_work::choose::Candidate;
-use metier_work::placing::{self, Access, Demand, Hands, PassportUse, Placement, Predicted};
+use metier_cluster::deployer::{self, ClusterAccess, ClusterDeployer};
+use metier_cluster::inventory;
+use metier_place::{Placement, PlacementDemand};
+use metier_types::Digest;
 
 use super::deployment::Deployment;
-use super::profiling::unavailable;
-use super::reply::{Profiling, Winner};
+use super::profiling::{Inquiry, latest, unavailable};
+use super::reply::{Profiling, Seen, Winner};
 use crate::app::App;
-use crate::http::problem::Problem;
+use crate::http::problem::{FieldError, Problem};
 
-/// Nodes that only Prometheus knows, that are named.
-const MOST_NAMED: usize = 8;
+/// Why nothing is placed with a predictor file.
+const WITHOUT_INTERVAL: &str =
+    "the predictor file that the server was given has no interval, and nothing is placed without one";
 
 /// Everything that placing needs beside the cluster.
 pub struct Plan {
-    /// What the graph is called.
-    pub model: String,
-    /// The answer as it would be without placing.
-    pub answer: Profiling,
-    /// The memory that it needs.
-    pub memory: Prediction,
-    pub wanted: Deployment,
-    /// The digest of its file, where there is one.
-    pub graph: Option<Digest>,
+    inquiry: Inquiry,
+    wanted: Deployment,
+    /// The digest of the graph's file, where there is one.
+    graph: Option<Digest>,
 }
 
 impl Plan {
+    /// Refuses where a predictor file answers.
+    pub fn new(
+        app: &App,
+        inquiry: Inquiry,
+        wanted: Deployment,
+        graph: Option<Digest>,
+    ) -> Result<Self, Problem> {
+        match app.soprano.predictors().file {
+            None => Ok(Self { inquiry, wanted, graph }),
+            Some(_) => {
+                let want = "false or absent where a predictor file answers";
+                let detail = format!("apply: {WITHOUT_INTERVAL}");
+                Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+                    .because(vec![FieldError::new("apply", "true", want)]))
+            }
+        }
+    }
+
     /// Looks at the cluster, chooses, writes and waits. Blocks.
     pub fn carry_out(self, app: &App) -> Result<Profiling, Problem> {
-        let Self { model, mut answer, memory, wanted, graph } = self;
+        let Self { inquiry, wanted, graph } = self;
         let Deployment { serving, namespace, threads, replicas, patience } = wanted;
-        let access = Access { namespace, ..app.config.soprano.cluster.clone() };
+        let (source, latest) = latest(app)?;
+        let access = ClusterAccess { namespace, ..app.config.soprano.cluster.clone() };
         let unseen = |error: &dyn std::fmt::Display| {
             unavailable(format!("the cluster could not be looked at, so nothing was placed: {error}"))
         };
-        let hands = Hands::reach(&access).map_err(|error| unseen(&error))?;
-        let survey = hands.survey(Some(&serving.name)).map_err(|error| unseen(&error))?;
-        let demand = Demand {
-            workload: serving.name.clone(),
-            threads,
-            replicas,
-            architecture: None,
-            labels: BTreeMap::new(),
-        };
-        let seen: HashMap<&str, &Candidate> =
-            answer.candidates.iter().filter_map(|one| Some((one.node.as_deref()?, one))).collect();
-        let known = |name: &str, hostname: Option<&str>| {
-            seen.get(name).or_else(|| hostname.and_then(|name| seen.get(name))).copied()
-        };
-        let mut placement = placing::choose(&survey, &demand, &|node| {
-            let one = known(&node.name, node.hostname())
-                .ok_or("Prometheus knows no node of this name, so its device and load are not known")?;
-            Ok(Predicted {
-                latency: one.prediction()?,
-                memory: memory.clone(),
-                threads: one.threads.unwrap_or(threads),
-                passport: passport(one),
-            })
+        let cluster = ClusterDeployer::connect(&access).map_err(|error| unseen(&error))?;
+        let survey = cluster.survey(Some(&serving.name)).map_err(|error| unseen(&error))?;
+        let inventory = inventory::join(Some(Ok(&survey)), Some(Ok(&latest.snapshot)));
+        let workload = serving.name.clone();
+        let demand =
+            PlacementDemand { workload, threads, replicas, architecture: None, labels: BTreeMap::new() };
+        let predictors = app.soprano.predictors();
+        let (candidates, mut placement) = inquiry.question.placed(&predictors, &inventory, &demand);
+        let service = deployer::service(&placement, &demand, &serving, graph.as_ref());
+        let winner = placement.chosen().and_then(|chosen| {
+            let of_node = |name: &Option<String>| name.as_deref() == Some(chosen.device.as_str());
+            Winner::node(candidates.iter().find(|one| of_node(&one.node))?, &inquiry.model)
         });
-        let of_cluster: Vec<&str> = survey
-            .nodes
-            .iter()
-            .filter_map(|node| known(&node.name, node.hostname())?.node.as_deref())
-            .collect();
-        placement.notes.extend(strangers(&answer.candidates, &of_cluster));
-        let service = placing::service(&placement, &demand, &serving, graph.as_ref());
-        let chosen = placement.chosen().and_then(|chosen| {
-            let node = survey.nodes.iter().find(|node| node.name == chosen.device)?;
-            Winner::node(known(&node.name, node.hostname())?, &model)
-        });
-        let (Some(service), Some(winner)) = (service, chosen) else { return Err(nowhere(&placement)) };
+        let (Some(service), Some(winner)) = (service, winner) else { return Err(nowhere(&placement)) };
         // The cluster answered a moment ago: it is what was asked for that it does not take.
-        let applied = hands.apply(&service, patience).map_err(|error| {
+        let applied = cluster.apply(&service, patience).map_err(|error| {
             tracing::warn!(%error, name = service.name, "a graph was not placed");
             Problem::new(StatusCode::CONFLICT, error.to_string())
         })?;
@@ -88,35 +83,10 @@ impl Plan {
             "a graph was placed"
         );
         placement.applied = Some(applied);
-        answer.profiling_prediction = winner;
+        let mut answer = inquiry.answer(candidates, winner, Some(Seen::of(&latest, source)));
         answer.placement = Some(placement);
         Ok(answer)
     }
-}
-
-/// The passport that a candidate's time comes from; none where its cores were all that was known.
-fn passport(one: &Candidate) -> Option<PassportUse> {
-    let known = one.known_from.as_ref()?;
-    let origin = match known.origin {
-        "measured" => Origin::Measured,
-        "specified" => Origin::Specified,
-        _ => return None,
-    };
-    let name = one.device_model.clone().unwrap_or_else(|| known.passport.clone());
-    Some(PassportUse { id: known.passport.clone(), name, origin })
-}
-
-/// Says which nodes only Prometheus knows.
-fn strangers(candidates: &[Candidate], of_cluster: &[&str]) -> Vec<String> {
-    let names = candidates.iter().filter_map(|one| one.node.as_deref());
-    let strange: Vec<&str> = names.filter(|name| !of_cluster.contains(name)).collect();
-    let note = |name: &&str| format!("{name}: left out, the cluster has no node of this name");
-    let mut notes: Vec<String> = strange.iter().take(MOST_NAMED).map(note).collect();
-    if strange.len() > MOST_NAMED {
-        notes
-            .push(format!("{} more are left out that the cluster does not have", strange.len() - MOST_NAMED));
-    }
-    notes
 }
 
 /// No node can take it.

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use axum::http::{StatusCode, header};
-use metier_types::Prediction;
-use metier_work::choose::{Candidate, Described, Question};
+use metier_cluster::inventory::prometheus::LatestNodes;
 use serde_json::Value;
 
+use super::candidate::{GraphQuestion, ProfilingCandidate};
 use super::placed::Plan;
 use super::reply::{Profiling, Seen, Winner};
-use super::request::{self, DEVICE, Device};
+use super::request::{self, DEVICE, DescribedDevice};
 use crate::app::{App, Server};
 use crate::http::lanes::Lane;
 use crate::http::problem::{FieldError, Problem};
@@ -32,13 +32,17 @@ pub fn profiling(app: &App, call: &Call) -> Result<Stage<Server>, Problem> {
     }
     let asked = request::checked(fields, app.soprano.nodes.is_some())?;
     let threads = asked.deployment.as_ref().map(|wanted| wanted.threads);
-    let question = Question { counts: asked.counts, graph: None, threads };
-    let answer = answered(app, asked.model.clone(), asked.device.as_ref(), &question, asked.echo)?;
+    let inquiry = Inquiry {
+        model: asked.model,
+        question: GraphQuestion { counts: asked.counts, graph: None, threads },
+        echo: asked.echo,
+        filepath: None,
+        message: "Profiling data received",
+    };
     match asked.deployment {
-        None => Reply::json(&answer).map(Stage::Done),
+        None => Reply::json(&inquiry.profiled(app, asked.device.as_ref())?).map(Stage::Done),
         Some(wanted) => {
-            let memory = memory(app, &question)?;
-            let plan = Plan { model: asked.model, answer, memory, wanted, graph: None };
+            let plan = Plan::new(app, inquiry, wanted, None)?;
             Ok(Stage::Then(Lane::Place, Box::new(move |app| Reply::json(&plan.carry_out(app)?))))
         }
     }
@@ -56,63 +60,66 @@ fn admit(app: &App, call: &Call) -> Result<(), Problem> {
     }
 }
 
-/// The memory that a graph needs wherever it is placed.
-pub fn memory(app: &App, question: &Question<'_>) -> Result<Prediction, Problem> {
-    app.soprano.chooser().memory(question).map_err(|why| {
-        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, format!("apply: {why}"))
-            .because(vec![FieldError::new("apply", "true", "false or absent where a predictor file answers")])
-    })
+/// What is asked, and what of it comes back.
+pub struct Inquiry {
+    /// What the graph is called.
+    pub model: String,
+    pub question: GraphQuestion,
+    /// What was sent.
+    pub echo: BTreeMap<String, Value>,
+    /// Where an uploaded file was taken for.
+    pub filepath: Option<String>,
+    pub message: &'static str,
 }
 
-/// The answer for a described device, or for the nodes that are known.
-pub fn answered(
-    app: &App,
-    model: String,
-    device: Option<&Device>,
-    question: &Question<'_>,
-    echo: BTreeMap<String, Value>,
-) -> Result<Profiling, Problem> {
-    let chooser = app.soprano.chooser();
-    let (candidates, snapshot) = match (device, &app.soprano.nodes) {
-        (Some(device), _) => {
-            let described = Described {
-                model: &device.model,
-                cpu_percent: device.cpu_percent,
-                disk_percent: device.disk_percent,
+impl Inquiry {
+    /// The answer for a described device, or for the nodes that Prometheus knows.
+    pub fn profiled(self, app: &App, device: Option<&DescribedDevice>) -> Result<Profiling, Problem> {
+        let predictors = app.soprano.predictors();
+        let model = self.model.clone();
+        if let Some(device) = device {
+            let candidate = self.question.described(&predictors, device);
+            let Some(predicted_execution_time) = candidate.predicted_execution_time else {
+                let detail = format!("{DEVICE}: {}", candidate.reason);
+                let fault = FieldError::new(DEVICE, &device.model, "a device that has a passport");
+                return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail).because(vec![fault]));
             };
-            (vec![chooser.device(&described, question)], None)
+            let winner = Winner::Device { model, predicted_execution_time };
+            return Ok(self.answer(vec![candidate], winner, None));
         }
-        (None, Some(nodes)) => {
-            let latest = nodes.latest().map_err(|silence| unavailable(silence.to_string()))?;
-            (chooser.rank(&latest.snapshot, question), Some(Seen::of(&latest, nodes.source())))
+        let (source, latest) = latest(app)?;
+        let candidates = self.question.candidates(&predictors, &latest.inventory);
+        let winner = candidates.first().and_then(|first| Winner::node(first, &model));
+        let winner = winner.ok_or_else(|| nobody(&candidates))?;
+        Ok(self.answer(candidates, winner, Some(Seen::of(&latest, source))))
+    }
+
+    /// The answer with the original's fields.
+    pub fn answer(
+        self,
+        candidates: Vec<ProfilingCandidate>,
+        profiling_prediction: Winner,
+        snapshot: Option<Seen>,
+    ) -> Profiling {
+        Profiling {
+            candidates,
+            filepath: self.filepath,
+            message: self.message,
+            model_characteristics: self.echo,
+            placement: None,
+            profiling_prediction,
+            snapshot,
+            status: "success",
         }
-        (None, None) => return Err(unavailable("this server knows no Prometheus".to_string())),
-    };
-    let best = candidates.first().and_then(|first| Some((first, first.predicted_execution_time?)));
-    let Some((winner, predicted_execution_time)) = best else {
-        return Err(match device {
-            Some(device) => {
-                let reason = candidates.first().map(|one| one.reason.clone()).unwrap_or_default();
-                Problem::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{DEVICE}: {reason}"))
-                    .because(vec![FieldError::new(DEVICE, &device.model, "a device that has a passport")])
-            }
-            None => nobody(&candidates),
-        });
-    };
-    let profiling_prediction = match device {
-        Some(_) => Winner::Device { model, predicted_execution_time },
-        None => Winner::node(winner, &model).ok_or_else(|| nobody(&candidates))?,
-    };
-    Ok(Profiling {
-        candidates,
-        filepath: None,
-        message: "Profiling data received",
-        model_characteristics: echo,
-        placement: None,
-        profiling_prediction,
-        snapshot,
-        status: "success",
-    })
+    }
+}
+
+/// The address of the Prometheus, and the nodes that it showed last.
+pub fn latest(app: &App) -> Result<(String, LatestNodes), Problem> {
+    let nodes = app.soprano.nodes.as_ref();
+    let nodes = nodes.ok_or_else(|| unavailable("this server knows no Prometheus".to_string()))?;
+    let latest = nodes.latest().map_err(|unknown| unavailable(unknown.to_string()))?;
+    Ok((nodes.source(), latest))
 }
 
 pub fn unavailable(detail: String) -> Problem {
@@ -120,12 +127,12 @@ pub fn unavailable(detail: String) -> Problem {
 }
 
 /// Nodes are known, and none of them can be chosen.
-fn nobody(candidates: &[Candidate]) -> Problem {
+fn nobody(candidates: &[ProfilingCandidate]) -> Problem {
     if candidates.is_empty() {
         let detail = "Prometheus knows no nodes: want char_node_device_model with node_cpu_seconds_total (char_agent and node_exporter), or the series of `metier agent`";
         return unavailable(detail.to_string());
     }
-    let reason = |one: &Candidate| format!("{}: {}", one.node.as_deref().unwrap_or("?"), one.reason);
+    let reason = |one: &ProfilingCandidate| format!("{}: {}", one.node.as_deref().unwrap_or("?"), one.reason);
     let mut reasons: Vec<String> = candidates.iter().take(MOST_REASONS).map(reason).collect();
     if candidates.len() > MOST_REASONS {
         reasons.push(format!("and {} more", candidates.len() - MOST_REASONS));

@@ -2,18 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use metier_work::choose::Candidate;
-use metier_work::nodes::Latest;
-use metier_work::placing::Placement;
+use metier_cluster::inventory::prometheus::LatestNodes;
+use metier_place::Placement;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+
+use super::candidate::ProfilingCandidate;
 
 /// The answer. Fields are written in the order of their names, as the original's encoder did.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Profiling {
     /// Every node, fastest first; those without a time behind them, each with its reason.
-    pub candidates: Vec<Candidate>,
+    pub candidates: Vec<ProfilingCandidate>,
     /// Where an uploaded file was taken for; nothing is kept of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filepath: Option<String>,
@@ -21,7 +22,8 @@ pub struct Profiling {
     pub message: &'static str,
     /// What was sent.
     pub model_characteristics: BTreeMap<String, Value>,
-    /// Where it was put and why there, and what else came into question; only where the request asked for that.
+    /// Where it was put and why there, and what else came into question; only where the request
+    /// asked for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
     /// The fastest node; where it was placed, the node that it is on.
@@ -63,7 +65,7 @@ pub enum Winner {
 
 impl Winner {
     /// A node, where a time is known for it.
-    pub fn node(one: &Candidate, model: &str) -> Option<Self> {
+    pub fn node(one: &ProfilingCandidate, model: &str) -> Option<Self> {
         Some(Self::Node {
             class: one.class.clone(),
             device_model: one.device_model.clone(),
@@ -93,7 +95,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    pub fn of(latest: &Latest, source: String) -> Self {
+    pub fn of(latest: &LatestNodes, source: String) -> Self {
         Self {
             source,
             at: latest.snapshot.at,

@@ -1,7 +1,8 @@
 //! What is asked at `/api/profiling`, checked field by field; all faults are told at once.
 //!
-//! As the original takes it, with these differences: what is missing, negative or not a number is refused by name instead of being answered with a
-//! confident number. Numbers written as text ("5") are taken, since its clients send them; counts must be whole.
+//! As the original takes it, with these differences: what is missing, negative or not a number is
+//! refused by name instead of being answered with a confident number. Numbers written as text ("5")
+//! are taken, since its clients send them; counts must be whole.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +27,8 @@ const LARGEST: f64 = 1e30;
 pub struct Asked {
     /// What the graph is called.
     pub model: String,
-    /// Convolutions. Like all counts a whole number that is not negative; it may be written as text.
+    /// Convolutions. Like all counts a whole number that is not negative; it may be written as
+    /// text.
     pub conv_layers: f64,
     /// Pools.
     pub pool_layers: f64,
@@ -69,7 +71,7 @@ pub struct Request {
     pub model: String,
     pub counts: Counts,
     /// The device, where the request describes it.
-    pub device: Option<Device>,
+    pub device: Option<DescribedDevice>,
     /// What serves it, where it is to be placed.
     pub deployment: Option<Deployment>,
     /// What was sent, as it comes back.
@@ -78,7 +80,7 @@ pub struct Request {
 
 /// A device as a request describes it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Device {
+pub struct DescribedDevice {
     pub model: String,
     /// Per cent of the processor in use.
     pub cpu_percent: f64,
@@ -153,8 +155,12 @@ impl Fields {
     }
 
     /// The device that is described.
-    pub fn device(&mut self) -> Device {
-        Device { model: self.text(DEVICE), cpu_percent: self.percent(CPU), disk_percent: self.percent(DISK) }
+    pub fn device(&mut self) -> DescribedDevice {
+        DescribedDevice {
+            model: self.text(DEVICE),
+            cpu_percent: self.percent(CPU),
+            disk_percent: self.percent(DISK),
+        }
     }
 
     /// What serves a graph that is to be placed.

@@ -1,7 +1,9 @@
 //! `POST /upload`: an ONNX file, and how many bytes go in and out.
 //!
-//! The original counts layers and asks the profiler; here the graph itself is known, so the predictor for graphs answers. Where sizes are left open in the
-//! file and none were given (`shape`), the coarser one for counts does, and says so. The file is read in memory and not kept.
+//! The original counts layers and asks the profiler; here the graph itself is known, so the
+//! predictor for graphs answers. Where sizes are left open in the file and none were given
+//! (`shape`), the coarser one for counts does, and says so. The file is read in memory and not
+//! kept.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +12,14 @@ use axum::http::{StatusCode, header};
 use metier_predict::graph::{self, Read};
 use metier_predict::latency::Counts;
 use metier_store::digest;
-use metier_work::choose::Question;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::candidate::GraphQuestion;
 use super::deployment::{self, Deployment};
 use super::placed::Plan;
-use super::profiling::{answered, memory};
+use super::profiling::Inquiry;
 use super::reply::Profiling;
 use super::request::{Fields, must_describe};
 use crate::app::{App, Server};
@@ -64,7 +66,8 @@ struct Parts {
     fields: BTreeMap<String, String>,
 }
 
-/// Says on which node an uploaded graph would be fastest, and puts it there where that is asked for.
+/// Says on which node an uploaded graph would be fastest, and puts it there where that is asked
+/// for.
 pub fn upload(app: &App, call: &Call) -> Result<Stage<Server>, Problem> {
     let is_bad = |problem: &Problem| problem.status() == StatusCode::BAD_REQUEST;
     // The original's clients look for `error` there.
@@ -119,13 +122,17 @@ fn taken(app: &App, call: &Call) -> Result<Stage<Server>, Problem> {
         ("model_output_size".to_string(), whole(sizes.1)),
     ]);
     let threads = wanted.as_ref().map(|wanted| wanted.threads);
-    let question = Question { counts, graph: Some(&analysis), threads };
-    let mut answer = answered(app, model.clone(), device.as_ref(), &question, echo)?;
-    answer.message = "File uploaded and profiled successfully";
-    answer.filepath = Some(name);
-    let Some(wanted) = wanted else { return created(&answer).map(Stage::Done) };
-    let memory = memory(app, &question)?;
-    let plan = Plan { model, answer, memory, wanted, graph: Some(digest::of_bytes(&bytes)) };
+    let inquiry = Inquiry {
+        model,
+        question: GraphQuestion { counts, graph: Some(Box::new(analysis)), threads },
+        echo,
+        filepath: Some(name),
+        message: "File uploaded and profiled successfully",
+    };
+    let Some(wanted) = wanted else {
+        return created(&inquiry.profiled(app, device.as_ref())?).map(Stage::Done);
+    };
+    let plan = Plan::new(app, inquiry, wanted, Some(digest::of_bytes(&bytes)))?;
     Ok(Stage::Then(Lane::Place, Box::new(move |app| created(&plan.carry_out(app)?))))
 }
 

@@ -1,15 +1,19 @@
 //! A predictor file of XGBoost in place of ours, with what each of its columns means.
 //!
-//! Columns are told, in this order, by a file beside it (`net.json` → `net.columns.json`), by the names in the predictor file, or by the
-//! original's order where the file has ten columns without names. The file beside it is
+//! PredictorColumns are told, in this order, by a file beside it (`net.json` → `net.columns.json`),
+//! by the names in the predictor file, or by the original's order where the file has ten columns
+//! without names. The file beside it is
 //!
 //! ```json
-//! {"columns": [{"is": "conv_layers", "center": 74.0, "scale": 109.0}, {"is": "device", "equals": "jetson"}, …]}
+//! {"columns": [{"is": "conv_layers", "center": 74.0, "scale": 109.0}, {"is": "device", "equals":
+//! "jetson"}, …]}
 //! ```
 //!
-//! `center` and `scale` are those of a scaler that the predictor was learned behind, applied in double precision as scikit-learn does; `equals` makes a column
-//! of a one-hot code. Names may be those of the training table or of the request, with or without a transformer's prefix (`num__conv_layers`,
-//! `cat__device_jetson`). The numbers are XGBoost's own, to the last bit (`metier_learn::xgboost`).
+//! `center` and `scale` are those of a scaler that the predictor was learned behind, applied in
+//! double precision as scikit-learn does; `equals` makes a column of a one-hot code. Names may be
+//! those of the training table or of the request, with or without a transformer's prefix
+//! (`num__conv_layers`, `cat__device_jetson`). The numbers are XGBoost's own, to the last bit
+//! (`metier_learn::xgboost`).
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -17,7 +21,7 @@ use std::path::{Path, PathBuf};
 use metier_learn::xgboost::XGBoost;
 use serde::Deserialize;
 
-use metier_predict::latency::Counts;
+use crate::placement_cache::{FileInputs, FilePredictor};
 
 const FILE_BYTES: u64 = 256 << 20;
 /// Largest file of columns.
@@ -40,7 +44,7 @@ const WANT: &str = "conv_layers, pool_layers, fully_conn_layers, filter_details,
 /// Why a predictor file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum ColumnsError {
     /// A file that cannot be read.
     #[error("cannot read {}: {reason}", path.display())]
     Read { path: PathBuf, reason: String },
@@ -56,7 +60,7 @@ pub enum Error {
         /// What it is called.
         name: String,
     },
-    /// Columns that do not fit the predictor.
+    /// PredictorColumns that do not fit the predictor.
     #[error("{}: {got} columns; the predictor has {want}{}", path.display(), advice(*.got))]
     Width {
         path: PathBuf,
@@ -102,57 +106,47 @@ struct Column {
 
 /// A predictor of XGBoost, with what each of its columns means.
 #[derive(Debug, Clone)]
-pub struct Columns {
+pub struct PredictorColumns {
     predictor: XGBoost,
     columns: Vec<Column>,
 }
 
-/// What a prediction is made from.
-#[derive(Debug, Clone, Copy)]
-pub struct Inputs<'a> {
-    pub counts: Counts,
-    /// Per cent of all cores' time in use.
-    pub cpu_percent: Option<f64>,
-    /// Per cent of the root file system in use.
-    pub disk_percent: Option<f64>,
-    pub device: Option<&'a str>,
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ColumnsFile {
+    columns: Vec<NamedColumn>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Beside {
-    columns: Vec<BesideColumn>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BesideColumn {
+struct NamedColumn {
     is: String,
     equals: Option<String>,
     center: Option<f64>,
     scale: Option<f64>,
 }
 
-impl Columns {
+impl PredictorColumns {
     /// Opens a predictor file, and the file of its columns where there is one.
-    pub fn open(path: &Path) -> Result<Self, Error> {
+    pub fn open(path: &Path) -> Result<Self, ColumnsError> {
         let text = read(path, FILE_BYTES)?;
-        let predictor =
-            XGBoost::read(&text).map_err(|source| Error::Predictor { path: path.to_path_buf(), source })?;
+        let predictor = XGBoost::read(&text)
+            .map_err(|source| ColumnsError::Predictor { path: path.to_path_buf(), source })?;
         let beside = path.with_extension("columns.json");
         let columns = match beside.exists() {
-            true => told_beside(&beside)?,
-            false => told_by_names(path, &predictor)?,
+            true => columns_beside(&beside)?,
+            false => columns_by_names(path, &predictor)?,
         };
         if columns.len() != predictor.width() {
             let path = if beside.exists() { beside } else { path.to_path_buf() };
-            return Err(Error::Width { path, got: columns.len(), want: predictor.width() });
+            return Err(ColumnsError::Width { path, got: columns.len(), want: predictor.width() });
         }
         Ok(Self { predictor, columns })
     }
+}
 
-    /// Its number, or what it needs and was not given.
-    pub fn predict(&self, inputs: &Inputs<'_>) -> Result<f32, &'static str> {
+impl FilePredictor for PredictorColumns {
+    fn predict(&self, inputs: &FileInputs<'_>) -> Result<f32, &'static str> {
         let mut row = Vec::with_capacity(self.columns.len());
         for column in &self.columns {
             let value = column.meaning.value(inputs)?;
@@ -164,7 +158,7 @@ impl Columns {
 }
 
 impl Meaning {
-    fn value(&self, inputs: &Inputs<'_>) -> Result<f64, &'static str> {
+    fn value(&self, inputs: &FileInputs<'_>) -> Result<f64, &'static str> {
         let counts = &inputs.counts;
         let device = || inputs.device.map(str::to_lowercase).ok_or("the device's model");
         Ok(match self {
@@ -177,7 +171,8 @@ impl Meaning {
             Self::Output => counts.model_output_size,
             Self::Cpu => inputs.cpu_percent.ok_or("the load of the processor")?,
             Self::Disk => inputs.disk_percent.ok_or("the use of the disk")?,
-            // The original made a Raspberry Pi of everything else; XGBoost has a way for what is not known.
+            // The original made a Raspberry Pi of everything else; XGBoost has a way for what is
+            // not known.
             Self::DeviceCode => match device()? {
                 name if name.contains("raspberry") => 0.0,
                 name if name.contains("jetson") => 1.0,
@@ -220,11 +215,11 @@ impl Meaning {
     }
 }
 
-fn told_beside(path: &Path) -> Result<Vec<Column>, Error> {
-    let unread = |reason: String| Error::Read { path: path.to_path_buf(), reason };
-    let beside: Beside =
+fn columns_beside(path: &Path) -> Result<Vec<Column>, ColumnsError> {
+    let unread = |reason: String| ColumnsError::Read { path: path.to_path_buf(), reason };
+    let beside: ColumnsFile =
         serde_json::from_str(&read(path, COLUMNS_BYTES)?).map_err(|error| unread(error.to_string()))?;
-    let column = |(at, column): (usize, BesideColumn)| {
+    let column = |(at, column): (usize, NamedColumn)| {
         let meaning = match (&column.equals, column.is.as_str()) {
             (Some(word), "device" | "device_type") => Meaning::device_is(word),
             (None, name) => Meaning::named(name),
@@ -232,8 +227,11 @@ fn told_beside(path: &Path) -> Result<Vec<Column>, Error> {
         };
         let number = at + 1;
         let name = column.equals.map_or(column.is.clone(), |word| format!("{} equals {word}", column.is));
-        let meaning =
-            meaning.ok_or_else(|| Error::Column { path: path.to_path_buf(), number, name: name.clone() })?;
+        let meaning = meaning.ok_or_else(|| ColumnsError::Column {
+            path: path.to_path_buf(),
+            number,
+            name: name.clone(),
+        })?;
         let (center, scale) = (column.center.unwrap_or(0.0), column.scale.unwrap_or(1.0));
         if !center.is_finite() || !scale.is_finite() || scale == 0.0 {
             return Err(unread(format!(
@@ -245,20 +243,22 @@ fn told_beside(path: &Path) -> Result<Vec<Column>, Error> {
     beside.columns.into_iter().enumerate().map(column).collect()
 }
 
-fn told_by_names(path: &Path, predictor: &XGBoost) -> Result<Vec<Column>, Error> {
+fn columns_by_names(path: &Path, predictor: &XGBoost) -> Result<Vec<Column>, ColumnsError> {
     let names: Vec<&str> = match predictor.names.as_slice() {
         [] if predictor.width() == ORIGINAL.len() => ORIGINAL.to_vec(),
         names => names.iter().map(String::as_str).collect(),
     };
     let column = |(at, name): (usize, &str)| match Meaning::named(name) {
         Some(meaning) => Ok(Column { meaning, center: 0.0, scale: 1.0 }),
-        None => Err(Error::Column { path: path.to_path_buf(), number: at + 1, name: name.to_string() }),
+        None => {
+            Err(ColumnsError::Column { path: path.to_path_buf(), number: at + 1, name: name.to_string() })
+        }
     };
     names.into_iter().enumerate().map(column).collect()
 }
 
-fn read(path: &Path, most: u64) -> Result<String, Error> {
-    let unread = |reason: String| Error::Read { path: path.to_path_buf(), reason };
+fn read(path: &Path, most: u64) -> Result<String, ColumnsError> {
+    let unread = |reason: String| ColumnsError::Read { path: path.to_path_buf(), reason };
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(|error| unread(error.to_string()))?;
     file.take(most + 1).read_to_string(&mut text).map_err(|error| unread(error.to_string()))?;

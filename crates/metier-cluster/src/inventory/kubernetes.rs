@@ -1,60 +1,38 @@
-//! What the nodes of a cluster are, and how much of each is still free: allocatable, less what pods that are there have asked for.
+//! What the nodes of a cluster are, and how much of each is still free: allocatable, less what pods
+//! that are there have asked for.
 //!
-//! A node on which nothing may be put now says why: it is not ready, cordoned, or has a taint that no plain workload tolerates.
+//! A node on which nothing may be put now says why: it is not ready, cordoned, or has a taint that
+//! no plain workload tolerates.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, Node, Pod, PodSpec as Spec};
 use kube::api::ListParams;
+use metier_place::KubernetesNode;
 use metier_types::Bytes;
 
+use super::quantity;
 use crate::cluster::Cluster;
-use crate::{Error, node, quantity, state};
+use crate::{Error, node, state};
 
 /// Pods of one answer, and answers that are asked for.
 const PAGE: u32 = 500;
 const PAGES: usize = 200;
 
-/// What is known of a node.
-#[derive(Debug, Clone, PartialEq)]
-pub struct NodeFacts {
-    pub name: String,
-    /// As Kubernetes calls it: `amd64`, `arm64`.
-    pub architecture: String,
-    /// `linux`, `windows`.
-    pub system: String,
-    pub labels: BTreeMap<String, String>,
-    /// The boot of its machine.
-    pub boot: String,
-    /// Cores that pods may ask for, all together.
-    pub cores: Option<f64>,
-    /// Memory that pods may ask for, all together.
-    pub memory: Option<Bytes>,
-    /// Cores that nobody has asked for.
-    pub free_cores: Option<f64>,
-    /// Memory that nobody has asked for.
-    pub free_memory: Option<Bytes>,
-    /// Why nothing can be put there now.
-    pub obstacle: Option<String>,
-}
-
-impl NodeFacts {
-    /// The name by which pods are sent there.
-    pub fn hostname(&self) -> Option<&str> {
-        self.labels.get("kubernetes.io/hostname").map(String::as_str)
-    }
-}
-
-/// The nodes of a cluster.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Survey {
-    pub nodes: Vec<NodeFacts>,
+/// The nodes of a cluster, by name.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct KubernetesSurvey {
+    pub nodes: Vec<KubernetesNode>,
     /// What could not be looked at, and so is not in the figures.
     pub notes: Vec<String>,
 }
 
-/// Looks at all nodes. What the pods of a Deployment that is to be replaced have asked for counts as free.
-pub async fn survey(cluster: &Cluster, replaced: Option<&BTreeMap<String, String>>) -> Result<Survey, Error> {
+/// Looks at all nodes. What the pods of a Deployment that is to be replaced have asked for counts
+/// as free.
+pub async fn survey(
+    cluster: &Cluster,
+    replaced: Option<&BTreeMap<String, String>>,
+) -> Result<KubernetesSurvey, Error> {
     let nodes = cluster.nodes().await?.ok_or(Error::Forbidden {
         verb: "list",
         resource: "nodes",
@@ -85,7 +63,7 @@ pub async fn survey(cluster: &Cluster, replaced: Option<&BTreeMap<String, String
             sum.1 += asked_for(spec, "memory");
         }
     }
-    let mut nodes: Vec<NodeFacts> = nodes
+    let mut nodes: Vec<KubernetesNode> = nodes
         .iter()
         .map(|node| {
             let name = node.metadata.name.clone().unwrap_or_default();
@@ -94,16 +72,16 @@ pub async fn survey(cluster: &Cluster, replaced: Option<&BTreeMap<String, String
         })
         .collect();
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(Survey { nodes, notes })
+    Ok(KubernetesSurvey { nodes, notes })
 }
 
-fn facts(node: &Node, name: String, asked_cores: f64, asked_memory: f64) -> NodeFacts {
+fn facts(node: &Node, name: String, asked_cores: f64, asked_memory: f64) -> KubernetesNode {
     let status = node.status.as_ref();
     let info = status.and_then(|status| status.node_info.as_ref());
     let allocatable = status.and_then(|status| status.allocatable.as_ref());
     let of = |what: &str| allocatable.and_then(|all| quantity::value(&all.get(what)?.0));
     let (cores, memory) = (of("cpu"), of("memory"));
-    NodeFacts {
+    KubernetesNode {
         architecture: info.map(|info| info.architecture.clone()).unwrap_or_default(),
         system: info.map(|info| info.operating_system.clone()).unwrap_or_default(),
         boot: info.map(|info| info.boot_id.clone()).unwrap_or_default(),
@@ -125,7 +103,8 @@ fn tainted(node: &Node) -> Option<String> {
     Some(format!("it has the taint {}{value}:{}", taint.key, taint.effect))
 }
 
-/// As the scheduler counts: the larger of what all containers ask for together and what one of those before them does.
+/// As the scheduler counts: the larger of what all containers ask for together and what one of
+/// those before them does.
 fn asked_for(spec: &Spec, what: &str) -> f64 {
     let one = |container: &Container| {
         let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
@@ -180,7 +159,7 @@ mod tests {
         let found = facts(&node(json!({})), "n".into(), 1.5, 1e9);
         assert_eq!((found.cores, found.free_cores), (Some(4.0), Some(2.5)));
         assert_eq!(found.free_memory, Some(Bytes(8 * (1 << 30) - 1_000_000_000)));
-        assert_eq!((found.obstacle.as_deref(), found.hostname()), (None, Some("h")));
+        assert_eq!((found.obstacle.as_deref(), found.labels["kubernetes.io/hostname"].as_str()), (None, "h"));
         assert_eq!(
             facts(&node(json!({})), "n".into(), 9.0, 0.0).free_cores,
             Some(0.0),

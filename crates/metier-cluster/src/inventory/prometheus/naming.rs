@@ -1,9 +1,10 @@
 //! Whose a series is.
 //!
-//! The same node goes by several names: char_agent and `metier agent` say `char_node_name`, Kubernetes' relabelling puts the node's name in
-//! `node` or `instance`, a plain node_exporter has `instance="10.0.0.5:9100"` and tells the host's name in `node_uname_info`.
-//! Explicit names come first, then `instance` with and without its port, then the host's own name, then the address that a known node was asked at.
-//! An address that more than one node was asked at proves nothing.
+//! The same node goes by several names: char_agent and `metier agent` say `char_node_name`,
+//! Kubernetes' relabelling puts the node's name in `node` or `instance`, a plain node_exporter has
+//! `instance="10.0.0.5:9100"` and tells the host's name in `node_uname_info`. Explicit names come
+//! first, then `instance` with and without its port, then the host's own name, then the address
+//! that a known node was asked at. An address that more than one node was asked at proves nothing.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

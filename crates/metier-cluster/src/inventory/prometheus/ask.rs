@@ -1,19 +1,21 @@
 //! The three questions that a snapshot is made of.
 //!
-//! Values, the times of the samples behind them, and the load. Times need a question of their own: an instant answer is stamped with the
-//! time that was asked for. All three carry the labels that say whose they are; nothing is summed over nodes.
+//! Values, the times of the samples behind them, and the load. Times need a question of their own:
+//! an instant answer is stamped with the time that was asked for. All three carry the labels that
+//! say whose they are; nothing is summed over nodes.
 
 use std::time::Duration;
 
 use futures_util::future::try_join3;
 use metier_prom::query::{Blocking, Client, Endpoint, Error, Reading};
 
-use super::{Patience, Snapshot, join};
+use super::{PrometheusSnapshot, SampleAges, join};
 
 /// Label that tells the answers of one question apart.
 pub(super) const KIND: &str = "metier_kind";
 
-/// What devices are and hold. `or` compares without names, so the file systems, which have labels that the others lack, stand apart.
+/// What devices are and hold. `or` compares without names, so the file systems, which have labels
+/// that the others lack, stand apart.
 const VALUES: &str = r#"{__name__=~"char_node_device_model|char_node_ram_total_bytes|char_node_cpu_total_cores|node_uname_info|node_memory_MemAvailable_bytes|node_memory_MemTotal_bytes|metier_device_memory_available_bytes|metier_device_disk_size_bytes|metier_device_disk_available_bytes"} or {__name__=~"node_filesystem_size_bytes|node_filesystem_avail_bytes",mountpoint="/",fstype!="rootfs"}"#;
 
 /// When the samples were taken.
@@ -27,10 +29,12 @@ const TIMES: [(&str, &str); 7] = [
     ("memory-agent", "timestamp(metier_device_memory_available_bytes)"),
 ];
 
-/// How busy nodes are, and how many cores those have that do not say: idle time over all time. Both are rates of the same samples, so that a node that was
-/// first asked a moment ago is told right too: a rate alone is too low there, and the node would seem busy. Over a minute; over five where
-/// nodes are asked more rarely than twice a minute. A processor that waits for a disk (`iowait`) is idle, as it was where the load was
-/// learned from (`host.others_ratio`); one that a hypervisor keeps for others (`steal`) is not.
+/// How busy nodes are, and how many cores those have that do not say: idle time over all time. Both
+/// are rates of the same samples, so that a node that was first asked a moment ago is told right
+/// too: a rate alone is too low there, and the node would seem busy. Over a minute; over five where
+/// nodes are asked more rarely than twice a minute. A processor that waits for a disk (`iowait`) is
+/// idle, as it was where the load was learned from (`host.others_ratio`); one that a hypervisor
+/// keeps for others (`steal`) is not.
 const LOADS: [(&str, &str); 3] = [
     (
         "cpu",
@@ -51,7 +55,7 @@ pub(super) struct Answers {
     pub warnings: Vec<String>,
 }
 
-pub async fn ask(client: &Client, patience: Patience) -> Result<Snapshot, Error> {
+pub async fn ask(client: &Client, ages: SampleAges) -> Result<PrometheusSnapshot, Error> {
     let (times, loads) = (any_of(&TIMES), any_of(&LOADS));
     let asked = (client.instant(VALUES, None), client.instant(&times, None), client.instant(&loads, None));
     let (values, times, loads) = try_join3(asked.0, asked.1, asked.2).await?;
@@ -62,14 +66,15 @@ pub async fn ask(client: &Client, patience: Patience) -> Result<Snapshot, Error>
     };
     let answers =
         Answers { values: readings(values), times: readings(times), loads: readings(loads), warnings };
-    Ok(join::join(answers, patience))
+    Ok(join::join(answers, ages))
 }
 
-/// Takes a snapshot for a program that has no runtime, and waits for it: 2 seconds and two tries, as where one is kept warm.
-pub fn once(mut endpoint: Endpoint) -> Result<Snapshot, Error> {
+/// Takes a snapshot for a program that has no runtime, and waits for it: 2 seconds and two tries,
+/// as where one is kept warm.
+pub fn once(mut endpoint: Endpoint) -> Result<PrometheusSnapshot, Error> {
     endpoint.bounds.time = TIME;
     endpoint.bounds.tries = TRIES;
-    Blocking::new(endpoint)?.ask(async |client| ask(client, Patience::default()).await)
+    Blocking::new(endpoint)?.ask(async |client| ask(client, SampleAges::default()).await)
 }
 
 /// One expression for all, each marked.

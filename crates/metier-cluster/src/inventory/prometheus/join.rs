@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use metier_place::{Aged, MissingFact, PrometheusNode};
 use metier_prom::query::{Metric, Reading};
 use metier_types::{Bytes, Ratio, Seconds, Timestamp};
 
 use super::ask::{Answers, KIND};
 use super::naming::{Naming, Whose};
-use super::{Aged, MOST_NODES, Missing, Node, Patience, Snapshot};
+use super::{MOST_NODES, PrometheusSnapshot, SampleAges};
 
 /// What was read of one node before it is judged.
 #[derive(Default)]
@@ -37,7 +38,7 @@ struct Load {
 const NAME: &str = "__name__";
 
 /// Joins what came into a snapshot.
-pub(super) fn join(answers: Answers, patience: Patience) -> Snapshot {
+pub(super) fn join(answers: Answers, patience: SampleAges) -> PrometheusSnapshot {
     let naming = Naming::of(&answers.values);
     let at = answers.values.first().or(answers.times.first()).or(answers.loads.first());
     let at = at.map_or_else(Timestamp::now, |reading| reading.point.at);
@@ -68,7 +69,7 @@ pub(super) fn join(answers: Answers, patience: Patience) -> Snapshot {
         warnings.push(format!("{beyond} series of nodes beyond the first {MOST_NODES} were left out"));
     }
     let nodes = nodes.into_iter().map(|(name, gathered)| gathered.judged(name, patience)).collect();
-    Snapshot { at, nodes, warnings }
+    PrometheusSnapshot { at, nodes, warnings }
 }
 
 fn is_only_a_name(reading: &Reading) -> bool {
@@ -143,7 +144,7 @@ impl Gathered {
         }
     }
 
-    fn judged(self, name: String, patience: Patience) -> Node {
+    fn judged(self, name: String, patience: SampleAges) -> PrometheusNode {
         let mut missing = Vec::new();
         let model = self.model(&mut missing, patience);
         let cpu_busy = self.cpu_busy();
@@ -156,7 +157,7 @@ impl Gathered {
             |name: &str| self.device.as_ref().and_then(|device| device.label(name)).map(str::to_string);
         let whole = |value: f64| (value >= 1.0 && value <= f64::from(u32::MAX)).then_some(value as u32);
         let bytes = |value: f64| (value >= 0.0).then_some(Bytes(value as u64));
-        Node {
+        PrometheusNode {
             name,
             class: label("char_node_class"),
             uuid: label("char_node_uuid"),
@@ -174,7 +175,7 @@ impl Gathered {
     }
 
     /// The device's model, unless nobody tells it, two differ, or it was told too long ago.
-    fn model(&self, missing: &mut Vec<Missing>, patience: Patience) -> Option<String> {
+    fn model(&self, missing: &mut Vec<MissingFact>, patience: SampleAges) -> Option<String> {
         let age = self.ages.get("device").copied();
         let mut models = self.models.iter();
         let why = match (&self.device, models.next(), models.next()) {
@@ -188,7 +189,7 @@ impl Gathered {
                 _ => return Some(model.clone()),
             },
         };
-        missing.push(Missing { what: "device", why });
+        missing.push(MissingFact { what: "device", why });
         None
     }
 
@@ -220,8 +221,8 @@ impl Gathered {
         &self,
         what: &'static str,
         value: Result<f64, String>,
-        patience: Patience,
-        missing: &mut Vec<Missing>,
+        patience: SampleAges,
+        missing: &mut Vec<MissingFact>,
     ) -> Option<Aged<f64>> {
         let why = match (value, self.ages.get(what)) {
             (Ok(value), Some(age)) if *age <= patience.load.as_secs_f64() => {
@@ -231,7 +232,7 @@ impl Gathered {
             (Ok(_), None) => "Prometheus has no sample of now: its target is silent or gone".to_string(),
             (Err(why), _) => why,
         };
-        missing.push(Missing { what, why });
+        missing.push(MissingFact { what, why });
         None
     }
 }

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use metier_place::PrometheusNode;
 use metier_prom::query::{Metric, Point, Reading};
 use metier_types::Timestamp;
 
 use super::ask::{Answers, KIND};
 use super::join::join;
 use super::naming::without_port;
-use super::{Node, Patience, Snapshot};
+use super::{PrometheusSnapshot, SampleAges};
 
 const NOW: i64 = 1_700_000_000;
 
@@ -90,13 +91,13 @@ impl Cluster {
         self
     }
 
-    fn joined(&mut self) -> Snapshot {
+    fn joined(&mut self) -> PrometheusSnapshot {
         let answers = std::mem::replace(&mut self.0, Self::new().0);
-        join(answers, Patience { load: Duration::from_secs(60), device: Duration::from_secs(300) })
+        join(answers, SampleAges { load: Duration::from_secs(60), device: Duration::from_secs(300) })
     }
 }
 
-fn named<'a>(snapshot: &'a Snapshot, name: &str) -> &'a Node {
+fn named<'a>(snapshot: &'a PrometheusSnapshot, name: &str) -> &'a PrometheusNode {
     let names: Vec<&str> = snapshot.nodes.iter().map(|node| node.name.as_str()).collect();
     snapshot
         .nodes
@@ -105,7 +106,7 @@ fn named<'a>(snapshot: &'a Snapshot, name: &str) -> &'a Node {
         .unwrap_or_else(|| panic!("{name} is not in {names:?}"))
 }
 
-fn busy(node: &Node) -> Option<f64> {
+fn busy(node: &PrometheusNode) -> Option<f64> {
     node.cpu_busy.map(|aged| aged.value.get())
 }
 

@@ -1,0 +1,182 @@
+//! What a graph would do on a node of a cluster: the answer to the question of the ranking.
+
+use metier_onnx::Analysis;
+use metier_place::{NodeFacts, PlacementEstimate, ResolvedPassport};
+use metier_types::{Prediction, Ratio};
+
+use crate::latency::{Conditions, Counts, Error, Latency};
+use crate::passport_resolver::PassportResolver;
+
+/// What is known of a graph: itself, counts of its layers, or both.
+#[derive(Debug, Clone, Copy)]
+pub struct GraphWorkload<'a> {
+    pub graph: Option<&'a Analysis>,
+    /// They answer where there is no graph, or where it leaves sizes open.
+    pub counts: Option<Counts>,
+}
+
+impl<'a> From<&'a Analysis> for GraphWorkload<'a> {
+    fn from(graph: &'a Analysis) -> Self {
+        Self { graph: Some(graph), counts: None }
+    }
+}
+
+/// Predicts one graph on many nodes.
+#[derive(Debug)]
+pub struct NodePredictor<'a> {
+    latency: &'a Latency,
+    passports: &'a PassportResolver,
+    workload: GraphWorkload<'a>,
+    conditions: Conditions,
+    /// The same on every node.
+    memory: Result<Prediction, String>,
+}
+
+impl<'a> NodePredictor<'a> {
+    /// The load of the conditions counts where that of a node is not known.
+    pub fn new(
+        latency: &'a Latency,
+        passports: &'a PassportResolver,
+        workload: GraphWorkload<'a>,
+        conditions: Conditions,
+    ) -> Self {
+        // Where sizes are open, what is alive at one moment is not known.
+        let is_whole = |graph: &&Analysis| graph.peak_activation_bytes.is_some() || workload.counts.is_none();
+        let memory = match (workload.graph.filter(is_whole), &workload.counts) {
+            (Some(graph), _) => latency.memory(graph, &conditions).map_err(|error| error.to_string()),
+            (None, Some(counts)) => latency.memory_of_counts(counts).map_err(|error| error.to_string()),
+            (None, None) => Err("neither a graph nor its counts are known".to_string()),
+        };
+        Self { latency, passports, workload, conditions, memory }
+    }
+
+    /// Its time and memory on a node, beside the load that this has now. The error says why that is
+    /// not known.
+    pub fn on_node(&self, node: &NodeFacts) -> Result<PlacementEstimate, String> {
+        self.on_passport(self.passports.resolve(node)?, node.cpu_busy())
+    }
+
+    /// The same on a device beside such a load.
+    pub fn on_passport(
+        &self,
+        source: ResolvedPassport,
+        load: Option<Ratio>,
+    ) -> Result<PlacementEstimate, String> {
+        let passport = &source.passport;
+        let mut conditions = self.conditions.on(passport);
+        // More threads than processors are no faster.
+        conditions.threads = conditions.threads.min(passport.device.cpu.threads.max(1));
+        conditions.cpu_load = load.or(conditions.cpu_load);
+        let by_counts = |counts| self.latency.counts(counts, passport, &conditions);
+        let of_graph = self.workload.graph.map(|graph| self.latency.graph(graph, passport, &conditions));
+        let latency = match (of_graph, &self.workload.counts) {
+            (Some(Err(error @ Error::Open { .. })), Some(counts)) => {
+                let told = by_counts(counts).map_err(|error| error.to_string())?;
+                let because = format!("{error}; so {}", told.because());
+                let (interval, predictor) = (told.interval(), told.predictor());
+                Prediction::new(told.value(), told.unit(), interval, predictor, told.in_range(), because)
+                    .map_err(|error| error.to_string())?
+            }
+            (Some(answered), _) => answered.map_err(|error| error.to_string())?,
+            (None, Some(counts)) => by_counts(counts).map_err(|error| error.to_string())?,
+            (None, None) => return Err("neither a graph nor its counts are known".to_string()),
+        };
+        let (memory, threads) = (self.memory.clone()?, conditions.threads);
+        Ok(PlacementEstimate { latency, memory, threads, source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use metier_place::{Aged, KubernetesNode, NodeFacts, PrometheusNode};
+    use metier_types::Seconds;
+
+    use super::*;
+    use crate::latency::conditions::ALL;
+    use crate::latency::tests::graph;
+
+    /// A Raspberry Pi 5 by its label, this busy.
+    fn pi(busy: Option<f64>) -> NodeFacts {
+        let labels = [("metier.device".to_string(), "raspberry-pi-5".to_string())].into();
+        let busy = busy.map(|busy| Aged { value: Ratio(busy), age: Seconds(1.0) });
+        NodeFacts {
+            name: "pi".into(),
+            kubernetes: Some(KubernetesNode { labels, ..KubernetesNode::default() }),
+            prometheus: Some(PrometheusNode { cpu_busy: busy, ..PrometheusNode::default() }),
+        }
+    }
+
+    fn resnet_counts() -> Counts {
+        Counts {
+            conv_layers: 53.0,
+            pool_layers: 2.0,
+            fc_layers: 1.0,
+            filter_details: 26_560.0,
+            total_parameters: 25_610_153.0,
+            model_input_size: 602_112.0,
+            model_output_size: 4000.0,
+        }
+    }
+
+    fn predicted(
+        workload: GraphWorkload<'_>,
+        conditions: Conditions,
+        busy: Option<f64>,
+    ) -> PlacementEstimate {
+        let (latency, passports) = (Latency::from_passports(), PassportResolver::default());
+        NodePredictor::new(&latency, &passports, workload, conditions).on_node(&pi(busy)).unwrap()
+    }
+
+    fn of_counts(conditions: Conditions, busy: Option<f64>) -> PlacementEstimate {
+        predicted(GraphWorkload { graph: None, counts: Some(resnet_counts()) }, conditions, busy)
+    }
+
+    #[test]
+    fn a_prediction_says_the_threads_that_it_is_for_and_those_are_no_more_than_there_are() {
+        let of = |threads| of_counts(Conditions { threads, ..Conditions::default() }, None);
+        assert_eq!((of(ALL).threads, of(2).threads, of(4000).threads), (4, 2, 4), "it has four cores");
+        assert_eq!(of(ALL).latency, of(4).latency);
+        assert_eq!(of(4000).latency, of(4).latency);
+        assert!(of(1).latency.value() > of(4).latency.value());
+    }
+
+    #[test]
+    fn a_busy_node_is_slower_and_its_own_load_goes_before_that_of_the_conditions() {
+        let loaded = Conditions { cpu_load: Some(Ratio(0.95)), ..Conditions::default() };
+        let time = |conditions: &Conditions, busy| of_counts(conditions.clone(), busy).latency.value();
+        let usual = Conditions::default();
+        assert!(time(&usual, Some(0.95)) > time(&usual, None));
+        assert_eq!(time(&loaded, None), time(&usual, Some(0.95)));
+        assert_eq!(time(&loaded, Some(0.1)), time(&usual, Some(0.1)));
+    }
+
+    #[test]
+    fn the_runtime_is_a_parameter() {
+        let of = |runtime: &str| {
+            of_counts(Conditions { runtime: runtime.into(), ..Conditions::default() }, None).latency.value()
+        };
+        assert_ne!(of("rten"), of("onnxruntime"));
+        let (latency, passports) = (Latency::from_passports(), PassportResolver::default());
+        let conditions = Conditions { runtime: "tvm".into(), ..Conditions::default() };
+        let workload = GraphWorkload { graph: None, counts: Some(resnet_counts()) };
+        let why =
+            NodePredictor::new(&latency, &passports, workload, conditions).on_node(&pi(None)).unwrap_err();
+        assert!(why.contains("runtime") && why.contains("tvm"), "{why}");
+    }
+
+    #[test]
+    fn counts_answer_only_where_a_graph_leaves_sizes_open() {
+        let Some(whole) = graph("light-squeezenet", "data_0", &[1, 3, 224, 224]) else { return };
+        let both = GraphWorkload { graph: Some(&whole), counts: Some(resnet_counts()) };
+        let alone = predicted((&whole).into(), Conditions::default(), None);
+        assert_eq!(predicted(both, Conditions::default(), None), alone);
+        assert!(!alone.latency.because().contains("from counts alone"), "{}", alone.latency.because());
+        let Some(open) = graph("pplcnet-orientation", "none", &[1]) else { return };
+        let both = GraphWorkload { graph: Some(&open), counts: Some(resnet_counts()) };
+        let because = predicted(both, Conditions::default(), None).latency.because().to_string();
+        assert!(because.contains("; so from counts alone"), "{because}");
+        let (latency, passports) = (Latency::from_passports(), PassportResolver::default());
+        let refused = NodePredictor::new(&latency, &passports, (&open).into(), Conditions::default());
+        assert!(refused.on_node(&pi(None)).is_err());
+    }
+}

@@ -1,0 +1,178 @@
+//! The one rule by which a node of a cluster finds its passport.
+//!
+//! In this order: the label `metier.device`; this machine's own passport where the node is this
+//! machine (by its boot); the node's name and host name; labels of other tools that name a board or
+//! machine type; the identifier that it shows; the passport that was measured on the only host of
+//! its name; the model and the brand that it shows. What is found by none of these is judged by its
+//! cores and its instruction set ([`generic`]).
+//!
+//! Passports are read once, and what a node led to is remembered, so that an answer costs no store
+//! call.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use metier_device::passport::PassportCatalog;
+use metier_place::{NodeFacts, ResolvedPassport};
+use metier_store::Store;
+use metier_types::{Device, LockUnpoisoned, Origin, Passport};
+
+use crate::latency::generic;
+
+/// The label by which a node says which device it is.
+pub const DEVICE_LABEL: &str = "metier.device";
+/// Labels that other tools put on nodes, by which boards and machine types are known.
+const BOARD_LABELS: [&str; 6] = [
+    "device",
+    "board",
+    "nvidia.com/gpu.machine",
+    "feature.node.kubernetes.io/system-os_release.ID_MODEL",
+    "node.kubernetes.io/instance-type",
+    "beta.kubernetes.io/instance-type",
+];
+/// Most nodes that are remembered with their passport.
+const MOST_REMEMBERED: usize = 2000;
+
+/// This machine, in case that it is one of the nodes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LocalNode {
+    pub device: Device,
+    /// The boot of its machine, as Kubernetes shows it of its nodes.
+    pub boot: String,
+}
+
+/// Finds passports of nodes.
+#[derive(Debug, Default)]
+pub struct PassportResolver {
+    catalog: PassportCatalog,
+    local: Option<LocalNode>,
+    remembered: Mutex<HashMap<String, Option<ResolvedPassport>>>,
+}
+
+impl PassportResolver {
+    /// With the passports of a store as they are now; blocks. Without one only the shipped ones are
+    /// known.
+    pub fn read(store: Option<&Store>, local: Option<LocalNode>) -> Self {
+        Self::with(PassportCatalog::read(store), local)
+    }
+
+    pub fn with(catalog: PassportCatalog, local: Option<LocalNode>) -> Self {
+        Self { catalog, local, remembered: Mutex::default() }
+    }
+
+    /// The passport that a node is judged by. The error says why there is none.
+    pub fn resolve(&self, node: &NodeFacts) -> Result<ResolvedPassport, String> {
+        let mut remembered = self.remembered.lock_unpoisoned();
+        let key = identity(node);
+        let found = match remembered.get(&key) {
+            Some(found) => found.clone(),
+            None => {
+                let found = self.search(node);
+                if remembered.len() >= MOST_REMEMBERED {
+                    remembered.clear();
+                }
+                remembered.insert(key, found.clone());
+                found
+            }
+        };
+        found.ok_or_else(|| unknown(node))
+    }
+
+    /// The passport of a device that is called so.
+    pub fn named(&self, name: &str) -> Option<ResolvedPassport> {
+        self.catalog.find(name).map(known)
+    }
+
+    fn search(&self, node: &NodeFacts) -> Option<ResolvedPassport> {
+        let shown = node.prometheus.as_ref();
+        let find = |name: &str| self.catalog.find(name);
+        let cluster = [Some(node.name.as_str()), node.hostname()].into_iter();
+        let cluster = cluster.chain(BOARD_LABELS.map(|label| node.label(label)));
+        let found = node
+            .label(DEVICE_LABEL)
+            .and_then(find)
+            .or_else(|| self.own(node))
+            .or_else(|| cluster.flatten().find_map(find))
+            .or_else(|| shown?.uuid.as_deref().and_then(find))
+            .or_else(|| self.measured_on(node))
+            .or_else(|| shown?.model.as_deref().and_then(find))
+            .or_else(|| shown?.brand.as_deref().and_then(find));
+        if let Some(passport) = found {
+            return Some(known(passport));
+        }
+        let passport = generic::passport(node.architecture()?, node.cores()?)?;
+        Some(ResolvedPassport { passport: Arc::new(passport), is_generic: true })
+    }
+
+    /// This machine's, where the node is this machine.
+    fn own(&self, node: &NodeFacts) -> Option<&Passport> {
+        let (local, kubernetes) = (self.local.as_ref()?, node.kubernetes.as_ref()?);
+        let is_here = !local.boot.is_empty() && kubernetes.boot == local.boot;
+        is_here.then(|| self.catalog.of_device(&local.device)).flatten()
+    }
+
+    /// The passport that was measured on the host of this name, if there is but one such host and
+    /// it has as many cores: node_exporter tells no more of a device than that.
+    fn measured_on(&self, node: &NodeFacts) -> Option<&Passport> {
+        let is_of = |passport: &&Passport| {
+            passport.origin == Origin::Measured && passport.device.name.eq_ignore_ascii_case(&node.name)
+        };
+        let mut found = self.catalog.all().filter(is_of);
+        let first = found.next()?;
+        let is_alone = found.all(|other| other.device.id == first.device.id);
+        let fits = node.cores().is_none_or(|cores| cores == first.device.cpu.threads);
+        (is_alone && fits).then_some(first)
+    }
+}
+
+fn known(passport: &Passport) -> ResolvedPassport {
+    ResolvedPassport { passport: Arc::new(passport.clone()), is_generic: false }
+}
+
+/// Everything that a node is found by, in one text.
+fn identity(node: &NodeFacts) -> String {
+    let mut key = String::with_capacity(160);
+    let mut add = |part: Option<&str>| {
+        key.push_str(part.unwrap_or_default());
+        key.push('\u{1f}');
+    };
+    add(Some(&node.name));
+    if let Some(kubernetes) = &node.kubernetes {
+        add(Some(&kubernetes.boot));
+        add(node.hostname());
+        add(node.label(DEVICE_LABEL));
+        BOARD_LABELS.iter().for_each(|label| add(node.label(label)));
+    }
+    if let Some(shown) = &node.prometheus {
+        [&shown.uuid, &shown.model, &shown.brand].into_iter().for_each(|part| add(part.as_deref()));
+    }
+    add(node.architecture());
+    if let Some(cores) = node.cores() {
+        key.push_str(&cores.to_string());
+    }
+    key
+}
+
+/// Why a node has no passport, and how it gets one.
+fn unknown(node: &NodeFacts) -> String {
+    let shown = node.prometheus.as_ref();
+    let passport = match shown.and_then(|shown| shown.model.as_deref()) {
+        Some(model) => format!("no passport of {model:?} is known"),
+        None => match shown.and_then(|shown| shown.why_missing("device")) {
+            Some(why) => format!("no passport is known for it ({why})"),
+            None => "no passport is known for it".to_string(),
+        },
+    };
+    let cores = match (node.cores(), node.architecture()) {
+        (None, None) => "neither its cores nor its instruction set are known".to_string(),
+        (Some(cores), None) => format!("of its {cores} cores the instruction set is not known"),
+        (None, Some(kind)) => format!("how many {kind} cores it has is not known"),
+        (Some(cores), Some(kind)) => format!("nothing is known of {kind}, which its {cores} cores are"),
+    };
+    format!(
+        "{passport}, and {cores}; `metier device bench` there makes one, or the label {DEVICE_LABEL} says which board it is"
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,327 @@
+//! The candidates of an answer: the ranking of the nodes, or one described device, in the
+//! interface's fields.
+//!
+//! The ranking is [`metier_place::rank`], with ONNX Runtime. Two things are the interface's own: a
+//! predictor file of the original's has times without intervals, and where no node has memory for
+//! the graph each keeps its time and says that it may not fit, because the original answers such
+//! requests, too.
+
+use std::time::Instant;
+
+use metier_onnx::Analysis;
+use metier_place::{
+    MissingFact, NodeCost, NodeFacts, NodeInventory, Placement, PlacementDemand, PlacementEstimate,
+    PrometheusNode, RankedNode, rank, requested_memory,
+};
+use metier_predict::latency::conditions::{ALL, ONNX_RUNTIME};
+use metier_predict::latency::{Conditions, Counts};
+use metier_predict::node_predictor::{GraphWorkload, NodePredictor};
+use metier_predict::passport_resolver::PassportResolver;
+use metier_types::{Bytes, Digest, Origin, Ratio};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::request::DescribedDevice;
+use crate::placement_cache::{FileInputs, FilePredictor, PlacementPredictors};
+
+/// What is to run.
+#[derive(Debug, Clone)]
+pub struct GraphQuestion {
+    /// The counts of the SOPRANO profiler.
+    pub counts: Counts,
+    /// The graph itself, where it is known.
+    pub graph: Option<Box<Analysis>>,
+    /// Threads that it will have; else all of the device's.
+    pub threads: Option<u32>,
+}
+
+/// What the device's speed is known from.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Known")]
+pub struct SpeedSource {
+    /// The passport.
+    pub passport: String,
+    /// `measured`, `specified`, or `generic` where only cores and instruction set are known.
+    pub origin: &'static str,
+}
+
+/// A node, and how long the graph would take there.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
+#[schemars(rename = "Candidate")]
+pub struct ProfilingCandidate {
+    /// What the cluster calls it; `null` for a device that was described.
+    pub node: Option<String>,
+    /// The model of the device.
+    pub device_model: Option<String>,
+    /// What sort of machine it says it is.
+    pub class: Option<String>,
+    /// The identifier that it shows.
+    pub node_uuid: Option<String>,
+    /// Seconds; `null` where nothing can be said.
+    pub predicted_execution_time: Option<f64>,
+    /// Lower end of the interval, in seconds.
+    pub low: Option<f64>,
+    /// Upper end of the interval, in seconds.
+    pub high: Option<f64>,
+    /// Share of true times that the interval is planned to hold.
+    pub coverage: Option<f64>,
+    /// Whether the question lies within what the predictor has learned from.
+    pub in_range: Option<bool>,
+    /// Threads that the time is for; `null` for a predictor file, and where nothing can be said.
+    pub threads: Option<u32>,
+    /// The predictor that says so; `null` for a predictor file, and where nothing can be said.
+    pub predictor: Option<Digest>,
+    /// Why it takes so long, or why nothing can be said.
+    pub reason: String,
+    /// What the device's speed is known from.
+    pub known_from: Option<SpeedSource>,
+    /// Per cent of all cores' time that others use.
+    pub cpu_usage: Option<f64>,
+    /// Per cent of the root file system in use.
+    pub disk_usage: Option<f64>,
+    /// Memory that a new program could have.
+    pub memory_available_bytes: Option<Bytes>,
+    /// Age of the oldest figure that the answer used, in seconds, when the snapshot was taken.
+    pub age_seconds: Option<f64>,
+    /// What is not known of it.
+    pub missing: Vec<MissingFact>,
+}
+
+/// A time of a predictor file.
+struct FileTime(f32);
+
+impl NodeCost for FileTime {
+    fn seconds(&self) -> f64 {
+        f64::from(self.0)
+    }
+
+    fn memory_high(&self) -> Option<f64> {
+        None
+    }
+}
+
+impl GraphQuestion {
+    /// What predicts it on nodes.
+    pub fn predictor<'a>(&'a self, predictors: &'a PlacementPredictors) -> NodePredictor<'a> {
+        let runtime = ONNX_RUNTIME.to_string();
+        let conditions =
+            Conditions { runtime, threads: self.threads.unwrap_or(ALL), ..Conditions::default() };
+        let workload = GraphWorkload { graph: self.graph.as_deref(), counts: Some(self.counts) };
+        NodePredictor::new(&predictors.latency, &predictors.passports, workload, conditions)
+    }
+
+    /// All nodes: those with a time first, fastest first; then the others, by name.
+    pub fn candidates(
+        &self,
+        predictors: &PlacementPredictors,
+        inventory: &NodeInventory,
+    ) -> Vec<ProfilingCandidate> {
+        let demand = PlacementDemand::single("");
+        if let Some(file) = &predictors.file {
+            let ranking = rank(inventory, &demand, &|node| self.by_file(file.as_ref(), node));
+            return ranking.iter().map(of_file).collect();
+        }
+        let predictor = self.predictor(predictors);
+        let ranking = rank(inventory, &demand, &|node| predictor.on_node(node));
+        of_ranking(&ranking, &predictors.passports)
+    }
+
+    /// Candidates and placement of one ranking.
+    pub fn placed(
+        &self,
+        predictors: &PlacementPredictors,
+        inventory: &NodeInventory,
+        demand: &PlacementDemand,
+    ) -> (Vec<ProfilingCandidate>, Placement) {
+        let began = Instant::now();
+        let predictor = self.predictor(predictors);
+        let ranking = rank(inventory, demand, &|node| predictor.on_node(node));
+        let placement = Placement::new(inventory, demand, &ranking, began.elapsed());
+        (of_ranking(&ranking, &predictors.passports), placement)
+    }
+
+    /// One device that the request describes. There is no other to choose, so it has its time also
+    /// where the graph may not fit, and says so.
+    pub fn described(
+        &self,
+        predictors: &PlacementPredictors,
+        device: &DescribedDevice,
+    ) -> ProfilingCandidate {
+        let mut candidate = ProfilingCandidate {
+            device_model: Some(device.model.clone()),
+            cpu_usage: Some(device.cpu_percent),
+            disk_usage: Some(device.disk_percent),
+            ..ProfilingCandidate::default()
+        };
+        if let Some(file) = &predictors.file {
+            let time = self.file_time(file.as_ref(), &candidate);
+            candidate.tell_time(time.as_ref());
+            return candidate;
+        }
+        let Some(source) = predictors.passports.named(&device.model) else {
+            let model = &device.model;
+            candidate.reason =
+                format!("there is no passport of {model:?}; `metier device list` shows those that there are");
+            return candidate;
+        };
+        let load = Ratio(device.cpu_percent / 100.0);
+        match self.predictor(predictors).on_passport(source, Some(load)) {
+            Ok(estimate) => {
+                candidate.tell(&estimate);
+                let needed = requested_memory(estimate.memory.interval().high());
+                let size = estimate.source.passport.device.memory_bytes;
+                if let Some(size) = size.filter(|size| needed > *size) {
+                    candidate.doubt(&format!("it may need {needed} of memory, and the device has {size}"));
+                }
+            }
+            Err(why) => candidate.reason = format!("left out: {why}"),
+        }
+        candidate
+    }
+
+    fn by_file(&self, file: &dyn FilePredictor, node: &NodeFacts) -> Result<FileTime, String> {
+        self.file_time(file, &ProfilingCandidate::of_node(node))
+    }
+
+    fn file_time(
+        &self,
+        file: &dyn FilePredictor,
+        candidate: &ProfilingCandidate,
+    ) -> Result<FileTime, String> {
+        // Such files were learned from counts by the original's rules, its blind spots included.
+        let by_rules = self.graph.as_ref().and_then(|graph| graph.characteristics_by_rules);
+        let Counts { model_input_size, model_output_size, .. } = self.counts;
+        let counts =
+            by_rules.map_or(self.counts, |rules| Counts::of(&rules, model_input_size, model_output_size));
+        let inputs = FileInputs {
+            counts,
+            cpu_percent: candidate.cpu_usage,
+            disk_percent: candidate.disk_usage,
+            device: candidate.device_model.as_deref(),
+        };
+        match file.predict(&inputs) {
+            Ok(seconds) if !(0.0..f32::INFINITY).contains(&seconds) => Err(format!(
+                "the predictor file says {seconds} s, which nothing takes; it was not learned from the like"
+            )),
+            Ok(seconds) => Ok(FileTime(seconds)),
+            Err(lacking) => Err(format!("the predictor file needs {lacking}")),
+        }
+    }
+}
+
+impl ProfilingCandidate {
+    /// A node without its time.
+    fn of_node(node: &NodeFacts) -> Self {
+        let shown = node.prometheus.as_ref();
+        let text = |of: fn(&PrometheusNode) -> &Option<String>| shown.and_then(|shown| of(shown).clone());
+        Self {
+            node: Some(node.name.clone()),
+            device_model: text(|shown| &shown.model),
+            class: text(|shown| &shown.class),
+            node_uuid: text(|shown| &shown.uuid),
+            cpu_usage: node.cpu_busy().map(|busy| 100.0 * busy.get()),
+            disk_usage: shown.and_then(|shown| shown.disk_used).map(|used| 100.0 * used.value.get()),
+            memory_available_bytes: node.memory_available(),
+            age_seconds: shown.and_then(|shown| shown.cpu_busy).map(|busy| busy.age.get()),
+            missing: shown.map(|shown| shown.missing.clone()).unwrap_or_default(),
+            ..Self::default()
+        }
+    }
+
+    fn tell(&mut self, estimate: &PlacementEstimate) {
+        let (latency, passport) = (&estimate.latency, &estimate.source.passport);
+        let interval = latency.interval();
+        self.predicted_execution_time = Some(latency.value());
+        self.low = Some(interval.low());
+        self.high = Some(interval.high());
+        self.coverage = Some(interval.coverage().get());
+        self.in_range = Some(latency.in_range());
+        self.threads = Some(estimate.threads);
+        self.predictor = Some(latency.predictor());
+        self.reason = latency.because().to_string();
+        let origin = match (estimate.source.is_generic, passport.origin) {
+            (true, _) => "generic",
+            (_, Origin::Measured) => "measured",
+            _ => "specified",
+        };
+        self.known_from = Some(SpeedSource { passport: passport.id.clone(), origin });
+    }
+
+    fn tell_time(&mut self, time: Result<&FileTime, &String>) {
+        match time {
+            Ok(time) => {
+                self.predicted_execution_time = Some(time.seconds());
+                self.reason =
+                    "by the predictor file that the server was given, which has no interval".to_string();
+            }
+            Err(why) => self.reason = format!("left out: {why}"),
+        }
+    }
+
+    fn doubt(&mut self, why: &str) {
+        self.reason.push_str(&format!("; it may not run there: {why}"));
+    }
+
+    /// Says that the device has no passport, where its series do not say so already.
+    fn miss_passport(&mut self) {
+        if self.missing.iter().all(|lack| lack.what != "device") {
+            let model = self.device_model.as_deref().unwrap_or_default();
+            let why = format!("there is no passport of {model:?}; `metier device bench` there makes one");
+            self.missing.push(MissingFact { what: "device", why });
+        }
+    }
+}
+
+fn of_file(one: &RankedNode<'_, FileTime>) -> ProfilingCandidate {
+    let mut candidate = ProfilingCandidate::of_node(one.node);
+    let unknown = String::new();
+    candidate.tell_time(match (&one.obstacle, &one.cost) {
+        (None, Some(time)) => Ok(time),
+        (why, _) => Err(why.as_ref().unwrap_or(&unknown)),
+    });
+    candidate
+}
+
+/// A ranking in the interface's fields. A node that has too little memory has no time, unless that
+/// is so of each.
+fn of_ranking(
+    ranking: &[RankedNode<'_, PlacementEstimate>],
+    passports: &PassportResolver,
+) -> Vec<ProfilingCandidate> {
+    let none_fits = ranking.iter().all(|one| one.obstacle.is_some());
+    let of_one = |one: &RankedNode<'_, PlacementEstimate>| {
+        let mut candidate = ProfilingCandidate::of_node(one.node);
+        match (&one.cost, &one.obstacle) {
+            (Some(estimate), None) => {
+                candidate.tell(estimate);
+                if one.is_memory_unknown {
+                    candidate.reason.push_str("; how much memory it has available is not known");
+                }
+            }
+            (Some(estimate), Some(why)) if none_fits => {
+                candidate.tell(estimate);
+                candidate.doubt(why);
+            }
+            (_, why) => candidate.reason = format!("left out: {}", why.as_deref().unwrap_or_default()),
+        }
+        let is_known = match &one.cost {
+            Some(estimate) => !estimate.source.is_generic,
+            None => passports.resolve(one.node).is_ok_and(|source| !source.is_generic),
+        };
+        if !is_known {
+            candidate.miss_passport();
+        }
+        candidate
+    };
+    let mut candidates: Vec<ProfilingCandidate> = ranking.iter().map(of_one).collect();
+    if none_fits {
+        let time = |one: &ProfilingCandidate| one.predicted_execution_time.unwrap_or(f64::INFINITY);
+        candidates.sort_by(|one, other| time(one).total_cmp(&time(other)));
+    }
+    candidates
+}
+
+#[cfg(test)]
+mod equivalence;
+#[cfg(test)]
+mod tests;
