@@ -1,8 +1,8 @@
-//! Device passports: what a device can do. Measured here by small benchmarks ([`mod@bench`]), brought as a file from
-//! elsewhere, or shipped with the program from public specifications ([`shipped`]).
+//! Device passports: the performance capabilities of a device.
 //!
-//! [`find`] is how everyone else asks: what was stored comes before what was shipped, so that a board that was measured
-//! once is never again judged by its data sheet.
+//! A passport is measured by micro-benchmarks ([`mod@bench`]), imported from a file, or shipped
+//! with metier from public specifications ([`shipped`]). [`find`] prefers stored passports to
+//! shipped ones, so that a measured board is never rated by its data sheet.
 
 pub mod bench;
 mod name;
@@ -17,9 +17,10 @@ pub use bench::{Plan, bench};
 pub use read::{Fault, LARGEST, read};
 pub use shipped::shipped;
 
-/// The passport of a device by what people, exporters or firmware call it: of the stored ones by id, name or alias, then of
-/// the shipped ones. Compared without case and punctuation; then also without what firmware adds (`Rev 1.4`, `Developer Kit`,
-/// `4GB`). A store that cannot be read is as good as none, and that is logged.
+/// Finds a passport by the name that people, exporters or firmware use for a device. Searches id,
+/// name and alias of the stored passports, then of the shipped ones. Names are compared without
+/// case and punctuation, then also without additions of firmware (`Rev 1.4`, `Developer Kit`,
+/// `4GB`). An unreadable store is logged and treated as empty.
 pub fn find(store: Option<&Store>, name: &str) -> Option<Passport> {
     let stored = stored(store);
     pick(&stored, name, name::key)
@@ -29,7 +30,8 @@ pub fn find(store: Option<&Store>, name: &str) -> Option<Passport> {
         .cloned()
 }
 
-/// The passport that says most about a device: its own, else that of its product, else that of its processor.
+/// Finds the most specific passport for a device: its own, else its product's, else its
+/// processor's.
 pub fn of_device(store: Option<&Store>, device: &Device) -> Option<Passport> {
     if let Some(own) = stored(store).into_iter().find(|passport| passport.id == device.id.as_str()) {
         return Some(own);
@@ -38,7 +40,7 @@ pub fn of_device(store: Option<&Store>, device: &Device) -> Option<Passport> {
     product.or_else(|| device.cpu.model.as_deref().and_then(|model| find(store, model)))
 }
 
-/// All passports: stored ones, measured before specified, then the shipped ones that no stored one has the id of.
+/// All passports: stored ones, measured before specified, then shipped ones with other ids.
 pub fn all(store: Option<&Store>) -> Vec<Passport> {
     let mut all = stored(store);
     let more: Vec<Passport> = shipped()
@@ -50,16 +52,17 @@ pub fn all(store: Option<&Store>) -> Vec<Passport> {
     all
 }
 
-/// The one of a list that goes by a name, as [`find`] compares; of equals the first.
+/// Finds a passport in a list by name, compared as in [`find`]; the first match wins.
 pub fn among<'a>(passports: &'a [Passport], name: &str) -> Option<&'a Passport> {
     pick(passports, name, name::key).or_else(|| pick(passports, name, name::reduced))
 }
 
-/// What is in the store, measured before specified, newest first: of two with the same name the better one is found.
+/// Stored passports, measured before specified, newest first, so that the better of two with one
+/// name is found.
 fn stored(store: Option<&Store>) -> Vec<Passport> {
     let mut stored = store.map_or_else(Vec::new, |store| {
         store.passports().unwrap_or_else(|error| {
-            tracing::warn!(%error, "the store's passports cannot be read; only shipped ones are known");
+            tracing::warn!(%error, "the store's passports cannot be read; only shipped ones are available");
             Vec::new()
         })
     });
@@ -67,7 +70,8 @@ fn stored(store: Option<&Store>) -> Vec<Passport> {
     stored
 }
 
-/// The first that goes by the name: an id counts more than a name, a name more than an alias.
+/// The first passport that matches the name; ids take precedence over names, and names over
+/// aliases.
 fn pick<'a>(passports: &'a [Passport], name: &str, key: fn(&str) -> String) -> Option<&'a Passport> {
     let wanted = key(name);
     if wanted.is_empty() {
