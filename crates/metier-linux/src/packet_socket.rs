@@ -94,6 +94,6 @@ mod tests {
         let listener = listen(&folder.path().join("socket")).unwrap();
         assert_eq!(accept(listener.as_fd()).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         let error = listen(&folder.path().join("x".repeat(120))).unwrap_err().to_string();
-        assert!(error.ends_with(" is longer than a socket's path may be"), "{error}");
+        assert!(error.ends_with(" is too long for a socket path"), "{error}");
     }
 }
