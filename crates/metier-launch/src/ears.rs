@@ -274,7 +274,7 @@ mod tests {
         assert!(ears.life.is_some() && !ears.is_over);
         drop(life);
         ears.turn(-1, 1000);
-        assert!(ears.is_over, "nobody is left to listen to");
+        assert!(ears.is_over, "the launcher has disconnected");
         ears.spool.length = MOST;
         ears.spool.add(b'l', 0, b"x 1\ny 2\n");
         assert_eq!(fs::read(folder.join(HEARD)).unwrap()[16..24], 2u64.to_le_bytes());

@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(found("memory"), Some("/sys/fs/cgroup/memory/kubepods/pod1/c".into()));
         assert_eq!(found(""), Some("/sys/fs/cgroup/unified".into()));
         assert_eq!(found("blkio"), None);
-        let other = "2 1 0:30 /somebody/else /sys/fs/cgroup/cpuacct ro - cgroup cgroup rw,cpuacct\n";
+        let other = "2 1 0:30 /another/group /sys/fs/cgroup/cpuacct ro - cgroup cgroup rw,cpuacct\n";
         assert_eq!(folder(other, groups, "cpuacct"), None, "not our own group");
         let above = "4 1 0:33 /../.. /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
         assert_eq!(folder(above, "0::/\n", ""), None, "that of the whole machine");
