@@ -110,7 +110,7 @@ pub struct Summary {
     pub unknown: Vec<String>,
 }
 
-/// A running mean. @342 Summarises a recording line by line in bounded memory.
+/// A running mean.
 #[derive(Debug, Clone, Copy, Default)]
 struct Mean {
     sum: f64,
@@ -130,7 +130,7 @@ impl Mean {
     }
 }
 
-/// Reads a recording line by line, in bounded memory.
+/// Summarises a recording line by line in bounded memory.
 #[derive(Debug)]
 pub struct Recording {
     interval: Duration,

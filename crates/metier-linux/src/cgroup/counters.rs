@@ -39,9 +39,9 @@ pub struct Totals {
     pub peak_memory: Option<Bytes>,
     /// Minor and major page faults.
     pub faults: Option<u64>,
-    /// Page faults that waited for IO. @57 Processes killed for lack of memory.
+    /// Page faults that waited for IO.
     pub major_faults: Option<u64>,
-    /// Processes killed for want of memory.
+    /// Processes killed for lack of memory.
     pub oom_kills: Option<u64>,
     /// Bytes read from devices.
     pub device_read: Option<Bytes>,
