@@ -58,7 +58,8 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char) -> c_int {
 
 /// Waits at the gate and executes the program; returns an exit code on failure.
 ///
-/// # Safety `command` is a null-terminated list of at least one string.
+/// # Safety
+/// `command` is a null-terminated list of at least one string.
 #[cfg_attr(test, allow(dead_code))]
 unsafe fn wait_and_become(at: &CStr, command: *const *const c_char) -> c_int {
     let Some(fd) = reach(at) else { return 125 };

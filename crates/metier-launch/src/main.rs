@@ -19,13 +19,15 @@
 //!
 //! Reports go back as [`Report`].
 //!
-//! `W` in place of `G` means that there is no command: the launcher watches a group that another
-//! program fills (an engine's container), and escalates on request. If the measuring program
-//! disappears, the launcher kills the group and sends the engine the request of an earlier order `E
-//! path NUL request`. Then it removes the files of orders `F path` and the groups. `S folder NUL
-//! path NUL request` denotes a group that systemd owns: at the end, in any case, the launcher sends
-//! the request to that socket and waits until the folder is gone. The words of COMMAND are then
-//! unused.
+//! `W` in place of `G` means that there is no command. The launcher then watches a group that
+//! another program fills (an engine's container), and escalates on request; COMMAND is unused. If
+//! the measuring program disappears, the launcher kills the group, and then removes files and
+//! groups. Further orders apply to this case:
+//!
+//! - `E path NUL request`: the engine's socket, and the request to send after the kill
+//! - `F path`: remove that file at the end
+//! - `S folder NUL path NUL request`: a group that systemd owns. At the end, in any case, send the
+//!   request to that socket and wait until the folder is gone
 //!
 //! As the first process of a container, FD is the path of a mounted socket of the measuring
 //! program. Then the launcher forwards the container's signals, and ends with the command's own

@@ -1,4 +1,4 @@
-//! Writes protocol buffer fields, the inverse of `wire`.
+//! Writes protocol buffer fields, the inverse of `protobuf_reader`.
 
 use crate::wire::Field;
 

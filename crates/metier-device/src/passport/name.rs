@@ -1,5 +1,5 @@
-//! Comparison of device names: `Raspberry Pi 4 Model B Rev 1.4` equals `raspberry-pi-4-model-b`; `…
-//! 3 Model B` and `… 3 Model B+` differ.
+//! Comparison of device names: `Raspberry Pi 4 Model B Rev 1.4` equals `raspberry-pi-4-model-b`;
+//! `… 3 Model B` and `… 3 Model B+` differ.
 
 /// Longer names are cut: no device has one, and a lookup stays cheap for untrusted input.
 const LONGEST: usize = 200;

@@ -117,8 +117,8 @@ impl Mount {
         self.version == 1 && self.controllers.iter().any(|one| one == controller)
     }
 
-    /// Parses a line such as `31 23 0:26 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup
-    /// rw,memory`.
+    /// Parses a line such as
+    /// `31 23 0:26 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory`.
     fn parse(line: &str) -> Option<Self> {
         let (left, right) = line.split_once(" - ")?;
         let left: Vec<&str> = left.split(' ').collect();

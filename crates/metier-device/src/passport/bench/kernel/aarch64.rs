@@ -36,7 +36,7 @@ macro_rules! kernel {
             if passes == 0 {
                 return;
             }
-            // SAFETY: `multiply` detected these instructions. The assembly writes only registers
+            // SAFETY: `multiply_kernels` detected these instructions. The assembly writes only registers
             // declared as clobbered and reads only the 16 bytes of the operand.
             unsafe {
                 asm!(
@@ -108,7 +108,8 @@ pub fn read() -> Read {
 
 /// See [`super::chase`].
 ///
-/// # Safety Every line reachable from `start` links to another live line.
+/// # Safety
+/// Every line reachable from `start` links to another live line.
 pub unsafe fn chase(start: &Line, steps: u64) -> *const Line {
     let blocks = steps.div_ceil(CHASE_BLOCK);
     let mut at: *const Line = start;

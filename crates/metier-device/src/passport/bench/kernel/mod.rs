@@ -74,7 +74,8 @@ pub fn read() -> Read {
 
 /// Follows `steps` links, rounded up to whole blocks of 16, and returns the last line.
 ///
-/// # Safety Every line reachable from `start` links to another live line.
+/// # Safety
+/// Every line reachable from `start` links to another live line.
 pub unsafe fn chase(start: &Line, steps: u64) -> *const Line {
     // SAFETY: the caller gives the same guarantee.
     unsafe { own::chase(start, steps) }

@@ -73,7 +73,8 @@ pub fn read() -> Read {
 
 /// See [`super::chase`].
 ///
-/// # Safety Every line reachable from `start` links to another live line.
+/// # Safety
+/// Every line reachable from `start` links to another live line.
 #[cfg_attr(target_arch = "x86_64", allow(dead_code, reason = "x86-64 has its own; the tests compare"))]
 pub unsafe fn chase(start: &Line, steps: u64) -> *const Line {
     let mut at: *const Line = start;
