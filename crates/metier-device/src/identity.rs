@@ -104,7 +104,7 @@ fn identity(roots: &Roots, data: Option<&Path>, missing: &mut MissingFields) -> 
     }
     let fresh = as_id(&format!("metier random {}", metier_types::RunId::new()))?;
     let kept = std::fs::create_dir_all(data).and_then(|()| keep(&path, fresh));
-    kept.map_err(|reason| Error::System { doing: "store the device's identity", reason })
+    kept.map_err(|reason| Error::System { doing: "cannot store the device's identity", reason })
 }
 
 /// Stores an identity atomically. If several programs start at once for the first time, all return
