@@ -128,7 +128,7 @@ mod tests {
         take_all(&mut &stream(&whole)[..], &target, true).unwrap();
         assert_eq!(fs::read(target.join("a/b.txt")).unwrap(), b"hello");
         let wrong: [(u8, &[u8]); 3] = [(b'F', &head), (b'D', b"hell"), (b'E', &digest)];
-        assert!(take_all(&mut &stream(&wrong)[..], &target, false).unwrap_err().contains("another digest"));
+        assert!(take_all(&mut &stream(&wrong)[..], &target, false).unwrap_err().contains("a wrong digest"));
         let cut = &stream(&whole)[..20];
         assert!(take_all(&mut &cut[..], &target, false).unwrap_err().contains("broke off"));
         let out = [&0u32.to_le_bytes()[..], b"../x"].concat();
