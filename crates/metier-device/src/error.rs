@@ -1,24 +1,24 @@
-//! What can go wrong while a device is identified or benchmarked.
+//! Errors of device identification and benchmarks.
 
-/// Losing a sensor is never an error: it is an entry in the record's `missing`.
+/// A lost sensor is never an error: it is an entry in the record's `missing`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A system call of ours failed.
+    /// A system call failed.
     #[error("{doing}: {reason}")]
     System {
-        /// What was being done.
+        /// The failed action.
         doing: &'static str,
-        /// What the system said.
+        /// The operating system's error.
         reason: std::io::Error,
     },
-    /// A value that makes no sense.
+    /// An invalid value.
     #[error("{field} is {got}; want {want}")]
     Value {
-        /// The flag or field.
+        /// Name of the flag or field.
         field: &'static str,
         got: String,
-        /// What would be right.
+        /// Description of valid values.
         want: &'static str,
     },
 }

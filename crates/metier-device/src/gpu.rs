@@ -1,8 +1,7 @@
-//! GPUs: NVIDIA's cards through NVML, which is loaded only where a driver is there, and the one inside of a Jetson's
-//! chip through sysfs.
+//! GPU meters: NVIDIA cards through NVML, and the integrated GPU of a Jetson through sysfs.
 //!
-//! Some Jetsons have an NVML too; it lists their GPU as one of `nvgpu` and knows next to nothing of it, so what
-//! sysfs shows stands for it.
+//! NVML is loaded only if a driver is present. Some Jetsons also have NVML; it lists their GPU as
+//! `nvgpu` with hardly any readings, so sysfs replaces it.
 
 use std::path::Path;
 
@@ -14,10 +13,10 @@ use nvml_wrapper::enums::device::UsedGpuMemory;
 use crate::local_board::IntegratedGpu;
 use metier_linux::Roots;
 
-/// Device files that a driver makes; without one of them the library is not looked for.
+/// Device files of NVIDIA drivers; without one of them NVML is not loaded.
 const DRIVERS: [&str; 3] = ["/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl-gpu"];
 
-/// What one GPU did since the start.
+/// Use of one GPU since the start.
 #[derive(Default)]
 struct Account {
     name: String,
@@ -30,7 +29,7 @@ struct Account {
     frequency: f64,
     frequencies: u32,
     peak_memory: Option<u64>,
-    /// What the last look saw.
+    /// The latest reading.
     now: Look,
 }
 
@@ -49,27 +48,27 @@ impl Account {
     }
 }
 
-/// A GPU at one moment.
+/// State of a GPU at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Look {
-    /// Share of time in which it worked.
+    /// Share of time in which it was busy.
     pub utilisation: Option<f64>,
-    /// Its clock, in hertz.
+    /// Clock in hertz.
     pub frequency: Option<f64>,
 }
 
 /// All GPUs of the device.
 pub struct Gpus {
     nvml: Option<Nvml>,
-    /// Number of NVML and account of each.
+    /// NVML index and account of each card.
     cards: Vec<(u32, Account)>,
     integrated: Vec<(IntegratedGpu, Account)>,
     missing: Option<Missing>,
 }
 
 impl Gpus {
-    /// Every GPU of the device: what NVML lists, loaded from its usual place or the one named, and what a Jetson
-    /// shows in sysfs.
+    /// Finds every GPU: those that NVML lists, and those of a Jetson in sysfs. `library` overrides
+    /// the default path of NVML.
     pub fn find(roots: &Roots, library: Option<&Path>) -> Self {
         let mut gpus = Self::open(library);
         let integrated = IntegratedGpu::find(roots);
@@ -88,7 +87,7 @@ impl Gpus {
         gpus
     }
 
-    /// Loads NVML from its usual place or the one named, or says why there is no GPU to measure.
+    /// Loads NVML from `library` or its default path; on failure the result records the reason.
     pub fn open(library: Option<&Path>) -> Self {
         let none =
             |missing| Self { nvml: None, cards: Vec::new(), integrated: Vec::new(), missing: Some(missing) };
@@ -103,7 +102,7 @@ impl Gpus {
             Ok(nvml) => nvml,
             Err(error) => {
                 let fix = "install the driver's management library (libnvidia-ml.so.1)";
-                return none(Missing::fixable(format!("NVML cannot be used ({error})"), fix));
+                return none(Missing::fixable(format!("NVML is not usable ({error})"), fix));
             }
         };
         let count = nvml.device_count().unwrap_or(0).min(64);
@@ -130,22 +129,22 @@ impl Gpus {
             .chain(self.integrated.iter().map(|(_, account)| account))
     }
 
-    /// Whether there is none to measure.
+    /// Whether there is no GPU to measure.
     pub fn is_empty(&self) -> bool {
         self.accounts().next().is_none()
     }
 
-    /// Why there is none.
+    /// Why there is no GPU.
     pub fn missing(&self) -> Option<Missing> {
         self.missing.clone()
     }
 
-    /// Names, for the device's record.
+    /// GPU names, for the device record.
     pub fn names(&self) -> Vec<String> {
         self.accounts().map(|account| account.name.clone()).collect()
     }
 
-    /// Starts the accounts anew.
+    /// Resets all accounts.
     pub fn start(&mut self) {
         let cards = self.cards.iter_mut().map(|(_, account)| account);
         for account in cards.chain(self.integrated.iter_mut().map(|(_, account)| account)) {
@@ -155,7 +154,7 @@ impl Gpus {
         self.tick(&[]);
     }
 
-    /// Reads every GPU; memory is that of the given processes.
+    /// Reads every GPU; counts only the memory of the given processes.
     pub fn tick(&mut self, pids: &[u32]) {
         for (gpu, account) in &mut self.integrated {
             let engine = gpu.read();
@@ -184,12 +183,12 @@ impl Gpus {
         }
     }
 
-    /// What the last tick saw of each, in the order of [`Gpus::names`]: for the time line.
+    /// Latest reading of each GPU, in the order of [`Gpus::names`], for the time line.
     pub fn looks(&self) -> Vec<Look> {
         self.accounts().map(|account| account.now).collect()
     }
 
-    /// What each did since [`Gpus::start`].
+    /// Use of each GPU since [`Gpus::start`].
     pub fn result(&self) -> Vec<GpuUse> {
         let one = |account: &Account| {
             let mut extra = Extra::new();

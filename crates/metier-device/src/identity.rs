@@ -1,4 +1,4 @@
-//! Who this device is. Read from local files only; nothing is asked over a network.
+//! Identity and hardware description of this device, read from local files only.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,10 +14,10 @@ use metier_linux::file::{self, kib_field};
 use metier_linux::host::numbered;
 use metier_store::{atomic_file, digest};
 
-/// Name of the file that keeps the identity of a device that has none of its own.
+/// Name of the file that stores a generated identity.
 const KEPT: &str = "device-id";
 
-/// This device; `data` is a folder in which an identity can be kept where the system has none.
+/// Describes this device; `data` is the folder for a generated identity where the system has none.
 pub fn this(roots: &Roots, data: Option<&Path>) -> Result<Device, Error> {
     let mut missing = MissingFields::new();
     let id = identity(roots, data, &mut missing)?;
@@ -50,7 +50,8 @@ pub fn this(roots: &Roots, data: Option<&Path>) -> Result<Device, Error> {
     })
 }
 
-/// This device with its accelerators and sensors, which take a moment to look for: libraries of drivers are loaded.
+/// Describes this device with its accelerators and sensors. This is slower, because it loads driver
+/// libraries.
 pub fn whole(roots: &Roots, data: Option<&Path>) -> Result<Device, Error> {
     let mut device = this(roots, data)?;
     let gpus = crate::gpu::Gpus::find(roots, None);
@@ -72,7 +73,7 @@ pub fn whole(roots: &Roots, data: Option<&Path>) -> Result<Device, Error> {
     Ok(device)
 }
 
-/// The number that a board's maker has burnt into it; some boards show zeros or nothing.
+/// The board's serial number; `None` if it is absent or all zeros, as on some boards.
 fn serial(roots: &Roots) -> Option<String> {
     let number = file::text(roots.proc.join("device-tree/serial-number"))?;
     let board = file::text(roots.proc.join("device-tree/model")).unwrap_or_default();
@@ -80,8 +81,9 @@ fn serial(roots: &Roots) -> Option<String> {
     is_own.then(|| format!("{board} {number}"))
 }
 
-/// An identity that stays over restarts and differs between machines. A board is its serial number: memory cards are copied, and the machine
-/// id with them. Neither that nor the machine id is ever shown: they are hashed together with our name, as the makers of the latter ask.
+/// An identity that persists over restarts and differs between machines. Boards use their serial
+/// number, because memory cards are copied together with their machine id. Serial number and
+/// machine id are never shown. They are hashed with an application name, as machine-id(5) requires.
 fn identity(roots: &Roots, data: Option<&Path>, missing: &mut MissingFields) -> Result<DeviceId, Error> {
     let machine =
         file::text(roots.etc.join("machine-id")).filter(|id| id.len() >= 16 && id != "uninitialized");
@@ -89,7 +91,7 @@ fn identity(roots: &Roots, data: Option<&Path>, missing: &mut MissingFields) -> 
         return as_id(&format!("metier device {source}"));
     }
     let Some(data) = data else {
-        let reason = "no machine id and no folder to keep one in; the host name stands in";
+        let reason = "no machine id and no folder to store one; the host name is used instead";
         missing.insert("id".into(), Missing::fixable(reason, "systemd-machine-id-setup"));
         return as_id(&format!(
             "metier host {}",
@@ -102,11 +104,11 @@ fn identity(roots: &Roots, data: Option<&Path>, missing: &mut MissingFields) -> 
     }
     let fresh = as_id(&format!("metier random {}", metier_types::RunId::new()))?;
     let kept = std::fs::create_dir_all(data).and_then(|()| keep(&path, fresh));
-    kept.map_err(|reason| Error::System { doing: "keeping the device's identity", reason })
+    kept.map_err(|reason| Error::System { doing: "cannot store the device's identity", reason })
 }
 
-/// Keeps an identity, whole or not at all. Of several programs that start at once for the first time the first one's
-/// is everyone's; that one is given back.
+/// Stores an identity atomically. If several programs start at once for the first time, all return
+/// the identity that was stored first.
 fn keep(path: &Path, fresh: DeviceId) -> std::io::Result<DeviceId> {
     let line = format!("{fresh}\n");
     if matches!(atomic_file::write_new(path, atomic_file::PUBLIC, line.as_bytes()), Ok(true)) {
@@ -115,7 +117,7 @@ fn keep(path: &Path, fresh: DeviceId) -> std::io::Result<DeviceId> {
     if let Some(theirs) = file::text(path).and_then(|text| text.parse().ok()) {
         return Ok(theirs);
     }
-    // The file system cannot place a file without replacing, or what is there is no identity.
+    // The file system cannot create without replacing, or the existing file holds no identity.
     atomic_file::write(path, atomic_file::PUBLIC, line.as_bytes())?;
     Ok(fresh)
 }
@@ -251,7 +253,7 @@ mod tests {
         // Another card, or a new system on it, is the same board.
         fs::write(roots.etc.join("machine-id"), "aaaaaaaac4c5404aaa1f6d2a48adfda4\n").unwrap();
         assert_eq!(with("10000000a3b4c5d6"), first);
-        // A number that all boards of a kind show is none.
+        // A number that all boards of a model share is ignored.
         let zeros = with("0000000000000000");
         fs::write(roots.etc.join("machine-id"), "bbbbbbbbc4c5404aaa1f6d2a48adfda4\n").unwrap();
         assert_ne!(with("0000000000000000"), zeros);

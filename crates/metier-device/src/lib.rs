@@ -1,8 +1,9 @@
-//! Who a device is and what it can do.
+//! Identity and capabilities of a device.
 //!
-//! [`identity`] gives a device its id and describes its hardware, [`passport`] holds what micro-benchmarks measured
-//! on it. [`sensors`] are its energy meters, [`gpu`] its GPUs, [`boards`] the formats of single-board computers, and
-//! [`local_board`] the board this program runs on. A part that is not there is left out with the reason.
+//! [`identity`] assigns a device its id and describes its hardware. [`passport`] holds the results
+//! of micro-benchmarks. [`sensors`] are energy meters and [`gpu`] GPU meters. [`boards`] parses the
+//! formats of single-board computers, and [`local_board`] reads the local board. A missing part is
+//! reported with its reason.
 
 pub mod boards;
 mod error;

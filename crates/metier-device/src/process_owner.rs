@@ -1,4 +1,4 @@
-//! The process that owns a run in the store: by device, boot, process id and start time.
+//! The process that owns a run in the store, identified by device, boot, process id and start time.
 
 use metier_linux::Roots;
 use metier_linux::group_owner::{boot_id, is_alive, start_time};
@@ -10,7 +10,7 @@ pub fn owner(roots: &Roots, device: &Device) -> Owner {
     owner_of(roots, device, std::process::id())
 }
 
-/// A process of this device as an owner.
+/// The given process of this device as the owner of a run.
 pub fn owner_of(roots: &Roots, device: &Device, pid: u32) -> Owner {
     Owner {
         host: device.id.as_str().to_string(),
@@ -20,7 +20,7 @@ pub fn owner_of(roots: &Roots, device: &Device, pid: u32) -> Owner {
     }
 }
 
-/// Whether the process that an owner names is still there, on this host and since this boot.
+/// Whether the owning process is alive on this host and in this boot.
 pub fn is_there(roots: &Roots, owner: &Owner) -> bool {
     owner.boot == boot_id(roots) && is_alive(roots, owner.pid, owner.started)
 }

@@ -1,35 +1,36 @@
-//! How far the outputs of two engines are apart.
+//! Comparison of the outputs of two engines.
 //!
-//! Engines add in other orders, so that no output is equal to the last bit. Two outputs agree where each pair of elements is within
-//! [`ABSOLUTE`] or [`RELATIVE`] of the larger one; the relative difference is taken against the output's largest value, since what is near 0 beside
-//! it is noise of the large ones.
+//! Engines add in different orders, so outputs are rarely bit-identical. Two outputs agree if their
+//! largest difference is at most [`ABSOLUTE`], or at most [`RELATIVE`] of the output's largest
+//! value. The relative difference uses that value because elements near 0 carry the rounding noise
+//! of the large ones.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Tensor;
 
-/// What is small enough by itself.
+/// Absolute tolerance.
 pub const ABSOLUTE: f64 = 1e-5;
-/// What is small enough beside the output's largest value.
+/// Tolerance relative to the output's largest value.
 pub const RELATIVE: f64 = 1e-3;
 
-/// How far one output is apart.
+/// Difference of one output between two engines.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Difference {
-    /// The output.
+    /// Name of the output.
     pub name: String,
-    /// Its shape in the first.
+    /// Its shape in the first engine.
     pub shape: Vec<usize>,
-    /// The largest difference; `None` where the shapes differ or one has an element that is no number and the other has one.
+    /// The largest difference; `None` if the shapes or the non-finite elements differ.
     pub max_absolute: Option<f64>,
-    /// The same, against the output's largest value.
+    /// The largest difference relative to the output's largest value.
     pub max_relative: Option<f64>,
-    /// Whether they agree.
+    /// Whether the difference is within tolerance.
     pub agrees: bool,
 }
 
-/// Compares outputs by name; one that the second does not have does not agree.
+/// Compares outputs by name; an output that the second engine lacks does not agree.
 pub fn differences(first: &[Tensor], second: &[Tensor]) -> Vec<Difference> {
     first.iter().map(|one| of(one, second.iter().find(|other| other.name == one.name))).collect()
 }
@@ -41,7 +42,7 @@ fn of(one: &Tensor, other: Option<&Tensor>) -> Difference {
             b.iter().filter(|value| value.is_finite()).fold(0.0, |most: f64, value| most.max(value.abs()));
         let mut most: f64 = 0.0;
         for (a, b) in a.iter().zip(&b) {
-            // The same infinity, or neither a number.
+            // The same infinity, or both NaN.
             if a == b || (a.is_nan() && b.is_nan()) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Why a graph did not run.
+//! Reasons why a graph did not run.
 
 use std::path::PathBuf;
 
@@ -13,60 +13,61 @@ pub enum Error {
     /// A file could not be written.
     #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: std::io::Error },
-    /// The file is no graph, or the shapes that were given do not fit it.
+    /// The file is not a graph, or the given shapes do not fit it.
     #[error(transparent)]
     Graph(#[from] metier_onnx::Error),
-    /// The library of an engine cannot be used.
+    /// An engine's library is not usable.
     #[error("cannot use {} as ONNX Runtime: {why}; {}", path.display(), crate::library::FIX)]
     Library {
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// The engine does not take the graph.
+    /// The engine rejects the graph.
     #[error("{engine} cannot load the graph: {why}")]
     Load {
         engine: &'static str,
-        /// What it says; names the operator.
+        /// The engine's message, which names the operator.
         why: String,
     },
-    /// The engine took the graph, and failed in an inference.
+    /// The engine loaded the graph, and failed in an inference.
     #[error("{engine} cannot run the graph: {why}")]
     Run {
         engine: &'static str,
-        /// What it says; names the operator.
+        /// The engine's message, which names the operator.
         why: String,
     },
-    /// The engine panicked, which is a defect of it.
-    #[error("{engine} failed on the graph with a defect of its own: {why}")]
+    /// The engine panicked, which is a defect in it.
+    #[error("{engine} panicked on the graph, a defect in the engine: {why}")]
     Defect { engine: &'static str, why: String },
-    /// An input does not fit.
+    /// An input does not fit the graph.
     #[error("input {name:?} is {got}; want {want}")]
     Input {
         name: String,
         got: String,
-        /// What would be right.
+        /// Description of valid values.
         want: String,
     },
-    /// A plan that makes no sense.
+    /// An invalid timing plan.
     #[error("{field} is {got}; want {want}")]
     Plan {
         field: &'static str,
         got: String,
-        /// What would be right.
+        /// Description of valid values.
         want: &'static str,
     },
-    /// The graph needs more memory than there is: an engine would end the whole process in the attempt.
+    /// The graph needs more memory than is available, and would make the engine abort the whole
+    /// process.
     #[error(
-        "the graph needs at least {needed} of memory, {weights} of it for weights, and {available} are available here; want smaller shapes, or a host with more"
+        "the graph needs at least {needed} of memory, {weights} of it for weights, but only {available} are available; want smaller shapes, or a host with more memory"
     )]
     Memory {
         needed: Bytes,
         weights: Bytes,
-        /// What a program could have now.
+        /// Available memory, swap included.
         available: Bytes,
     },
-    /// What an engine says by the way could not be read.
+    /// An engine's operator times could not be read.
     #[error("cannot time operators: {0}")]
     Operators(String),
 }
@@ -75,5 +76,5 @@ pub enum Error {
 pub(crate) fn panic_text(panic: Box<dyn std::any::Any + Send>) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
     text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a panic without a word".into())
+        .unwrap_or_else(|| "a panic without a message".into())
 }

@@ -1,8 +1,9 @@
-//! Tensors that fit what a graph declares.
+//! Synthetic input tensors that fit a graph's declarations.
 //!
-//! The same seed gives the same tensors on every host and in every engine, so that outputs can be compared. Real numbers are drawn evenly from
-//! 0 to 1; whole numbers are small and stay inside the tables that they index; what is called a sampling rate is 16000, and what
-//! is called a length is that of the longest input. What had to be assumed is said.
+//! The same seed gives the same tensors on every host and in every engine, so that outputs are
+//! comparable. Floats are uniform in 0 to 1. Integers are small and stay within the tables that
+//! they index. An input named as a sampling rate is 16000, and one named as a length is that of the
+//! longest input. Every such assumption is reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,27 +13,28 @@ use metier_types::random::{SplitMix64, hash_name};
 
 use crate::{Error, Tensor, Values, memory};
 
-/// Most elements of all inputs together.
+/// Largest number of elements of all inputs together.
 pub const MOST_ELEMENTS: usize = 1 << 29;
-/// Whole numbers are drawn below this, or below the size of the table that they index.
+/// Integers are drawn below this, or below the size of the table that they index.
 const SMALL: u64 = 8;
-/// What speech is sampled with, in nearly all networks.
+/// Sampling rate of nearly all speech networks.
 const RATE: f64 = 16_000.0;
 
-/// How inputs are made.
+/// Options for the inputs.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Making {
-    /// What the numbers are drawn from.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// Zeros instead of drawn numbers.
+    /// Zeros instead of random numbers.
     pub zeros: bool,
-    /// Inputs that are given: numbers by name, one for all elements or one each.
+    /// Given inputs as numbers by name: one for all elements, or one each.
     pub numbers: BTreeMap<String, Vec<f64>>,
-    /// Inputs that are given whole, by name.
+    /// Given inputs as tensors by name.
     pub tensors: BTreeMap<String, Tensor>,
 }
 
-/// Inputs for a graph, in its order, and what was assumed for them. A graph that this host has no memory for is refused: whoever asks for inputs is about to run it.
+/// Creates the inputs of a graph in its order, with notes about assumptions. Rejects a graph that
+/// exceeds this host's memory, because the inputs serve to run it.
 pub fn make(told: &Analysis, making: &Making) -> Result<(Vec<Tensor>, Vec<String>), Error> {
     if let Some(available) = memory::available() {
         memory::fits(told, available)?;
@@ -58,7 +60,7 @@ pub fn make(told: &Analysis, making: &Making) -> Result<(Vec<Tensor>, Vec<String
     Ok((made, notes))
 }
 
-/// A tensor that was given, in the type that the graph wants.
+/// Converts a given tensor to the type that the graph declares.
 fn fitting(input: &Value, tensor: &Tensor) -> Result<Tensor, Error> {
     let misfit = |got: String, want: String| Error::Input { name: input.name.clone(), got, want };
     if let Some(shape) = &input.shape {
@@ -89,7 +91,7 @@ fn one(
     notes: &mut Vec<String>,
 ) -> Result<Tensor, Error> {
     let misfit = |got: String, want: String| Error::Input { name: input.name.clone(), got, want };
-    let open = || misfit("of an open shape".to_string(), "a shape for it, such as 1x3x224x224".to_string());
+    let open = || misfit("of unknown shape".to_string(), "a shape for it, such as 1x3x224x224".to_string());
     let declared = input.shape.as_ref().ok_or_else(open)?;
     let sizes = declared.iter().map(|size| size.and_then(|size| usize::try_from(size).ok()));
     let shape = sizes.collect::<Option<Vec<usize>>>().ok_or_else(|| {
@@ -107,12 +109,11 @@ fn one(
         Some(given) => return Err(misfit(format!("{} numbers", given.len()), format!("1 or {count}"))),
         None => drawn(told, input, kind, count, making, notes),
     };
-    let values = values
-        .ok_or_else(|| misfit(word(kind), "a type that inputs are made of: numbers or bool".to_string()))?;
+    let values = values.ok_or_else(|| misfit(word(kind), "a supported type: numbers or bool".to_string()))?;
     Ok(Tensor { name: input.name.clone(), shape, values })
 }
 
-/// Numbers for an input of which nothing was said.
+/// Values for an input that is not given.
 fn drawn(
     told: &Analysis,
     input: &Value,
@@ -147,7 +148,7 @@ fn drawn(
     Values::of(kind, (0..count).map(|_| zero((random.next() % below) as f64)))
 }
 
-/// The size of the smallest table that a value indexes, directly or after a change of type or shape.
+/// Size of the smallest table that an input indexes, directly or after a change of type or shape.
 fn table(told: &Analysis, input: &str) -> Option<u64> {
     let mut same = BTreeSet::from([input]);
     let mut smallest = None;
@@ -172,7 +173,7 @@ fn table(told: &Analysis, input: &str) -> Option<u64> {
     smallest
 }
 
-/// Binds the first dimension of every input that leaves it open; one that is fixed at another size is an error.
+/// Binds the open first dimension of every input; fails if all are fixed to another size.
 pub fn batch(graph: &Graph, size: u64, bindings: &mut Bindings) -> Result<(), Error> {
     let mut is_bound = false;
     for input in &graph.inputs {
@@ -205,7 +206,7 @@ pub fn batch(graph: &Graph, size: u64, bindings: &mut Bindings) -> Result<(), Er
     let fixed = graph.inputs.first();
     Err(Error::Input {
         name: fixed.map(|input| input.name.clone()).unwrap_or_default(),
-        got: format!("wanted in a batch of {size}"),
+        got: format!("requested with a batch size of {size}"),
         want: "a graph that leaves its first dimension open, or a whole shape for each input".to_string(),
     })
 }

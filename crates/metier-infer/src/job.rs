@@ -1,7 +1,8 @@
-//! A plan as a file, for a process of its own, and what came of it as another.
+//! An inference job as a file for a child process, and its outcome as another file.
 //!
-//! `metier bench` runs graphs in a child: a graph that brings its engine down then takes nothing else with it, and the child is measured
-//! as a run. The child tells of each inference by the line protocol (`load`, `first`, `warmup`, `inference`, in seconds).
+//! `metier bench` runs graphs in a child. A crash of the engine then affects only the child, which
+//! is measured as a run. The child reports each inference by the line protocol (`load`, `first`,
+//! `warmup`, `inference`, in seconds).
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -16,54 +17,54 @@ use crate::{Engine, Error, OperatorTime, Plan, Source, Spent, Step, Tensor, npy,
 
 /// The file that a child writes into its folder.
 pub const RESULT: &str = "inference.json";
-/// Inferences whose time is written one by one.
+/// Largest number of inferences with recorded times.
 const LISTED: usize = 100_000;
 
-/// What a child is asked to do.
+/// Job of a child.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
     pub graph: PathBuf,
-    /// The library of ONNX Runtime; without one the built-in engine is used.
+    /// The library of ONNX Runtime; without it the built-in engine is used.
     pub onnxruntime: Option<PathBuf>,
     pub threads: usize,
     pub shapes: BTreeMap<String, Vec<u64>>,
     /// Sizes of named dimensions.
     pub dims: BTreeMap<String, u64>,
-    /// What numbers are drawn from.
+    /// Seed of the random numbers.
     pub seed: u64,
     pub zeros: bool,
     pub numbers: BTreeMap<String, Vec<f64>>,
     /// NumPy files for inputs.
     pub files: BTreeMap<String, PathBuf>,
-    /// Inferences that are not counted.
+    /// Inferences before counting starts.
     pub warmup: usize,
-    /// Inferences that are, at least.
+    /// Smallest number of counted inferences.
     pub repeats: usize,
-    /// For how long at least.
+    /// Smallest total duration of the counted inferences.
     pub least_seconds: Seconds,
-    /// Inferences with a look at operators.
+    /// Inferences with operator times.
     pub looks: usize,
-    /// Where outputs are written, as `output-N.npy`.
+    /// Folder for outputs, written as `output-N.npy`.
     pub outputs: Option<PathBuf>,
 }
 
-/// What came of it.
+/// Outcome of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// `metier.inference/1`.
     pub schema: String,
-    /// Why it failed, where it did; the rest is then what was done before.
+    /// Reason of a failure; the other fields then cover the steps before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     pub load: Option<Spent>,
     pub first: Option<Spent>,
-    /// Inferences that count; of very many the first 100,000.
+    /// Times of counted inferences, at most the first 100,000.
     pub runs: Vec<Spent>,
-    /// How many there were.
+    /// Number of counted inferences.
     pub inferences: u64,
     pub operators: Vec<OperatorTime>,
-    /// Names of outputs; their elements are in `output-N.npy`, where wanted.
+    /// Names of the outputs; their elements are in `output-N.npy`, if requested.
     pub outputs: Vec<String>,
 }
 
@@ -72,7 +73,7 @@ impl Job {
         self.onnxruntime.clone().map_or(Engine::Rten, Engine::OnnxRuntime)
     }
 
-    /// The graph as it will be run, its inputs, and what was assumed for them.
+    /// The analysed graph, its inputs, and notes about assumptions.
     pub fn inputs(&self) -> Result<(metier_onnx::Analysis, Vec<Tensor>, Vec<String>), Error> {
         let bytes =
             std::fs::read(&self.graph).map_err(|source| Error::Read { path: self.graph.clone(), source })?;
@@ -91,7 +92,7 @@ impl Job {
         Ok((told, made, notes))
     }
 
-    /// Numbers count for the analysis where there is one for each element of the input.
+    /// Given numbers enter the analysis only with one number for each element of the input.
     fn bindings(&self, graph: &Graph) -> Bindings {
         let elements = |input: &ValueInfo| match self.shapes.get(&input.name) {
             Some(shape) => Some(shape.iter().product::<u64>()),
@@ -109,7 +110,7 @@ impl Job {
         Bindings { shapes: self.shapes.clone(), dims: self.dims.clone(), values: values.collect() }
     }
 
-    /// Does it; `lines` hears of each inference, and the result is written into `folder`.
+    /// Runs the job; writes a line to `lines` for each inference, and the outcome into `folder`.
     pub fn perform(&self, folder: &Path, lines: &mut dyn Write) -> Result<(), Error> {
         let mut outcome = Outcome {
             schema: "metier.inference/1".to_string(),
@@ -160,7 +161,7 @@ impl Job {
                     ("inference", spent)
                 }
             };
-            // Nobody listening is no reason to stop.
+            // A closed reader is no reason to stop.
             let _ = lines.write_all(format!("{name} {:.9} s\n", spent.wall.get()).as_bytes());
         };
         let timing = time(Source::File(&self.graph), &plan, &mut tell)?;
@@ -176,18 +177,18 @@ impl Job {
     }
 }
 
-/// Where output number so many is.
+/// Path of an output file.
 pub fn output_file(folder: &Path, number: usize) -> PathBuf {
     folder.join(format!("output-{number}.npy"))
 }
 
 impl Outcome {
-    /// Reads what a child wrote into its folder; `None` where it did not come to that.
+    /// Reads a child's outcome from its folder; `None` if the child did not write one.
     pub fn read(folder: &Path) -> Option<Self> {
         serde_json::from_slice(&std::fs::read(folder.join(RESULT)).ok()?).ok()
     }
 
-    /// The outputs that it wrote.
+    /// Reads the outputs that the child wrote.
     pub fn outputs(&self, folder: &Path) -> Result<Vec<Tensor>, Error> {
         let named = self.outputs.iter().enumerate();
         named.map(|(number, name)| npy::read(name, &output_file(folder, number))).collect()

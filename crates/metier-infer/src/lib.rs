@@ -1,14 +1,16 @@
 //! Runs ONNX graphs in this process, and times them.
 //!
-//! [`Runtime`] is an [`Engine`] that has been made ready once, with a number of threads; it loads graphs one after the other, cheaply.
-//! A [`Loaded`] graph is given its inputs once and run as often as wanted. [`time`] does all of it by a [`Plan`]: load, first
-//! inference, warm-up, repeats, time by operator, outputs. [`inputs`] makes tensors that fit what a graph declares.
+//! [`Runtime`] is an [`Engine`] initialised once with a number of threads; loading graphs into it
+//! is cheap. A [`Loaded`] graph gets its inputs once and can run repeatedly. [`time`] follows a
+//! [`Plan`]: load, first inference, warm-up, repeats, operator times, outputs. [`inputs`] creates
+//! tensors that fit a graph's declarations.
 //!
-//! Two engines: `rten`, built in and pure Rust, and ONNX Runtime, where its library is found on this host
-//! ([`library`]). What an engine cannot run is an error that names the operator; a panic inside of one is an error too. A
-//! crash is a crash of this process: whoever runs files of strangers does so in a child.
+//! There are two engines: `rten`, built in and pure Rust, and ONNX Runtime, if its library is on
+//! this host ([`library`]). An unsupported operator gives an error that names it, and an engine's
+//! panic gives an error too. A crash of an engine ends this process, so untrusted files must run in
+//! a child process.
 //!
-//! Reads files only where it is given a path, and prints nothing.
+//! Reads only files with a given path, and prints nothing.
 
 mod bench_report;
 mod difference;

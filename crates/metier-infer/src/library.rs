@@ -1,20 +1,22 @@
-//! Where ONNX Runtime's shared library is on this host.
+//! Search for ONNX Runtime's shared library on this host.
 //!
-//! Its own packages put it beside other libraries; most hosts that have it have it from Python's package, which carries a complete one.
+//! Its own packages install it into the library folders. Most hosts have it from the Python
+//! package, which contains a complete library.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Variables that name the library, ours first.
+/// Variables that name the library; metier's own comes first.
 pub const VARIABLES: [&str; 2] = ["METIER_ONNXRUNTIME", "ORT_DYLIB_PATH"];
 
-/// What to do where it is not found.
-pub const FIX: &str = "install it (`pip install onnxruntime` carries it), or name its file with --onnxruntime or METIER_ONNXRUNTIME";
+/// How to provide a missing library.
+pub const FIX: &str = "install it (`pip install onnxruntime` contains it), or name its file with --onnxruntime or METIER_ONNXRUNTIME";
 
-/// Entries of a folder that are looked at.
+/// Largest number of folder entries read.
 const MOST: usize = 100_000;
 
-/// The library: what the user named, else what a variable names, else the newest in the first usual folder that has one.
+/// Path of the library: the user's choice, else a variable's, else the newest in the first default
+/// folder with one.
 pub fn find(given: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     if let Some(given) = given {
         return Some(given.to_path_buf());
@@ -59,7 +61,7 @@ fn is_named(path: &Path, begin: &str) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(begin))
 }
 
-/// The library of the highest version in a folder.
+/// The library with the highest version in a folder.
 fn newest(folder: &Path) -> Option<PathBuf> {
     let version = |path: &Path| -> Option<Vec<u32>> {
         let name = path.file_name()?.to_str()?.strip_prefix("libonnxruntime.so")?;

@@ -1,4 +1,4 @@
-//! Engines, and graphs that are ready to run in one.
+//! Inference engines, and graphs loaded into them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use crate::{Error, OperatorTime, Tensor, onnxruntime, rten};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Engine {
-    /// The one that is built in.
+    /// The built-in engine.
     Rten,
     /// ONNX Runtime, by its shared library; [`crate::library::find`] finds it.
     OnnxRuntime(PathBuf),
 }
 
 impl Engine {
-    /// Its name, as it is typed and recorded.
+    /// Name on the command line and in records.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Rten => "rten",
@@ -26,16 +26,16 @@ impl Engine {
     }
 }
 
-/// Where a graph comes from.
+/// Source of a graph.
 #[derive(Debug, Clone, Copy)]
 pub enum Source<'a> {
     /// A file; weights in files beside it are found.
     File(&'a Path),
-    /// Its content; it has no weights elsewhere.
+    /// The file's content; external weights are not supported.
     Bytes(&'a [u8]),
 }
 
-/// An engine with its threads, ready for graphs.
+/// An initialised engine with its threads.
 #[derive(Debug)]
 pub struct Runtime {
     engine: Engine,
@@ -48,11 +48,11 @@ enum Opened {
     OnnxRuntime(onnxruntime::Opened),
 }
 
-/// Most threads that a runtime is given.
+/// Largest number of threads of a runtime.
 pub const MOST_THREADS: usize = 1024;
 
 impl Runtime {
-    /// Makes an engine ready.
+    /// Initialises an engine.
     pub fn open(engine: &Engine, threads: usize) -> Result<Self, Error> {
         if threads == 0 || threads > MOST_THREADS {
             return Err(Error::Plan { field: "threads", got: threads.to_string(), want: "1 to 1024" });
@@ -83,7 +83,7 @@ impl Runtime {
     }
 }
 
-/// A graph in an engine.
+/// A graph loaded into an engine.
 pub struct Loaded {
     engine: &'static str,
     inner: Graph,
@@ -95,12 +95,12 @@ enum Graph {
 }
 
 impl Loaded {
-    /// Loads one graph in an engine of its own; for many of them use one [`Runtime`].
+    /// Loads one graph into its own engine; use a [`Runtime`] for several graphs.
     pub fn new(engine: &Engine, bytes: &[u8], threads: usize) -> Result<Self, Error> {
         Runtime::open(engine, threads)?.load(Source::Bytes(bytes))
     }
 
-    /// Gives it its inputs, for all runs that follow.
+    /// Sets the inputs for all following runs.
     pub fn give(&mut self, inputs: &[Tensor]) -> Result<(), Error> {
         match &mut self.inner {
             Graph::Rten(graph) => graph.give(inputs),
@@ -108,10 +108,10 @@ impl Loaded {
         }
     }
 
-    /// One inference on the inputs that it was given: what it took.
+    /// Runs one inference and returns its time.
     pub fn run_once(&mut self) -> Result<Spent, Error> {
         guarded(self.engine, || {
-            // What it gives is freed within the time, as it is in a program that serves.
+            // The outputs are freed within the measured time, as in a serving program.
             let clock = Clock::start();
             match &mut self.inner {
                 Graph::Rten(graph) => drop(graph.run()?),
@@ -121,7 +121,7 @@ impl Loaded {
         })
     }
 
-    /// One inference: what it gives.
+    /// Runs one inference and returns its outputs.
     pub fn outputs(&mut self) -> Result<Vec<Tensor>, Error> {
         guarded(self.engine, || match &mut self.inner {
             Graph::Rten(graph) => graph.outputs(),
@@ -129,9 +129,11 @@ impl Loaded {
         })
     }
 
-    /// Inferences with a look at each operator, in the order in which they ran; the looking takes time itself.
+    /// Runs inferences with profiling and returns the operator times in execution order; profiling
+    /// adds overhead.
     ///
-    /// The built-in engine can only print what it sees: for so long, whatever this process prints to stdout is not printed.
+    /// The built-in engine can only print these times, so meanwhile anything that this process
+    /// prints to stdout is lost.
     pub fn operators(&mut self, runs: usize) -> Result<Vec<OperatorTime>, Error> {
         guarded(self.engine, || match &mut self.inner {
             Graph::Rten(graph) => graph.operators(runs),
@@ -140,7 +142,7 @@ impl Loaded {
     }
 }
 
-/// An engine's panic as an error.
+/// Converts an engine's panic to an error.
 fn guarded<T>(engine: &'static str, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|panic| Err(Error::Defect { engine, why: panic_text(panic) }))

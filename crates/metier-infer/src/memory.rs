@@ -1,11 +1,12 @@
-//! Whether a graph has room here at all: an engine that asks for more than there is takes the whole process with it. Reads `/proc/meminfo`.
+//! Memory check before a graph runs: an engine that exceeds the memory aborts the whole process.
+//! Reads `/proc/meminfo`.
 
 use metier_onnx::Analysis;
 use metier_types::Bytes;
 
 use crate::Error;
 
-/// What a program could have now, swap included; `None` where the kernel does not say.
+/// Memory available to a program, swap included; `None` if the kernel does not report it.
 pub fn available() -> Option<Bytes> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let of = |name: &str| -> Option<u64> {
@@ -15,10 +16,11 @@ pub fn available() -> Option<Bytes> {
     Some(Bytes(of("MemAvailable")?.saturating_add(of("SwapFree").unwrap_or(0))))
 }
 
-/// Refuses a graph whose weights and activations have no room. Engines need more than that, so what passes may still be too much.
+/// Rejects a graph whose weights and activations exceed the available memory. Engines need more
+/// than that, so an accepted graph may still be too large.
 pub fn fits(told: &Analysis, available: Bytes) -> Result<(), Error> {
     let weights = told.weight_bytes;
-    // Where some size is open, single values may still be known.
+    // If some size is unknown, single values may still be known.
     let largest = told.operators.iter().flat_map(|one| &one.outputs).filter_map(|value| {
         let count = value.shape.as_ref()?.iter().try_fold(1u64, |count, size| count.checked_mul((*size)?))?;
         Some(count.saturating_mul(value.data_type?.bits()?) / 8)

@@ -1,12 +1,13 @@
-//! NumPy's file of one array: `\x93NUMPY`, version, length of the header, header as a Python dictionary, elements.
+//! NumPy's file format for one array: `\x93NUMPY`, version, header length, header as a Python
+//! dictionary, elements.
 //!
-//! Read: little-endian numbers and truth values in C order, up to [`MOST`] bytes. Written: the same.
+//! Reads and writes little-endian numbers and booleans in C order; reads up to [`MOST`] bytes.
 
 use std::path::Path;
 
 use crate::{Error, Tensor, Values};
 
-/// Most bytes of a file that is read.
+/// Largest file that is read, in bytes.
 pub const MOST: u64 = 4 << 30;
 const MAGIC: &[u8] = b"\x93NUMPY";
 
@@ -68,7 +69,7 @@ fn parse(name: &str, bytes: &[u8]) -> Option<Tensor> {
     (values.len() == count).then(|| Tensor { name: name.to_string(), shape, values })
 }
 
-/// A tensor as a file.
+/// Encodes a tensor as a file.
 pub fn bytes(tensor: &Tensor) -> Vec<u8> {
     let mut content = Vec::new();
     macro_rules! list {
@@ -96,7 +97,7 @@ pub fn bytes(tensor: &Tensor) -> Vec<u8> {
     let sizes: String = tensor.shape.iter().map(|size| format!("{size}, ")).collect();
     let mut header =
         format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({}), }}", sizes.trim_end());
-    // The elements begin at a multiple of 64 bytes; the header ends with a line end.
+    // The elements begin at a multiple of 64 bytes; the header ends with a newline.
     let unpadded = MAGIC.len() + 4 + header.len() + 1;
     header.push_str(&" ".repeat(unpadded.next_multiple_of(64) - unpadded));
     header.push('\n');

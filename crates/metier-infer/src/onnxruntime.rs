@@ -1,7 +1,8 @@
-//! ONNX Runtime, by its shared library.
+//! ONNX Runtime through its shared library.
 //!
-//! A process can have one such library and one environment of it, so that is kept for the process. Operators are timed in a session of their own, which writes
-//! a profile; the graph as it was optimised is written beside it, since the profile names no values.
+//! A process can have only one such library and one environment, so both are stored in a static.
+//! Operators are timed in a separate session that writes a profile. The session also writes the
+//! optimised graph, because the profile does not name values.
 
 mod profile;
 
@@ -41,7 +42,7 @@ impl Opened {
         if let Some((other, environment)) = open.as_ref() {
             return match other == library {
                 true => Ok(Self { environment: environment.clone(), threads }),
-                false => Err(failed(format!("this process has opened {} before", other.display()))),
+                false => Err(failed(format!("this process has already opened {}", other.display()))),
             };
         }
         let builder = ort::init_from(library).map_err(|error| failed(error.to_string()))?;
@@ -76,7 +77,7 @@ impl Opened {
     }
 }
 
-/// Where the graph came from, for another session of it.
+/// Source of the graph, for further sessions.
 enum Kept {
     File(PathBuf),
     Bytes(Vec<u8>),
@@ -114,7 +115,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Runs a session on the inputs; `with` sees what it gives before that is freed.
+    /// Runs a session on the inputs; `with` reads the outputs before they are freed.
     fn run_in<T>(
         session: &mut Session,
         given: &[(String, DynValue)],
@@ -139,7 +140,7 @@ impl Graph {
     pub(crate) fn operators(&mut self, runs: usize) -> Result<Vec<OperatorTime>, Error> {
         let folder = profile::Folder::new()?;
         let mut session = self.opened.session(&self.kept, Some(folder.path()))?;
-        // The first is for warming up.
+        // The first run is a warm-up.
         for _ in 0..=runs {
             Self::run_in(&mut session, &self.given, |_| Ok(()))?;
         }
@@ -152,7 +153,7 @@ impl Graph {
     }
 }
 
-/// An input as the engine takes it.
+/// Converts an input to the engine's type.
 fn value(input: &Tensor) -> Result<DynValue, Error> {
     let misfit = |got: String, want: String| Error::Input { name: input.name.clone(), got, want };
     let count: usize = input.shape.iter().product();
@@ -182,7 +183,7 @@ fn value(input: &Tensor) -> Result<DynValue, Error> {
     made.map_err(|error| misfit(error.to_string(), "a tensor".to_string()))
 }
 
-/// An output as we keep it.
+/// Converts an output from the engine's type.
 fn tensor(name: &str, value: &DynValue) -> Result<Tensor, Error> {
     let ValueType::Tensor { ty, .. } = value.dtype() else {
         let why = format!("output {name:?} is a {}, not a tensor", value.dtype());
@@ -207,7 +208,7 @@ fn tensor(name: &str, value: &DynValue) -> Result<Tensor, Error> {
         TensorElementType::Uint64 => of!(Uint64, u64),
         TensorElementType::Bool => of!(Bool, bool),
         other => {
-            let why = format!("output {name:?} is of type {other}, which is not kept");
+            let why = format!("output {name:?} is of type {other}, which is not supported");
             return Err(Error::Run { engine: NAME, why });
         }
     };

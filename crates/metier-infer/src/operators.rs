@@ -1,36 +1,39 @@
-//! Time by operator, as an engine tells it, and which operators of the file that is.
+//! Operator times reported by an engine, and their mapping to the file's operators.
 
 use std::collections::{HashMap, HashSet};
 
 use metier_onnx::Analysis;
 use serde::{Deserialize, Serialize};
 
-/// What one operator took in one inference.
+/// Time of one operator in one inference.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OperatorTime {
-    /// The engine's name for it, mostly that of an operator in the file.
+    /// The engine's name for it, usually that of an operator in the file.
     pub name: String,
-    /// Its kind in the engine; operators that were joined have kinds of their own.
+    /// Its operator type in the engine; fused operators have types of their own.
     pub kind: String,
-    /// Values that it takes, where the engine names them.
+    /// Names of its inputs, if the engine reports them.
     pub inputs: Vec<String>,
-    /// Values that it makes, where the engine names them.
+    /// Names of its outputs, if the engine reports them.
     pub outputs: Vec<String>,
-    /// Time of one inference: the median over those looked at, all its turns together.
+    /// Seconds per inference: the median over the profiled inferences, summed over all iterations
+    /// of a loop.
     pub seconds: f64,
 }
 
-/// Below this a look may be exact to a microsecond only, and says once 0 and once 1 of the same operator: then the mean tells more than the median.
+/// Below this, engines with a resolution of 1 µs report 0 or 1 µs for one operator, so the mean is
+/// more informative than the median.
 const SHORT: f64 = 10e-6;
 
-/// Joins the looks at several inferences: for each operator (by its place) the median of its sums, or the mean of short ones.
+/// Combines the operator times of several inferences: the median of each operator's sums, or the
+/// mean for short ones.
 pub(crate) fn medians(looks: Vec<Vec<OperatorTime>>) -> Vec<OperatorTime> {
     let mut order: Vec<OperatorTime> = Vec::new();
     let mut times: Vec<Vec<f64>> = Vec::new();
     let mut places = HashMap::new();
     for (number, look) in looks.into_iter().enumerate() {
         for one in look {
-            // A loop runs the same operator many times: one line for it.
+            // A loop runs an operator repeatedly; its iterations are summed.
             let key = (one.name.clone(), one.kind.clone(), one.outputs.clone());
             let place = *places.entry(key).or_insert_with(|| {
                 order.push(one.clone());
@@ -55,19 +58,20 @@ pub(crate) fn medians(looks: Vec<Vec<OperatorTime>>) -> Vec<OperatorTime> {
     order
 }
 
-/// What an engine's operator stands for in the file.
+/// Operators of the file that an engine's operator covers.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Share {
-    /// Operators of the file, by their names, or by what they make where they have none.
+    /// Operators of the file by name, or by first output if they have no name.
     pub operators: Vec<String>,
-    /// Their multiply-adds; `None` where one is not known.
+    /// Their multiply-adds; `None` if one is unknown.
     pub multiply_adds: Option<u64>,
 }
 
-/// Says for each of an engine's operators which of the file it covers.
+/// Maps each of an engine's operators to the operators of the file that it covers.
 ///
-/// Engines join operators, and rename what they join. First each gets the operator that makes what it makes, or that has its name; then those before it
-/// that nobody else has, back to what it takes. Each operator of the file belongs to one at most.
+/// Engines fuse and rename operators. Each engine operator first gets the file operator with the
+/// same output or the same name. Then it gets the unclaimed operators before that, back to its
+/// inputs. An operator of the file belongs to at most one engine operator.
 pub fn shares(told: &Analysis, times: &[OperatorTime]) -> Vec<Share> {
     let (mut makers, mut names) = (HashMap::<&str, usize>::new(), HashMap::<&str, usize>::new());
     for (place, one) in told.operators.iter().enumerate() {
@@ -77,7 +81,8 @@ pub fn shares(told: &Analysis, times: &[OperatorTime]) -> Vec<Share> {
     let mut claimed: HashSet<usize> = HashSet::new();
     let mut covered: Vec<Vec<usize>> = Vec::with_capacity(times.len());
     for time in times {
-        // ONNX Runtime names a convolution in its own layout after the operator, or after what that makes.
+        // ONNX Runtime names a convolution in its own layout after the operator or after its
+        // output.
         let name = time.name.strip_suffix("_nchwc").unwrap_or(&time.name);
         let mut mine: Vec<usize> =
             time.outputs.iter().filter_map(|value| makers.get(value.as_str()).copied()).collect();
@@ -133,7 +138,7 @@ mod tests {
     fn short_operators_are_told_by_their_mean_and_long_ones_by_their_median() {
         let told = |all: &[f64]| medians(all.iter().map(|seconds| look(*seconds)).collect())[0].seconds;
         assert!((told(&[0.0, 1e-6, 0.0, 1e-6]) - 0.5e-6).abs() < 1e-12);
-        // Something came in between once.
+        // One inference was disturbed.
         assert!((told(&[1e-6, 0.0, 5e-4]) - 0.5e-6).abs() < 1e-12);
         assert_eq!(told(&[1e-4, 3e-4, 2e-4]), 2e-4);
     }

@@ -1,7 +1,7 @@
-//! The engine that is built in.
+//! The built-in engine.
 //!
-//! It knows four types of elements: whole numbers of other widths and truth values go in and come out as 32 bits, which is what
-//! its graphs compute with. It has no hook for the time of operators but a log on stdout, which [`log`] catches.
+//! It supports four element types. Other integers and booleans are converted to 32 bits, with which
+//! its graphs compute. It reports operator times only in a log on stdout, which [`log`] captures.
 
 mod adapt;
 mod log;
@@ -41,7 +41,8 @@ impl Pool {
     }
 }
 
-/// A file's content where it has to be changed for the engine, which is then told of the weights beside it.
+/// Content of a file that has to be adapted for the engine, with its external weights registered in
+/// `options`.
 fn rewritten(path: &Path, options: &mut ModelOptions) -> Result<Option<Vec<u8>>, Error> {
     let content = |path: &Path| {
         let why =
@@ -120,7 +121,7 @@ impl Graph {
     }
 }
 
-/// An input as the engine takes it.
+/// Converts an input to the engine's type.
 fn value(input: &Tensor) -> Result<Value, Error> {
     let shape = input.shape.as_slice();
     let misfit =
@@ -134,7 +135,7 @@ fn value(input: &Tensor) -> Result<Value, Error> {
     }
     let narrow = |number: i64| {
         i32::try_from(number)
-            .map_err(|_| misfit(number.to_string(), "numbers of 32 bits: rten computes with those"))
+            .map_err(|_| misfit(number.to_string(), "numbers of 32 bits: rten computes with 32-bit integers"))
     };
     let integers = |list: Vec<i32>| {
         Value::from_shape(shape, list).map_err(|error| misfit(error.to_string(), "a tensor"))
@@ -150,13 +151,13 @@ fn value(input: &Tensor) -> Result<Value, Error> {
         Values::Bool(list) => return integers(list.iter().map(|one| i32::from(*one)).collect()),
         other => {
             let kind = format!("{:?}", other.data_type()).to_lowercase();
-            return Err(misfit(kind, "float, int8, uint8, int32, int64 or bool: rten has no others"));
+            return Err(misfit(kind, "float, int8, uint8, int32, int64 or bool, the types of rten"));
         }
     };
     made.map_err(|error| misfit(error, "a tensor"))
 }
 
-/// An output as we keep it.
+/// Converts an output from the engine's type.
 fn tensor(name: String, value: &ValueView<'_>) -> Result<Tensor, Error> {
     let shape = value.shape().to_vec();
     let values = match value {

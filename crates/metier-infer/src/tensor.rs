@@ -1,8 +1,8 @@
-//! What flows into a graph and out of it.
+//! Input and output tensors of a graph.
 
 use metier_onnx::DataType;
 
-/// Elements, in row-major order.
+/// Elements in row-major order.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Values {
@@ -19,7 +19,7 @@ pub enum Values {
     Bool(Vec<bool>),
 }
 
-/// The same for each type of elements.
+/// Applies one expression to each element type.
 macro_rules! each {
     ($values:expr, $list:ident => $then:expr) => {
         match $values {
@@ -43,7 +43,7 @@ impl Values {
         each!(self, list => list.len())
     }
 
-    /// Whether there are none.
+    /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -64,9 +64,10 @@ impl Values {
         }
     }
 
-    /// These numbers as elements of a type, rounded and clamped to what it holds; `None` for a type that we do not make.
+    /// Converts numbers to a type, rounded and clamped to its range; `None` for an unsupported
+    /// type.
     pub fn of(data_type: DataType, numbers: impl Iterator<Item = f64>) -> Option<Self> {
-        // A cast of Rust's goes to the nearest value that the type holds.
+        // Rust's cast saturates.
         Some(match data_type {
             DataType::Float => Self::Float(numbers.map(|number| number as f32).collect()),
             DataType::Double => Self::Double(numbers.collect()),
@@ -83,7 +84,7 @@ impl Values {
         })
     }
 
-    /// Each as a number, to compare.
+    /// All elements as numbers, for comparison.
     pub fn numbers(&self) -> Vec<f64> {
         match self {
             Self::Float(list) => list.iter().map(|value| f64::from(*value)).collect(),
@@ -103,9 +104,9 @@ impl Values {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tensor {
-    /// Its name in the graph.
+    /// Name in the graph.
     pub name: String,
     pub shape: Vec<usize>,
-    /// As many elements as the shape says.
+    /// The elements, as many as the shape requires.
     pub values: Values,
 }

@@ -1,4 +1,4 @@
-//! A plan of how to time a graph, and what came of it.
+//! Plan for timing a graph, and its results.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::{Engine, Error, OperatorTime, Runtime, Source, Tensor};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
     pub wall: Seconds,
-    /// Of all threads of this process.
+    /// CPU time of all threads of this process.
     pub cpu: Seconds,
 }
 
@@ -38,31 +38,31 @@ fn process_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// How a graph is timed.
+/// Plan for timing a graph.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     pub engine: Engine,
-    /// How many threads it may use.
+    /// Number of threads.
     pub threads: usize,
-    /// What it is given.
+    /// Inputs of the graph.
     pub inputs: Vec<Tensor>,
-    /// Inferences after the first that are not counted.
+    /// Uncounted inferences after the first.
     pub warmup: usize,
-    /// Inferences that are counted, at least.
+    /// Smallest number of counted inferences.
     pub repeats: usize,
-    /// For how long it goes on, however many that are; bounded by [`MOST_RUNS`].
+    /// Smallest total duration; more inferences are run until then, bounded by [`MOST_RUNS`].
     pub least: Seconds,
-    /// Inferences with a look at each operator, after the others; 0 for none.
+    /// Inferences with operator profiling after the others; 0 for none.
     pub looks: usize,
-    /// Whether the outputs are kept.
+    /// Whether to return the outputs.
     pub outputs: bool,
 }
 
-/// Most inferences that are counted.
+/// Largest number of counted inferences.
 pub const MOST_RUNS: usize = 1_000_000;
 
 impl Plan {
-    /// One thread, ten inferences after two for warming up.
+    /// One thread, two warm-up inferences, ten counted ones.
     pub fn new(engine: Engine, inputs: Vec<Tensor>) -> Self {
         Self {
             engine,
@@ -76,7 +76,7 @@ impl Plan {
         }
     }
 
-    /// Whether it can be done.
+    /// Validates the plan.
     pub fn check(&self) -> Result<(), Error> {
         let bounds = [("warmup", self.warmup, 0), ("repeats", self.repeats, 1), ("looks", self.looks, 0)];
         for (field, got, least) in bounds {
@@ -96,21 +96,21 @@ impl Plan {
     }
 }
 
-/// What came of it.
+/// Results of a plan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timing {
-    /// Loading the graph, file included.
+    /// Loading the graph, including reading its file.
     pub load: Spent,
     pub first: Spent,
-    /// Those that count, in their order.
+    /// Counted inferences in order.
     pub runs: Vec<Spent>,
-    /// Time by operator, where wanted.
+    /// Operator times, if requested.
     pub operators: Vec<OperatorTime>,
-    /// What the graph gave, where wanted.
+    /// Outputs of the graph, if requested.
     pub outputs: Vec<Tensor>,
 }
 
-/// Times a graph by a plan; `tell` hears of each step as it is done.
+/// Times a graph by a plan; calls `tell` after each step.
 pub fn time(source: Source<'_>, plan: &Plan, tell: &mut dyn FnMut(&Step)) -> Result<Timing, Error> {
     plan.check()?;
     let runtime = Runtime::open(&plan.engine, plan.threads)?;
@@ -138,13 +138,13 @@ pub fn time(source: Source<'_>, plan: &Plan, tell: &mut dyn FnMut(&Step)) -> Res
     Ok(Timing { load, first, runs, operators, outputs })
 }
 
-/// Something that [`time`] has done.
+/// A completed step of [`time`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Step {
     /// The graph is loaded.
     Load(Spent),
     First(Spent),
-    /// One that is not counted.
+    /// An uncounted inference.
     Warmup(Spent),
     Inference(Spent),
 }

@@ -1,5 +1,6 @@
-//! Time by operator in the built-in engine, whose log is caught on its way to stdout: a process without the usual
-//! harness, which would print there at the same time. Like a harness it lists its test, for cargo-nextest.
+//! Operator times of the built-in engine, whose log is captured from stdout. The standard harness
+//! would print to stdout at the same time, so this process runs without it. Like a harness it lists
+//! its test for cargo-nextest.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "tests")]
 
@@ -37,6 +38,6 @@ fn main() {
     assert_eq!(seen[0], ("Sigmoid", "the curve", "x".into(), "half (1)".into()));
     assert_eq!((seen[1].0, &seen[1].2, &seen[1].3), ("Concat", &"half (1)+x".to_string(), &"y".to_string()));
     assert!(operators.iter().all(|one| (0.0..1.0).contains(&one.seconds)), "{operators:?}");
-    // stdout is back.
+    // stdout is restored.
     println!("{NAME}: ok");
 }

@@ -1,14 +1,19 @@
-//! Listens to what an application in a pod of another machine says of itself: in a container of its own beside the run's, so
-//! that nothing that it uses is counted as the run's. The two share one folder.
+//! Listener for the messages of an application in a remote pod. It runs in a separate container
+//! beside the run's, so that its own use is not counted as the run's. The two containers share one
+//! folder.
 //!
-//! Started as `metier-launch --ears FOLDER WAYS LIMIT_MS`; WAYS are letters: `s` the stream and datagram sockets, `l` the FIFO for
-//! lines, `p` pywaggle's log folder. All that comes is written to [`HEARD`] with the time of its arrival, to be understood
-//! elsewhere. When all is bound [`READY`] is made; whoever connects to [`CONTROL`] gets a byte as soon as nothing more waits to be
-//! read. Ends when it is told to, when the launcher of the run, which keeps a connection to [`LIFE`], is gone, and after LIMIT_MS (0: never).
+//! Started as `metier-launch --ears FOLDER WAYS LIMIT_MS`. WAYS are letters: `s` for the stream and
+//! datagram sockets, `l` for the line FIFO, `p` for pywaggle's log folder. All input is written
+//! uninterpreted to [`HEARD`] with its arrival time. [`READY`] is created when all sockets are
+//! bound. A client of [`CONTROL`] gets a byte as soon as no input is pending. The listener ends on
+//! a signal, when the run's launcher closes its connection to [`LIFE`], or after LIMIT_MS (0:
+//! never).
 //!
-//! The file begins with `metier-heard-1\n` and a zero byte, and the number of messages that were dropped (eight bytes, little-endian, as all numbers here). Then
-//! come records: a letter (`s` bytes of a connection, `e` its end, `g` a datagram, `l` bytes of the FIFO), the number of the connection (4), nanoseconds
-//! since 1970 (8), a length (4), and so many bytes. It has at most [`MOST`] bytes; what comes then is counted and not kept, and nobody waits.
+//! The file begins with `metier-heard-1\n`, a zero byte, and the number of dropped messages (eight
+//! bytes; all numbers are little-endian). Records follow: a letter (`s` bytes of a connection, `e`
+//! its end, `g` a datagram, `l` bytes of the FIFO), the number of the connection (4), nanoseconds
+//! since 1970 (8), a length (4), and that many bytes. The file has at most [`MOST`] bytes. Further
+//! messages are counted and dropped, so the application never blocks.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::{self, File, OpenOptions};
@@ -24,22 +29,22 @@ use crate::sys;
 
 pub const HEARD: &str = "heard";
 pub const READY: &str = "ready";
-/// Where one connects to learn that all was read.
+/// Socket that reports when no input is pending.
 pub const CONTROL: &str = "control";
-/// Where the launcher of the run connects, and stays.
+/// Socket to which the run's launcher stays connected.
 pub const LIFE: &str = "life";
 pub const LOG: &str = "pywaggle";
 const SOCKET: &str = "live_metrics.sock";
 const DATAGRAMS: &str = "live_metrics.dgram";
 const LINES: &str = "lines";
 const HEAD: &[u8; 16] = b"metier-heard-1\n\0";
-/// Bytes that are kept.
+/// Largest size of the message file.
 const MOST: u64 = 64 << 20;
-/// Connections at once; more wait in the kernel.
+/// Largest number of connections; more wait in the kernel's backlog.
 const CALLERS: usize = 256;
 const O_NONBLOCK: i32 = 0o4000;
 
-/// Listens until told to end; the result is the exit code.
+/// Listens until a signal or a limit ends it; returns the exit code.
 pub fn ears(arguments: &[&CStr]) -> i32 {
     let [_, _, folder, ways, limit] = arguments else { return 125 };
     let Some(limit_ms) = limit.to_str().ok().and_then(|text| text.parse::<u64>().ok()) else { return 125 };
@@ -62,13 +67,13 @@ struct Ears {
     control: UnixListener,
     life_door: UnixListener,
     life: Option<UnixStream>,
-    /// The launcher of the run was there and is gone.
+    /// Whether the run's launcher has disconnected.
     is_over: bool,
     stream: Option<UnixListener>,
     datagrams: Option<UnixDatagram>,
     lines: Option<File>,
     callers: Vec<(u32, UnixStream)>,
-    /// Those who want to know when all was read.
+    /// Clients that wait until no input is pending.
     asking: Vec<UnixStream>,
     next: u32,
     buffer: Vec<u8>,
@@ -96,7 +101,7 @@ impl Ears {
             let path = folder.join(LINES);
             sys::make_fifo(&path)?;
             all(&path)?;
-            // Also for writing: so there is never an end of it.
+            // Opened for writing too, so that reading never reaches the end.
             lines = Some(OpenOptions::new().read(true).write(true).custom_flags(O_NONBLOCK).open(&path)?);
         }
         if ways.contains(&b'p') {
@@ -123,7 +128,7 @@ impl Ears {
         })
     }
 
-    /// Waits for something to read and reads it. True where there is a signal.
+    /// Waits for input and stores it. Returns whether a signal is pending.
     fn turn(&mut self, signals: RawFd, longest_ms: i32) -> bool {
         let fd = |socket: Option<&dyn AsRawFd>| socket.map_or(-1, |socket| socket.as_raw_fd());
         let stream = self.stream.as_ref().filter(|_| self.callers.len() < CALLERS);
@@ -137,7 +142,7 @@ impl Ears {
             fd(self.life.as_ref().map(|s| s as &dyn AsRawFd)),
         ];
         fds.extend(self.callers.iter().map(|(_, stream)| stream.as_raw_fd()));
-        // Somebody who asks is answered when nothing is there to be read at this moment.
+        // A waiting client is answered when no input is pending.
         let wait_ms = if self.asking.is_empty() { longest_ms } else { 0 };
         let ready = sys::wait_for_any(&fds, wait_ms);
         if !ready.contains(&true) {
@@ -175,7 +180,7 @@ impl Ears {
         {
             self.life = Some(one);
         }
-        // Nothing is ever said there: what can be read is its end.
+        // The launcher never sends anything, so readability means end of file.
         self.is_over |= ready[6];
         let (spool, buffer) = (&mut self.spool, &mut self.buffer);
         let mut at = 7;
@@ -200,7 +205,7 @@ impl Ears {
     }
 }
 
-/// The file of what was heard.
+/// The message file.
 struct Spool {
     file: File,
     length: u64,
@@ -228,7 +233,7 @@ impl Spool {
             self.length += record.len() as u64;
             return;
         }
-        // As many as lines that are not empty: messages end with one newline or two.
+        // Counts non-empty lines, because messages end with one newline or two.
         let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count();
         self.dropped += lines as u64;
         let _ = self.file.write_all_at(&self.dropped.to_le_bytes(), HEAD.len() as u64);
@@ -269,7 +274,7 @@ mod tests {
         assert!(ears.life.is_some() && !ears.is_over);
         drop(life);
         ears.turn(-1, 1000);
-        assert!(ears.is_over, "nobody is left to listen to");
+        assert!(ears.is_over, "the launcher has disconnected");
         ears.spool.length = MOST;
         ears.spool.add(b'l', 0, b"x 1\ny 2\n");
         assert_eq!(fs::read(folder.join(HEARD)).unwrap()[16..24], 2u64.to_le_bytes());

@@ -1,11 +1,22 @@
-//! Hands out what a run in a pod left, while the launcher there holds the container: its files, and what the
-//! application said of itself.
+//! Sends the artefacts of a run in a pod while the launcher keeps the container alive: its files,
+//! and the application's messages.
 //!
-//! Started in the run's own container as `metier-launch --fetch EARS FILES BYTES PATTERN…`. EARS is the folder of [`crate::ears`], or `-`;
-//! at most FILES files with BYTES together are given. Frames go to the standard output: `T` what time it is here, in nanoseconds since 1970; `A` what the application said begins,
-//! by name; `N` a file begins, by the name that the run sees; `D` bytes of either; `E` it is whole, or why it is not; `M`
-//! a pattern that matches nothing; `L` a file that was left out because there are too many; `Z` the end. Then a byte `B` is waited for: the other
-//! side has everything, and the launcher is told that it may end. Until then a stream that breaks can be asked for again.
+//! Started in the run's container as `metier-launch --fetch EARS FILES BYTES PATTERN…`. EARS is the
+//! folder of [`crate::ears`], or `-`. At most FILES files with BYTES together are sent.
+//!
+//! Frames on the standard output:
+//!
+//! - `T` the time in the container, in nanoseconds since 1970
+//! - `A` start of a file of application messages, by name
+//! - `N` start of a file of the run, by the path in the container
+//! - `D` bytes of either
+//! - `E` end of the file, with a reason if it is incomplete
+//! - `M` a pattern without a match
+//! - `L` a file skipped because a limit was reached
+//! - `Z` the end
+//!
+//! Then the peer confirms with a byte `B`, and the launcher is signalled to end. Before that, an
+//! interrupted transfer can be repeated.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
@@ -19,16 +30,16 @@ use crate::ears::{CONTROL, HEARD, LOG};
 use crate::find::find;
 use crate::{frame, sys};
 
-/// How long the ears may take to have read everything.
+/// Timeout for the listener to drain its input.
 const EARS_WITHIN: Duration = Duration::from_secs(10);
-/// How long the other side may take to say that it has everything.
+/// Timeout for the peer's confirmation.
 const ANSWER_WITHIN_MS: i32 = 60_000;
-/// The number of the launcher in its container.
+/// Pid of the launcher in its container.
 const HOLDER: i32 = 1;
-/// Bytes of what the application said in one file.
+/// Largest size of one file of application messages.
 const SAID_BYTES: u64 = 128 << 20;
 
-/// Hands out; the result is the exit code.
+/// Sends all artefacts; returns the exit code.
 pub fn fetch(arguments: &[&CStr]) -> i32 {
     let number = |at: usize| {
         arguments.get(at).and_then(|a: &&CStr| a.to_str().ok()).and_then(|t| t.parse::<u64>().ok())
@@ -40,7 +51,7 @@ pub fn fetch(arguments: &[&CStr]) -> i32 {
     if hand.all(ears.as_deref(), &patterns).is_err() {
         return 1;
     }
-    // One who is gone without an answer may come again.
+    // A peer that disconnects without confirmation may retry.
     if sys::wait(0, -1, ANSWER_WITHIN_MS).control && matches!(io::stdin().read(&mut [0]), Ok(1)) {
         hand.tell(sys::SIGTERM);
     }
@@ -51,7 +62,7 @@ struct Hand<W: Write> {
     out: W,
     files: u64,
     bytes: u64,
-    /// The launcher that holds the container.
+    /// Pid of the launcher that keeps the container alive.
     holder: Option<i32>,
 }
 
@@ -60,7 +71,7 @@ impl<W: Write> Hand<W> {
         if let Some(folder) = ears {
             settle(folder);
         }
-        // At once, so that the other side can compare it with its own clock.
+        // Flushed at once, so that the peer can compare it with its own clock.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
         self.say(b'T', &now.to_string())?;
         self.out.flush()?;
@@ -101,13 +112,13 @@ impl<W: Write> Hand<W> {
         };
         let mut buffer = vec![0; frame::LONGEST];
         loop {
-            // Whoever holds the container sees that something is still going on.
+            // Reports progress to the launcher, which extends its timeout.
             self.tell(sys::SIGHUP);
             match file.read(&mut buffer) {
                 Ok(0) => return self.say(b'E', ""),
                 Ok(length) if length as u64 > *room => {
                     *room = 0;
-                    return self.say(b'E', "is larger than what is kept");
+                    return self.say(b'E', "is larger than the limit");
                 }
                 Ok(length) => {
                     *room -= length as u64;
@@ -133,13 +144,13 @@ impl<W: Write> Hand<W> {
     }
 }
 
-/// The first process of the container, where that is the launcher.
+/// Pid of the container's first process, if that is the launcher.
 fn holder() -> Option<i32> {
     let name = std::fs::read_to_string(format!("/proc/{HOLDER}/comm")).ok()?;
     (name.trim() == "metier-launch").then_some(HOLDER)
 }
 
-/// Waits until the ears have read all that was said.
+/// Waits until the listener has stored all pending messages.
 fn settle(folder: &Path) {
     let Ok(mut stream) = UnixStream::connect(folder.join(CONTROL)) else { return };
     let _ = stream.set_read_timeout(Some(EARS_WITHIN));

@@ -1,14 +1,16 @@
-//! Finds files by a pattern: a path in which `*` and `?` match within a part and `**` any parts. A relative one is below
-//! a folder that is given. Symbolic links to folders are not followed, so that no walk goes in circles.
+//! Finds files by a pattern: a path in which `*` and `?` match within a component and `**` any
+//! number of components. A relative pattern is below a given folder. Symbolic links to folders are
+//! not followed, so no walk can loop.
 //!
-//! Also compiled into `metier-measure`, which looks for the files of runs on this machine.
+//! Also compiled into `metier-measure` for the files of local runs.
 
 use std::path::{Component, Path, PathBuf};
 
-/// Folder entries that are looked at.
+/// Largest number of folder entries read.
 const LOOKED_AT: usize = 200_000;
 
-/// Files that match, with the names under which they are kept, in order.
+/// Matching files in order, each with its path relative to the base (absolute for an absolute
+/// pattern).
 pub fn find(base: &Path, pattern: &str) -> Vec<(String, PathBuf)> {
     let whole = base.join(pattern);
     let parts: Vec<String> = whole
@@ -65,7 +67,8 @@ fn walk(folder: &Path, parts: &[String], found: &mut Vec<PathBuf>, left: &mut us
     }
 }
 
-/// Whether a name matches a pattern with `*` and `?`; in time of the product of their lengths.
+/// Whether a name matches a pattern with `*` and `?`; takes time proportional to the product of
+/// their lengths.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let mut reach = vec![false; name.len() + 1];

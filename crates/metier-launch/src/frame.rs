@@ -1,12 +1,12 @@
-//! What goes through the stream between the measuring program and the launcher in a pod: frames of a letter, a length of
-//! four bytes (little-endian) and so many bytes, at most [`LONGEST`].
+//! Frames on the stream between the measuring program and the launcher in a pod: a letter, a length
+//! of four bytes (little-endian) and that many bytes, at most [`LONGEST`].
 
 use std::io::{self, Read, Write};
 
-/// The longest content of a frame.
+/// Largest content of a frame.
 pub const LONGEST: usize = 64 * 1024;
 
-/// Writes one. The content must not be longer than [`LONGEST`].
+/// Writes a frame; the content must not be longer than [`LONGEST`].
 pub fn write(out: &mut impl Write, kind: u8, content: &[u8]) -> io::Result<()> {
     let mut head = [kind, 0, 0, 0, 0];
     head[1..].copy_from_slice(&(content.len() as u32).to_le_bytes());
@@ -14,7 +14,7 @@ pub fn write(out: &mut impl Write, kind: u8, content: &[u8]) -> io::Result<()> {
     out.write_all(content)
 }
 
-/// Reads one into the buffer; gives its letter.
+/// Reads a frame into the buffer and returns its letter.
 pub fn read(input: &mut impl Read, content: &mut Vec<u8>) -> io::Result<u8> {
     let mut head = [0; 5];
     input.read_exact(&mut head)?;

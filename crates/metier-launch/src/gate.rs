@@ -1,14 +1,15 @@
 //! The gate: the first program of a measured container.
 //!
-//! An engine's runtime does its own work in the container's control group before the workload's first
-//! instruction. The gate stands between the two: it is what the engine starts, tells us that the container is
-//! there, waits until the counters have been read, says when it goes, and becomes the workload in place, as the
-//! same process. Nothing of it is left then; user, folder, environment and streams are those that the engine gave.
+//! An engine's runtime works in the container's control group before the workload's first
+//! instruction. The gate separates the two. The engine starts it; it reports to the measuring
+//! program and waits until the counters have been read. Then it reports the start time and executes
+//! the workload in the same process. The workload thus keeps the user, folder, environment and
+//! streams that the engine set.
 //!
-//! Started as `gate SOCKET PROGRAM ARGUMENTS…`. On the packet socket it says `R`, waits for `G`, says `S` and the
-//! monotonic clock in eight bytes, and executes the program; where that fails, `F` and the error's number in four
-//! bytes. It has no dependencies, no Rust runtime, and is linked statically, so that it runs in any image of this
-//! architecture.
+//! Started as `gate SOCKET PROGRAM ARGUMENTS…`. On the packet socket it sends `R`, waits for `G`,
+//! and sends `S` with the monotonic clock in eight bytes. Then it executes the program; on failure
+//! it sends `F` with errno in four bytes. It has no dependencies and no Rust runtime, and is linked
+//! statically, so that it runs in any image of this architecture.
 #![cfg_attr(not(test), no_main)]
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
@@ -20,7 +21,7 @@ const MSG_NOSIGNAL: c_int = 0x4000;
 const CLOCK_MONOTONIC: c_int = 1;
 const ENOENT: c_int = 2;
 const EINTR: c_int = 4;
-/// The kernel's `sockaddr_un` has room for this path, with its end.
+/// Size of the path in the kernel's `sockaddr_un`, with its NUL.
 const PATH: usize = 108;
 
 #[repr(C)]
@@ -51,14 +52,14 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char) -> c_int {
     if argc < 3 {
         return 125;
     }
-    // SAFETY: the C runtime hands over argc valid strings and a null pointer behind them.
+    // SAFETY: the C runtime passes argc valid strings followed by a null pointer.
     unsafe { wait_and_become(CStr::from_ptr(*argv.add(1)), argv.add(2)) }
 }
 
-/// Waits at the gate and becomes the program; gives an exit code where that cannot be.
+/// Waits at the gate and executes the program; returns an exit code on failure.
 ///
 /// # Safety
-/// `command` is a list of strings that ends with a null pointer, with at least one string.
+/// `command` is a null-terminated list of at least one string.
 #[cfg_attr(test, allow(dead_code))]
 unsafe fn wait_and_become(at: &CStr, command: *const *const c_char) -> c_int {
     let Some(fd) = reach(at) else { return 125 };
@@ -68,7 +69,7 @@ unsafe fn wait_and_become(at: &CStr, command: *const *const c_char) -> c_int {
     let mut started = [b'S', 0, 0, 0, 0, 0, 0, 0, 0];
     started[1..].copy_from_slice(&now_ns().to_ne_bytes());
     say(fd, &started);
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { execvp(*command, command) };
     let errno = errno();
     let mut failed = [b'F', 0, 0, 0, 0];
@@ -81,7 +82,7 @@ fn errno() -> c_int {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-/// A connection to the socket.
+/// Connects to the socket.
 fn reach(at: &CStr) -> Option<c_int> {
     let bytes = at.to_bytes_with_nul();
     let mut address = Address { family: AF_UNIX as u16, path: [0; PATH] };
@@ -98,11 +99,11 @@ fn say(fd: c_int, packet: &[u8]) -> bool {
     unsafe { send(fd, packet.as_ptr().cast(), packet.len(), MSG_NOSIGNAL) == packet.len() as isize }
 }
 
-/// The first byte of the next packet, or `None` when the other side is gone.
+/// First byte of the next packet, or `None` after a disconnect.
 fn hear(fd: c_int) -> Option<u8> {
     let mut packet = [0u8; 8];
     loop {
-        // SAFETY: the buffer is ours and its length is passed.
+        // SAFETY: the buffer is valid for the passed length.
         let got = unsafe { recv(fd, packet.as_mut_ptr().cast(), packet.len(), 0) };
         match got {
             n if n > 0 => return Some(packet[0]),

@@ -1,33 +1,46 @@
-//! The launcher: the tiny parent of every measured command.
+//! The launcher: the small parent process of every measured command.
 //!
-//! It exists for two reasons. `ru_maxrss` of a process starts at the size of the process that started it, so
-//! the parent has to be small. And the measured must not linger when the measuring program dies, so the parent
-//! has to outlive it: when its control socket closes, the launcher walks the signal ladder (INT, TERM, KILL),
-//! removes the control groups and ends.
+//! It exists for two reasons. `ru_maxrss` of a process starts at the size of its parent, so the
+//! parent has to be small. The measured processes must not outlive the measuring program, so the
+//! parent has to outlive it. When its control socket closes, the launcher escalates through the
+//! signals INT, TERM and KILL, removes the control groups and ends.
 //!
-//! Started as `metier-launch FD GRACE_MS MASK -- COMMAND…` with a SOCK_SEQPACKET socket at FD and the signals
-//! that the command is to start with blocked as bits of MASK (bit n-1 for signal n). Orders, one packet
-//! each, come from the measuring program: `J path` join that `cgroup.procs` before exec, `P path` the
-//! `cgroup.procs` to signal, `K path` the `cgroup.kill` to use, `R path` remove that folder at the end, `G` go;
-//! later `I`, `T`, `X` start the ladder at INT, TERM or KILL, `B` bye: clean up and end.
+//! Started as `metier-launch FD GRACE_MS MASK -- COMMAND…` with a SOCK_SEQPACKET socket at FD. MASK
+//! is the set of signals that the command starts with blocked (bit n-1 for signal n). The measuring
+//! program sends orders, one packet each:
+//!
+//! - `J path`: join that `cgroup.procs` before exec
+//! - `P path`: the `cgroup.procs` with the processes to signal
+//! - `K path`: the `cgroup.kill` to use
+//! - `R path`: remove that folder at the end
+//! - `G`: start the command
+//! - later `I`, `T`, `X`: start the escalation at INT, TERM or KILL
+//! - `B`: clean up and end
+//!
 //! Reports go back as [`Report`].
 //!
-//! In place of `G` there may be `W`: there is no command to start; the launcher watches over a group that somebody
-//! else fills (an engine's container), walks the ladder when asked to, and when the measuring program is gone ends
-//! what is in the group, sends the engine the request of an earlier order `E path NUL request`, and removes the files of
-//! orders `F path` and the groups. A group that is systemd's comes with `S folder NUL path NUL request`: the request is sent
-//! to that socket at the end, whoever is gone, until the folder is no more. The words of the command are then not used.
+//! `W` in place of `G` means that there is no command. The launcher then watches a group that
+//! another program fills (an engine's container), and escalates on request; COMMAND is unused. If
+//! the measuring program disappears, the launcher kills the group, and then removes files and
+//! groups. Further orders apply to this case:
 //!
-//! As the first process of a container FD is the path of a socket that the measuring program listens at, through a
-//! mount. Then the launcher passes on the signals that the container is sent, and ends with the command's own status,
-//! after its `B`: so the container, its control group and its files stay until they have been read.
+//! - `E path NUL request`: the engine's socket, and the request to send after the kill
+//! - `F path`: remove that file at the end
+//! - `S folder NUL path NUL request`: a group that systemd owns. At the end, in any case, send the
+//!   request to that socket and wait until the folder is gone
 //!
-//! In a pod of another machine there is no socket at all: see [`pod`], and for what goes to it and comes back [`take`], [`ears`] and
-//! [`fetch`].
+//! As the first process of a container, FD is the path of a mounted socket of the measuring
+//! program. Then the launcher forwards the container's signals, and ends with the command's own
+//! status after its `B`. The container, its control group and its files thus stay until they have
+//! been read.
 //!
-//! Invariants: it is the child subreaper of everything below, so `ECHILD` means that every descendant is gone;
-//! it never writes to the command's standard streams; it has no dependencies and no Rust runtime (`no_main`),
-//! which keeps it under a megabyte of memory and the signal state untouched.
+//! In a remote pod there is no socket at all: see [`pod`], and [`take`], [`ears`] and [`fetch`] for
+//! its input and output.
+//!
+//! Invariants: the launcher is the child subreaper of all descendants, so `ECHILD` means that every
+//! descendant has ended. It never writes to the command's standard streams. It has no dependencies
+//! and no Rust runtime (`no_main`), which keeps it under a megabyte of memory and leaves the signal
+//! state untouched.
 #![cfg_attr(not(test), no_main)]
 
 mod ears;
@@ -46,14 +59,14 @@ use std::path::PathBuf;
 
 use sys::{Report, Usage};
 
-/// How long killed processes may take to vanish before they are reported as stuck.
+/// Time after which killed processes that remain are reported as stuck.
 const KILL_LIMIT_MS: u64 = 10_000;
-/// How long somebody else may take to remove a folder.
+/// Timeout for another program to remove a folder.
 const FAREWELL_LIMIT_MS: u64 = 5_000;
-/// How long a folder may refuse to be removed.
+/// Timeout for removing a folder.
 const REMOVE_LIMIT_MS: u64 = 2_000;
 
-/// Rungs of the ladder.
+/// Stages of the signal escalation.
 #[derive(Clone, Copy, PartialEq)]
 enum Rung {
     None,
@@ -62,7 +75,7 @@ enum Rung {
     Kill,
 }
 
-/// What the measuring program ordered before the start.
+/// Orders of the measuring program before the start.
 #[derive(Default)]
 struct Orders {
     join: Vec<CString>,
@@ -70,17 +83,17 @@ struct Orders {
     kill: Option<PathBuf>,
     remove: Vec<PathBuf>,
     files: Vec<PathBuf>,
-    /// A Unix socket, and what is sent to it when the measuring program is gone.
+    /// A Unix socket, and the request sent to it after the measuring program has disappeared.
     engine: Option<(PathBuf, Vec<u8>)>,
-    /// A folder that goes when a request was sent to a Unix socket.
+    /// A folder, and the Unix socket and request that make its owner remove it.
     farewell: Option<(PathBuf, PathBuf, Vec<u8>)>,
-    /// Nothing is started: a group is watched over.
+    /// Whether no command is started and a group is watched instead.
     is_watch: bool,
 }
 
 struct Launcher {
     control: i32,
-    /// The measuring program is gone; nobody reads reports.
+    /// Whether the measuring program is gone, so that no report is read.
     alone: bool,
     grace_ms: u64,
     orders: Orders,
@@ -88,7 +101,7 @@ struct Launcher {
     main_ended: bool,
     /// Wait status of the main process.
     status: i32,
-    /// CPU time of ours that is not to be reported: what was before the start, where that was counted otherwise.
+    /// The launcher's own CPU time before the start, to subtract from the report.
     spent_before_ns: u64,
     rung: Rung,
     next_rung_at: u64,
@@ -101,12 +114,13 @@ struct Launcher {
 #[cfg(not(test))]
 #[unsafe(no_mangle)]
 extern "C" fn main(argc: i32, argv: *const *const std::ffi::c_char) -> i32 {
-    // SAFETY: the C runtime hands over argc valid, NUL-terminated strings that live as long as the process.
+    // SAFETY: the C runtime passes argc valid, NUL-terminated strings that live as long as the
+    // process.
     let arguments: Vec<&CStr> = (0..argc as usize).map(|i| unsafe { CStr::from_ptr(*argv.add(i)) }).collect();
     launch(&arguments)
 }
 
-/// The whole life of the launcher; the result is its exit code, which nobody but a person at a shell sees.
+/// Runs the launcher; returns its exit code, visible only when it is started from a shell.
 fn launch(arguments: &[&CStr]) -> i32 {
     match arguments.get(1).map(|word| word.to_bytes()) {
         Some(b"--pod") => return pod::launch(arguments),
@@ -167,7 +181,7 @@ fn launch(arguments: &[&CStr]) -> i32 {
 }
 
 impl Orders {
-    /// Takes an order of the kind that only says what to know; false where it is none.
+    /// Stores an order that only carries data; `false` for any other packet.
     fn take(&mut self, packet: &[u8]) -> bool {
         let Some((&order, rest)) = packet.split_first() else { return false };
         let rest = rest.get(1..).unwrap_or_default();
@@ -215,7 +229,7 @@ impl Launcher {
         }
     }
 
-    /// Reads orders up to `G`. False when the measuring program went away first.
+    /// Reads orders up to `G` or `W`. Returns `false` if the measuring program disconnected first.
     fn take_orders(&mut self) -> bool {
         let mut packet = [0u8; 65536];
         loop {
@@ -232,8 +246,8 @@ impl Launcher {
         }
     }
 
-    /// Looks after a group that somebody else fills: walks the ladder when asked to. Ends at `B`, or when the
-    /// measuring program is gone and the group is empty.
+    /// Watches a group that another program fills, and escalates on request. Ends at `B`, or when
+    /// the measuring program is gone and the group is empty.
     fn watch_over(&mut self) {
         let mut packet = [0u8; 65536];
         loop {
@@ -277,7 +291,8 @@ impl Launcher {
         }
     }
 
-    /// The engine's own record of what is gone is to go, too. Only where the measuring program cannot see to it.
+    /// Requests the engine to delete its record of the container, if the measuring program can no
+    /// longer do it.
     fn call_engine(&self) {
         use std::io::{Read, Write};
         let Some((socket, request)) = self.orders.engine.as_ref().filter(|_| self.alone) else { return };
@@ -285,19 +300,20 @@ impl Launcher {
         let limit = Some(std::time::Duration::from_secs(30));
         let _ = stream.set_read_timeout(limit);
         if stream.write_all(request).is_ok() {
-            // The answer comes when it is done; what it says is nobody's concern any more.
+            // The response arrives when the engine is done; its content is irrelevant.
             let _ = stream.read(&mut [0u8; 256]);
         }
     }
 
-    /// Waits until every descendant is gone, obeying orders and walking the ladder meanwhile.
+    /// Waits until every descendant has ended; meanwhile obeys orders and escalates.
     fn watch(&mut self, signals: &sys::Signals) {
         loop {
             if self.reap() {
                 self.report_gone(0);
                 return;
             }
-            // Also when a report found that out, and not the wait below: then nothing else will wake us.
+            // A failed report may reveal the disconnect too; then no later event would wake the
+            // loop.
             if self.alone && self.rung == Rung::None {
                 self.start_ladder(Rung::Interrupt);
             }
@@ -329,7 +345,7 @@ impl Launcher {
         }
     }
 
-    /// Collects every child that has ended. True when there is none left.
+    /// Collects every ended child. Returns whether none is left.
     fn reap(&mut self) -> bool {
         loop {
             match sys::reap() {
@@ -369,7 +385,7 @@ impl Launcher {
         }
     }
 
-    /// Starts the ladder, or moves up it; never down.
+    /// Starts the escalation or moves it up; never down.
     fn start_ladder(&mut self, at: Rung) {
         if (at as u8) > (self.rung as u8) {
             self.rung = match at {
@@ -386,7 +402,7 @@ impl Launcher {
         let (rung, signal, wait_ms) = match self.rung {
             Rung::None => (Rung::Interrupt, sys::SIGINT, self.grace_ms),
             Rung::Interrupt => (Rung::Terminate, sys::SIGTERM, self.grace_ms),
-            // What survives a kill for a moment (a fork in flight) is killed again.
+            // A process that survives a kill for a moment (a fork in flight) is killed again.
             Rung::Terminate | Rung::Kill => (Rung::Kill, sys::SIGKILL, 50),
         };
         if rung != self.rung {
@@ -422,14 +438,14 @@ impl Launcher {
         for pid in self.members() {
             sys::kill(pid, signal);
             if signal != sys::SIGKILL {
-                // A stopped process would sit on the signal until somebody wakes it.
+                // A stopped process would not handle the signal until it is continued.
                 sys::kill(pid, sys::SIGCONT);
             }
         }
     }
 
-    /// Everyone below us: the control group's list (with its sub-groups), and our descendants by parentage, who
-    /// may have moved elsewhere.
+    /// All measured processes: the control group with its subgroups, and the launcher's
+    /// descendants, which may have moved to another group.
     fn members(&self) -> Vec<i32> {
         let mut pids = Vec::new();
         if let Some(folder) = self.orders.procs.as_deref().and_then(|file| file.parent()) {
@@ -476,7 +492,7 @@ impl Launcher {
         self.report(report);
     }
 
-    /// Holds the control groups open until their last reader has read them.
+    /// Keeps the control groups until the measuring program has read them.
     fn wait_for_bye(&mut self) {
         let mut packet = [0u8; 64];
         while !self.alone {
@@ -488,7 +504,8 @@ impl Launcher {
         }
     }
 
-    /// Has somebody else take a group away that is theirs. The connection stays until it is gone: they ask who we are.
+    /// Requests another program to remove its group. The connection stays open until then, because
+    /// systemd asks the bus for the caller's identity.
     fn say_farewell(&self) {
         use std::io::Write;
         let Some((folder, socket, request)) = &self.orders.farewell else { return };
@@ -514,7 +531,7 @@ impl Launcher {
     }
 }
 
-/// The process ids of a control group and all groups below it.
+/// Collects the process ids of a control group and its subgroups.
 fn read_group(folder: &std::path::Path, pids: &mut Vec<i32>, depth: u32) {
     let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
     pids.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()));
@@ -527,7 +544,7 @@ fn read_group(folder: &std::path::Path, pids: &mut Vec<i32>, depth: u32) {
     }
 }
 
-/// Removes a control group and those that the command made inside it. Only `rmdir`: files cannot be lost.
+/// Removes a control group and its subgroups. It uses `rmdir` only, so no file can be lost.
 fn remove_group(folder: &std::path::Path, depth: u32) -> bool {
     if depth < 32 {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -539,7 +556,8 @@ fn remove_group(folder: &std::path::Path, depth: u32) -> bool {
     fs::remove_dir(folder).is_ok()
 }
 
-/// The parent in a line of `/proc/PID/stat`; the name before it may hold blanks and brackets.
+/// Parses the parent in a line of `/proc/PID/stat`; the name before it may contain blanks and
+/// brackets.
 fn parent_of(stat: &str) -> Option<i32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }

@@ -1,18 +1,21 @@
-//! The launcher in a pod on a machine where the measuring program is not: nobody gives orders, and what was used is said
-//! once, at the end, where Kubernetes looks for a container's last words.
+//! The launcher in a remote pod. It gets no orders, and reports the resource use once at the end,
+//! in the container's termination message for Kubernetes.
 //!
-//! Started as `metier-launch --pod GRACE_MS LINGER_MS LIMIT_MS HOLD_MS MARK FILE -- COMMAND…`. It waits until every descendant is gone.
-//! What is left LINGER_MS after the main process walks the ladder, and so does everything LIMIT_MS (0: never) after the
-//! start; a TERM or an INT that the container is sent starts it there and then, for all. Then one object of JSON, less than 2 kB, is written to FILE, and the launcher ends
-//! with the command's own code, or 128 and the signal. `{"metier":1,"errno":N}`: the command could not be started.
+//! Started as `metier-launch --pod GRACE_MS LINGER_MS LIMIT_MS HOLD_MS MARK FILE -- COMMAND…`. It
+//! waits until every descendant has ended. The escalation starts LINGER_MS after the end of the
+//! main process, LIMIT_MS (0: never) after the start, or when the container gets a TERM or an INT.
+//! Then one JSON object of less than 2 kB is written to FILE. The launcher ends with the command's
+//! exit code, or 128 plus the signal. `{"metier":1,"errno":N}` means that the command could not be
+//! started.
 //!
-//! Where HOLD_MS is not 0 it stays after that, so that what the run left can be fetched ([`crate::fetch`]): a line with MARK on the
-//! standard output says that now is the time, a HUP that somebody is at it, and a TERM that it is done; HOLD_MS after the last of
-//! these it ends anyway. Where MARK ends in `@FOLDER`, the command is started when the ears in that folder are ready.
+//! If HOLD_MS is not 0, the launcher then waits, so that the run's artefacts can be fetched
+//! ([`crate::fetch`]). A line with MARK on the standard output announces this, a HUP reports
+//! progress, and a TERM reports completion. HOLD_MS after the last of these events it ends anyway.
+//! If MARK ends in `@FOLDER`, the command starts when the listener in that folder is ready.
 //!
-//! What the control group says is the difference between the moment before the command's first instruction and the
-//! moment after its last; what the launcher itself spent meanwhile is said beside it. Counters that the container does
-//! not see are left out.
+//! The control group's figures are differences between the moments before the command's first and
+//! after its last instruction. The launcher's own CPU time in between is reported separately.
+//! Counters that are not visible in the container are omitted.
 
 use std::ffi::{CStr, OsStr};
 use std::fmt::Write;
@@ -27,10 +30,10 @@ use crate::sys::{self, Usage};
 use crate::{KILL_LIMIT_MS, Launcher, Rung};
 
 const ENOENT: i32 = 2;
-/// How long the ears may take to be ready.
+/// Timeout for the listener to become ready.
 const EARS_WITHIN_MS: u64 = 10_000;
 
-/// The whole life of the launcher in a pod; the result is the container's exit code.
+/// Runs the launcher in a pod; returns the container's exit code.
 pub fn launch(arguments: &[&CStr]) -> i32 {
     let number =
         |i: usize| arguments.get(i).and_then(|a: &&CStr| a.to_str().ok()).and_then(|t| t.parse::<u64>().ok());
@@ -45,10 +48,10 @@ pub fn launch(arguments: &[&CStr]) -> i32 {
     let (mark, ears) = mark.split_once('@').map_or((&*mark, None), |(mark, folder)| (mark, Some(folder)));
     let file = Path::new(OsStr::from_bytes(arguments[7].to_bytes()));
     sys::prepare_process(-1);
-    // There is nobody who would read reports.
+    // No measuring program reads reports.
     let mut launcher = Launcher { alone: true, ..Launcher::new(-1, grace_ms) };
     let signals = sys::Signals::take_over(0, true);
-    // Open as long as we are there.
+    // Kept open while the launcher lives.
     let _life = ears.and_then(|folder| wait_for_ears(Path::new(folder)));
     let group = Group::own();
     let before = group.read(true);
@@ -75,7 +78,8 @@ pub fn launch(arguments: &[&CStr]) -> i32 {
     sys::exit_code(launcher.status)
 }
 
-/// The ears are started first, and are there in a moment; without them the run goes on, and its record says that they were deaf.
+/// Waits for the listener, which is started first. After the timeout the run continues without it,
+/// and its record reports that.
 fn wait_for_ears(folder: &Path) -> Option<UnixStream> {
     let end = sys::now_ns() + EARS_WITHIN_MS * 1_000_000;
     while !folder.join(READY).exists() {
@@ -87,7 +91,7 @@ fn wait_for_ears(folder: &Path) -> Option<UnixStream> {
     UnixStream::connect(folder.join(LIFE)).ok()
 }
 
-/// Stays until what was left has been fetched, or nobody comes for it.
+/// Waits until the artefacts have been fetched, or until the timeout.
 fn hold(signals: &sys::Signals, hold_ms: u64, mark: &str) {
     let mut out = std::io::stdout();
     let _ = out.write_all(mark.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
@@ -115,21 +119,21 @@ struct End {
     started_ns: u64,
     ended_ns: u64,
     gone_ns: u64,
-    /// Processes that the main process left behind.
+    /// Processes that outlived the main process.
     left: usize,
     /// Processes that could not be killed.
     stuck: usize,
     own_ns: u64,
     /// Whether the time limit was reached.
     is_late: bool,
-    /// How far up the ladder it had to be, from 0 for not at all to 3 for KILL.
+    /// Highest stage of the escalation, from 0 (none) to 3 (KILL).
     rung: u8,
 }
 
 impl End {
-    /// Waits until every descendant is gone, passing on signals and walking the ladder meanwhile.
+    /// Waits until every descendant has ended; meanwhile forwards signals and escalates.
     fn wait(&mut self, launcher: &mut Launcher, signals: &sys::Signals, linger_ms: u64, limit_at: u64) {
-        // When the ladder starts by itself.
+        // Time at which the escalation starts without a signal.
         let mut patience = limit_at;
         loop {
             let is_over = launcher.reap();
@@ -183,7 +187,7 @@ fn report(status: i32, end: &End, used: &Usage, group: &Reading) -> String {
     let gone_ns = end.gone_ns.saturating_sub(end.started_ns);
     let (left, stuck, own_ns) = (end.left, end.stuck, end.own_ns);
     let (is_late, rung) = (end.is_late, end.rung);
-    // Writing into a string cannot fail.
+    // Writing to a string cannot fail.
     let _ = write!(
         text,
         "{{\"metier\":1,\"end\":{{\"status\":{status},\"wall_ns\":{wall_ns},\"gone_ns\":{gone_ns},\"left\":{left},\"stuck\":{stuck},\"own_ns\":{own_ns},\"is_late\":{is_late},\"rung\":{rung},"
@@ -224,7 +228,7 @@ fn object(text: &mut String, name: &str, values: impl Iterator<Item = (&'static 
     text.push('}');
 }
 
-/// The container's control group, as the container sees it.
+/// The container's control group as visible inside it.
 #[derive(Default)]
 struct Group {
     cpu_v1: Option<PathBuf>,
@@ -232,14 +236,14 @@ struct Group {
     v2: Option<PathBuf>,
 }
 
-/// Its counters; those that are not there are `None`.
+/// Its counters; `None` if not available.
 #[derive(Default)]
 struct Reading {
     cpu_ns: Option<u64>,
     user_us: Option<u64>,
     system_us: Option<u64>,
     peak: Option<u64>,
-    /// The high-water mark that was there before the command.
+    /// The high-water mark before the command started.
     peak_before: Option<u64>,
     oom_kills: Option<u64>,
     limit_hits: Option<u64>,
@@ -256,13 +260,13 @@ impl Group {
         }
     }
 
-    /// Reads the counters; at the start the memory peak is made to begin anew where that can be.
+    /// Reads the counters; at the start, resets the memory high-water mark if possible.
     fn read(&self, is_start: bool) -> Reading {
         let mut reading = Reading::default();
         if let Some(folder) = &self.v2 {
             let cpu = text(folder, "cpu.stat");
             let events = text(folder, "memory.events");
-            // A group without the controller has a usage, too, on newer kernels.
+            // On newer kernels a group without the cpu controller has a usage, too.
             reading.cpu_ns = value(&cpu, "usage_usec").map(|us| us.saturating_mul(1000));
             reading.user_us = value(&cpu, "user_usec");
             reading.system_us = value(&cpu, "system_usec");
@@ -302,8 +306,8 @@ impl Reading {
     }
 }
 
-/// The folder of our group for a controller of version 1, or in version 2 (no name). A mount that does not show our
-/// own group is none: its counters would be those of others.
+/// The folder of this process's group for a version 1 controller, or in version 2 (empty name). A
+/// mount that does not contain the group is skipped: its counters would be those of other groups.
 fn folder(mounts: &str, groups: &str, controller: &str) -> Option<PathBuf> {
     let path = groups.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
@@ -354,7 +358,7 @@ mod tests {
         assert_eq!(found("memory"), Some("/sys/fs/cgroup/memory/kubepods/pod1/c".into()));
         assert_eq!(found(""), Some("/sys/fs/cgroup/unified".into()));
         assert_eq!(found("blkio"), None);
-        let other = "2 1 0:30 /somebody/else /sys/fs/cgroup/cpuacct ro - cgroup cgroup rw,cpuacct\n";
+        let other = "2 1 0:30 /another/group /sys/fs/cgroup/cpuacct ro - cgroup cgroup rw,cpuacct\n";
         assert_eq!(folder(other, groups, "cpuacct"), None, "not our own group");
         let above = "4 1 0:33 /../.. /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
         assert_eq!(folder(above, "0::/\n", ""), None, "that of the whole machine");

@@ -1,4 +1,4 @@
-//! SHA-256 (FIPS 180-4), since the launcher has no dependencies.
+//! SHA-256 (FIPS 180-4), implemented here because the launcher has no dependencies.
 
 const K: [u32; 64] = [
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
@@ -11,7 +11,7 @@ const K: [u32; 64] = [
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 ];
 
-/// A digest under way.
+/// State of an incremental digest.
 pub struct Sha256 {
     state: [u32; 8],
     block: [u8; 64],

@@ -1,5 +1,6 @@
-//! The system calls of the launcher, declared by hand because it has no dependencies. Linux with glibc or musl,
-//! 64-bit and 32-bit: every structure passed is either all C `long`s or larger than any libc's version.
+//! System calls of the launcher, declared by hand because it has no dependencies. Linux with glibc
+//! or musl, 64-bit and 32-bit: every structure passed is either all C `long`s or larger than in any
+//! libc.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_ulong, c_void};
 
@@ -34,8 +35,8 @@ const POSIX_FADV_DONTNEED: c_int = 4;
 const CLOCK_MONOTONIC: c_int = 1;
 const CLOCK_PROCESS_CPUTIME_ID: c_int = 2;
 
-/// Signals that the C library keeps for itself: its `posix_spawn` leaves them ignored, its `signal` refuses to touch
-/// them, so the kernel is asked directly.
+/// Signals that the C library reserves. Its `posix_spawn` leaves them ignored and its `signal`
+/// rejects them, so they are reset by a direct system call.
 const LIBC_OWN: [c_int; 2] = [32, 33];
 #[cfg(target_arch = "x86_64")]
 const RT_SIGACTION: c_long = 13;
@@ -54,7 +55,7 @@ pub const FAILED_FORK: u64 = 16;
 pub const FAILED_JOIN: u64 = 17;
 pub const FAILED_EXEC: u64 = 18;
 
-/// Resource use as `wait4` tells it, in whole units.
+/// Resource use reported by `wait4`, in integer units.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub struct Usage {
@@ -106,7 +107,7 @@ struct Rusage {
     utime: [c_long; 2],
     stime: [c_long; 2],
     rest: [c_long; 14],
-    /// Room for libcs that keep more here.
+    /// Reserve for libcs with more fields.
     reserve: [c_long; 16],
 }
 
@@ -187,11 +188,11 @@ pub fn sleep_ms(ms: u32) {
 }
 
 pub fn kill(pid: i32, signal: c_int) {
-    // SAFETY: no memory is passed; a pid that is gone is an error that we do not mind.
+    // SAFETY: no memory is passed; the error for a pid that is gone is ignored.
     unsafe { c_kill(pid, signal) };
 }
 
-/// Makes a pipe behind a name.
+/// Creates a named pipe.
 pub fn make_fifo(path: &std::path::Path) -> std::io::Result<()> {
     let path = CString::new(std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()))?;
     // SAFETY: the path is NUL-terminated.
@@ -201,9 +202,9 @@ pub fn make_fifo(path: &std::path::Path) -> std::io::Result<()> {
     }
 }
 
-/// Lets the kernel drop the pages of a file that have been written.
+/// Lets the kernel drop a file's written pages.
 ///
-/// Only where the size of a file offset is the same in every libc.
+/// Only on targets where file offsets have the same size in every libc.
 pub fn forget_pages(fd: c_int) {
     #[cfg(not(target_pointer_width = "64"))]
     let _ = fd;
@@ -214,11 +215,11 @@ pub fn forget_pages(fd: c_int) {
     };
 }
 
-/// Which of some descriptors have something to read, after at most so long; negative ones never have.
+/// Waits up to `timeout_ms` and returns which descriptors are readable; negative ones never are.
 pub fn wait_for_any(descriptors: &[c_int], timeout_ms: c_int) -> Vec<bool> {
     let mut fds: Vec<PollFd> =
         descriptors.iter().map(|fd| PollFd { fd: *fd, events: POLLIN, revents: 0 }).collect();
-    // SAFETY: so many valid entries; a negative descriptor is skipped by the kernel.
+    // SAFETY: all entries are valid; a negative descriptor is skipped by the kernel.
     unsafe { poll(fds.as_mut_ptr(), fds.len() as c_ulong, timeout_ms) };
     fds.iter().map(|fd| fd.revents != 0).collect()
 }
@@ -228,7 +229,8 @@ pub fn connect(path: &CStr) -> Option<c_int> {
     let bytes = path.to_bytes_with_nul();
     let mut address = Address { family: AF_UNIX, path: [0; 108] };
     address.path.get_mut(..bytes.len())?.copy_from_slice(bytes);
-    // SAFETY: the address is whole and its size is passed; the descriptor is checked before it is used.
+    // SAFETY: the address is initialised and its size is passed; the descriptor is checked before
+    // use.
     unsafe {
         let fd = socket(i32::from(AF_UNIX), SOCK_SEQPACKET | O_CLOEXEC, 0);
         if fd < 0 {
@@ -242,7 +244,7 @@ pub fn connect(path: &CStr) -> Option<c_int> {
     }
 }
 
-/// The exit code by which a container tells a wait status.
+/// Exit code of a container for a wait status.
 pub fn exit_code(status: c_int) -> c_int {
     match status & 0x7f {
         0 => status >> 8 & 0xff,
@@ -250,7 +252,7 @@ pub fn exit_code(status: c_int) -> c_int {
     }
 }
 
-/// Names the process, makes it the one that orphans fall to, and keeps the control socket from the command.
+/// Names the process, makes it the child subreaper, and closes the control socket on exec.
 pub fn prepare_process(control: c_int) {
     // SAFETY: the name is a NUL-terminated string; the other calls pass no memory.
     unsafe {
@@ -260,7 +262,7 @@ pub fn prepare_process(control: c_int) {
     }
 }
 
-/// The signal state: ours while we watch, and what the command is to start with.
+/// Signal state of the launcher, and the one with which the command starts.
 pub struct Signals {
     descriptor: c_int,
     mask: SigSet,
@@ -268,13 +270,16 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Ignores what a terminal or a service stop sends to the whole group (the command gets it itself, and the
-    /// measuring program decides about the rest), and takes SIGCHLD as a descriptor.
+    /// Ignores signals that a terminal or a service stop sends to the whole process group, and
+    /// receives SIGCHLD through a descriptor. The command gets those signals itself, and the
+    /// measuring program decides about the rest.
     ///
-    /// The first process of a container is the only one that is sent anything, so there they come as a descriptor, too.
+    /// In a container only the first process gets signals, so there the descriptor receives them
+    /// too.
     pub fn take_over(mask: u64, is_first: bool) -> Signals {
         let mut chld = SigSet([0; 16]);
-        // SAFETY: both sets are valid and large enough for any libc; handlers are SIG_IGN only.
+        // SAFETY: both sets are valid and large enough for any libc; handlers are SIG_IGN or
+        // SIG_DFL.
         unsafe {
             signal(SIGINT, SIG_IGN);
             signal(SIGQUIT, SIG_IGN);
@@ -284,7 +289,8 @@ impl Signals {
             sigemptyset(&mut chld);
             sigaddset(&mut chld, SIGCHLD);
             if is_first {
-                // The kernel drops what the first process ignores, so these are blocked instead.
+                // The kernel drops signals that the first process ignores, so these are blocked
+                // instead.
                 for number in [SIGINT, SIGQUIT, SIGTERM, SIGHUP] {
                     signal(number, SIG_DFL);
                     sigaddset(&mut chld, number);
@@ -298,8 +304,9 @@ impl Signals {
         }
     }
 
-    /// Gives the command default actions, so that INT works also below a shell that ignores it for background
-    /// jobs; only an ignored hang-up (`nohup`) stays as the user wanted it. Called in the child.
+    /// Restores default actions for the command, so that INT works below a shell that ignores it
+    /// for background jobs. An ignored hang-up (`nohup`) stays ignored, as the user requested.
+    /// Called in the child.
     fn give_back(&self) {
         // SAFETY: the mask is a valid set; handlers are SIG_DFL or SIG_IGN.
         unsafe {
@@ -321,19 +328,19 @@ impl Signals {
         self.descriptor
     }
 
-    /// Takes what has come; gives those that are to be passed on.
+    /// Takes all pending signals; returns those to forward.
     pub fn drain(&self) -> Vec<c_int> {
-        // The kernel's `struct signalfd_siginfo` is 128 bytes and begins with the number of the signal.
+        // The kernel's `struct signalfd_siginfo` has 128 bytes and begins with the signal number.
         let mut buffer = [[0u32; 32]; 8];
-        // SAFETY: the buffer is ours and its length is passed.
+        // SAFETY: the buffer is valid for the passed length.
         let got = unsafe { read(self.descriptor, buffer.as_mut_ptr().cast(), size_of_val(&buffer)) };
         let came = buffer.iter().take(got.max(0) as usize / 128).map(|info| info[0] as c_int);
         came.filter(|number| *number != SIGCHLD).collect()
     }
 }
 
-/// Starts the command inside the groups. Gives its process id and the moment just before its first
-/// instruction, or the stage and errno of what failed.
+/// Starts the command inside the groups. Returns its process id and the time just before its first
+/// instruction, or the failed stage and its errno.
 pub fn start(command: &[&CStr], join: &[CString], signals: &Signals) -> Result<(c_int, u64), (u64, c_int)> {
     let mut argv: Vec<*const c_char> = command.iter().map(|argument| argument.as_ptr()).collect();
     argv.push(std::ptr::null());
@@ -342,7 +349,7 @@ pub fn start(command: &[&CStr], join: &[CString], signals: &Signals) -> Result<(
     if unsafe { pipe2(ends.as_mut_ptr(), O_CLOEXEC) } != 0 {
         return Err((FAILED_FORK, errno()));
     }
-    // SAFETY: this process has one thread, so the child may do anything.
+    // SAFETY: this process has one thread, so the child may call any function.
     let pid = unsafe { fork() };
     if pid < 0 {
         return Err((FAILED_FORK, errno()));
@@ -362,12 +369,12 @@ pub fn start(command: &[&CStr], join: &[CString], signals: &Signals) -> Result<(
         }
         fail(ends[1], FAILED_EXEC, errno());
     }
-    // SAFETY: plain descriptors of ours.
+    // SAFETY: a descriptor that this function opened.
     unsafe { close(ends[1]) };
     let mut words = [0u64; 4];
     let mut length = 0;
     loop {
-        // SAFETY: the remaining room of `words` is passed.
+        // SAFETY: passes the remaining space of `words`.
         let got = unsafe { read(ends[0], words.as_mut_ptr().cast::<u8>().add(length).cast(), 32 - length) };
         match got {
             n if n > 0 && length + (n as usize) < 32 => length += n as usize,
@@ -378,9 +385,10 @@ pub fn start(command: &[&CStr], join: &[CString], signals: &Signals) -> Result<(
             }
         }
     }
-    // SAFETY: a descriptor of ours.
+    // SAFETY: a descriptor that this function opened.
     unsafe { close(ends[0]) };
-    // Either the time alone (exec succeeded and closed the pipe), or a failure first or after it.
+    // Either the time alone (exec succeeded and closed the pipe), a failure alone, or a failure
+    // after the time.
     let failure = match length {
         16 if words[0] == STARTED => return Ok((pid, words[1])),
         16 => (words[0], words[1] as c_int),
@@ -388,7 +396,7 @@ pub fn start(command: &[&CStr], join: &[CString], signals: &Signals) -> Result<(
         _ => (FAILED_EXEC, 0),
     };
     let mut status = 0;
-    // SAFETY: `status` is valid; no usage is asked for.
+    // SAFETY: `status` is valid; no usage is requested.
     unsafe { wait4(pid, &mut status, 0, std::ptr::null_mut()) };
     Err(failure)
 }
@@ -407,17 +415,17 @@ fn join_group(path: &CStr) -> Result<(), c_int> {
     }
 }
 
-/// Tells the parent why the child ends.
+/// Reports to the parent why the child ends.
 fn fail(pipe: c_int, stage: u64, code: c_int) -> ! {
     let words = [stage, code as u64];
-    // SAFETY: 16 bytes of `words` are written; the child ends without running anything else.
+    // SAFETY: writes 16 bytes of `words`; the child ends without running anything else.
     unsafe {
         write(pipe, words.as_ptr().cast(), 16);
         _exit(127)
     }
 }
 
-/// What `wait4` says of our children.
+/// Result of `wait4` for any child.
 pub enum Reaped {
     Child { pid: c_int, status: c_int, usage: Usage },
     NoneYet,
@@ -436,8 +444,9 @@ pub fn reap() -> Reaped {
         return if errno() == ECHILD { Reaped::NoneLeft } else { Reaped::NoneYet };
     }
     let micros = |pair: [c_long; 2]| pair[0] as u64 * 1_000_000 + pair[1] as u64;
-    // Order of the fields after the two times, from the kernel's struct rusage: maxrss, ixrss, idrss, isrss,
-    // minflt, majflt, nswap, inblock, oublock, msgsnd, msgrcv, nsignals, nvcsw, nivcsw.
+    // Order of the fields after the two times, from the kernel's struct rusage: maxrss, ixrss,
+    // idrss, isrss, minflt, majflt, nswap, inblock, oublock, msgsnd, msgrcv, nsignals, nvcsw,
+    // nivcsw.
     let rest = raw.rest.map(|value| value as u64);
     let usage = Usage {
         user_us: micros(raw.utime),
@@ -453,7 +462,7 @@ pub fn reap() -> Reaped {
     Reaped::Child { pid, status, usage }
 }
 
-/// Which descriptors have something to read.
+/// Which descriptors are readable.
 pub struct Ready {
     pub control: bool,
     pub signal: bool,
@@ -469,10 +478,10 @@ pub fn wait(control: c_int, signals: c_int, timeout_ms: c_int) -> Ready {
     Ready { control: fds[0].revents & (POLLIN | POLLHUP) != 0, signal: fds[1].revents & POLLIN != 0 }
 }
 
-/// One packet, or `None` when the other side is gone.
+/// Receives one packet, or `None` after a disconnect.
 pub fn receive(control: c_int, packet: &mut [u8]) -> Option<usize> {
     loop {
-        // SAFETY: the buffer is ours and its length is passed.
+        // SAFETY: the buffer is valid for the passed length.
         let got = unsafe { recv(control, packet.as_mut_ptr().cast(), packet.len(), 0) };
         match got {
             n if n > 0 => return Some(n as usize),

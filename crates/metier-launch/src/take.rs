@@ -1,9 +1,11 @@
-//! Takes a dataset into a pod: in the container before the run's own, which waits for it.
+//! Receives a dataset in a pod's init container, which runs before the run's container.
 //!
-//! That container's first process is `metier-launch --until FILE LIMIT_MS`, which ends well when the file is there. In the
-//! same container `metier-launch --take TARGET DONE PAGES` reads frames from its standard input: `F` a file (four bytes of mode,
-//! then its path below TARGET; none: TARGET is the file), `D` bytes of it, `E` its SHA-256, `Z` all are there. Then DONE is
-//! made and `ok` is said on the standard output, else what went wrong. PAGES is `cold` where no page of it is to stay in memory.
+//! The init container's first process is `metier-launch --until FILE LIMIT_MS`, which succeeds when
+//! the file exists. In the same container `metier-launch --take TARGET DONE PAGES` reads frames
+//! from its standard input: `F` a file (four bytes of mode, then its path below TARGET; an empty
+//! path means that TARGET is the file), `D` its bytes, `E` its SHA-256, `Z` the end. Then DONE is
+//! created and `ok` is written to the standard output, or the error. PAGES is `cold` if no page of
+//! the dataset may stay in memory.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::{self, File};
@@ -16,10 +18,10 @@ use std::path::{Component, Path, PathBuf};
 use crate::sha256::Sha256;
 use crate::{frame, sys};
 
-/// How often the file is looked for.
+/// Interval between checks for the file.
 const LOOK_EVERY_MS: i32 = 20;
 
-/// Waits until a file is there: 0, or 1 where it did not come in time or somebody wants us to end.
+/// Waits until a file exists. Returns 0, or 1 after the limit or a signal.
 pub fn until(arguments: &[&CStr]) -> i32 {
     let [_, _, file, limit] = arguments else { return 125 };
     let Some(limit_ms) = limit.to_str().ok().and_then(|text| text.parse::<u64>().ok()) else { return 125 };
@@ -36,7 +38,7 @@ pub fn until(arguments: &[&CStr]) -> i32 {
     0
 }
 
-/// Takes files from the standard input.
+/// Receives files from the standard input.
 pub fn take(arguments: &[&CStr]) -> i32 {
     let [_, _, target, done, pages] = arguments else { return 125 };
     let is_cold = *pages == c"cold";
@@ -61,7 +63,7 @@ fn take_all(input: &mut impl io::Read, target: &Path, is_cold: bool) -> Result<(
                 let failed = |error: io::Error| format!("{}: {error}", path.display());
                 path.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
                 let file = File::create(&path).map_err(failed)?;
-                // Whoever the run's container runs as can read it.
+                // Readable for any user of the run's container.
                 file.set_permissions(fs::Permissions::from_mode(mode | 0o444)).map_err(failed)?;
                 open = Some((path, file, Sha256::new()));
             }
@@ -72,10 +74,7 @@ fn take_all(input: &mut impl io::Read, target: &Path, is_cold: bool) -> Result<(
             (b'E', Some(_)) => {
                 let Some((path, file, digest)) = open.take() else { continue };
                 if digest.finish()[..] != content[..] {
-                    return Err(format!(
-                        "{} arrived with another digest than it was sent with",
-                        path.display()
-                    ));
+                    return Err(format!("{} arrived with a wrong digest", path.display()));
                 }
                 if is_cold {
                     file.sync_data().map_err(|error| format!("{}: {error}", path.display()))?;
@@ -83,11 +82,11 @@ fn take_all(input: &mut impl io::Read, target: &Path, is_cold: bool) -> Result<(
                 }
             }
             (b'Z', None) => {
-                // A folder without files is one, too.
+                // A dataset may be a folder without files.
                 let made = if target.exists() { Ok(()) } else { fs::create_dir_all(target) };
                 return made.map_err(|error| format!("{}: {error}", target.display()));
             }
-            _ => return Err("the stream has another form".into()),
+            _ => return Err("the stream has an unexpected frame".into()),
         }
     }
 }
@@ -98,7 +97,7 @@ fn below(target: &Path, path: &Path) -> Result<PathBuf, String> {
     }
     match path.components().all(|part| matches!(part, Component::Normal(_))) {
         true => Ok(target.join(path)),
-        false => Err(format!("{} is no path below the dataset", path.display())),
+        false => Err(format!("{} is not a path below the dataset", path.display())),
     }
 }
 
@@ -129,7 +128,7 @@ mod tests {
         take_all(&mut &stream(&whole)[..], &target, true).unwrap();
         assert_eq!(fs::read(target.join("a/b.txt")).unwrap(), b"hello");
         let wrong: [(u8, &[u8]); 3] = [(b'F', &head), (b'D', b"hell"), (b'E', &digest)];
-        assert!(take_all(&mut &stream(&wrong)[..], &target, false).unwrap_err().contains("another digest"));
+        assert!(take_all(&mut &stream(&wrong)[..], &target, false).unwrap_err().contains("a wrong digest"));
         let cut = &stream(&whole)[..20];
         assert!(take_all(&mut &cut[..], &target, false).unwrap_err().contains("broke off"));
         let out = [&0u32.to_le_bytes()[..], b"../x"].concat();

@@ -1,7 +1,9 @@
-//! How well the fastest of five platforms is chosen for a workload that has never run: the numbers behind `bench/choice/run`.
+//! Accuracy of choosing the fastest of five platforms for a workload that has never run: the
+//! figures behind `bench/choice/run`.
 //!
-//! `choice FOLDER` reads `solo.csv`, `workloads.csv` and `platforms.csv` there and prints JSON. Which workloads, devices and rows are held out
-//! is settled by hashes of their names before anything is fitted.
+//! `choice FOLDER` reads `solo.csv`, `workloads.csv` and `platforms.csv` there and prints JSON.
+//! Hashes of the names of workloads, devices and rows determine what is held out, before anything
+//! is fitted.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::collections::BTreeMap;
@@ -20,7 +22,7 @@ const MOST_RUNS: usize = 5;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Moves so many, chosen by chance, to the front.
+/// Moves `count` random elements to the front.
 fn front<T>(random: &mut SplitMix64, list: &mut [T], count: usize) {
     for at in 0..count.min(list.len()) {
         let other = at + random.below(list.len() - at);
@@ -28,7 +30,7 @@ fn front<T>(random: &mut SplitMix64, list: &mut [T], count: usize) {
     }
 }
 
-/// The program of a workload without the size of its input, so that a small and a large one are held out together.
+/// Name of a workload's program without its input size, so that all sizes are held out together.
 fn program(name: &str) -> String {
     let name = ["polybench/small/", "polybench/medium/", "polybench/large/"]
         .iter()
@@ -53,7 +55,7 @@ fn matrix(text: &str, sum: bool) -> Result<(Vec<String>, Matrix), Failure> {
         names.push(cells.next().unwrap_or_default().to_string());
         let mut row = cells.map(str::parse).collect::<Result<Vec<f64>, _>>()?;
         if sum {
-            // How much there is to do at all: the logarithm of all opcodes together.
+            // The total amount of work: the logarithm of the sum of all opcodes.
             row.push(row.iter().map(|log| log.exp() - 1.0).sum::<f64>().ln_1p());
         }
         rows.push(row);
@@ -89,7 +91,7 @@ fn fold(group: u64) -> u64 {
     mix(group ^ 0x6d65_7469_6572) % FOLDS
 }
 
-/// What each way of choosing gained, draw by draw, with the workload's group.
+/// Gain of each method of choosing in each draw, with the workload's group.
 #[derive(Default)]
 struct Outcomes(BTreeMap<String, Vec<(u64, f64)>>);
 
@@ -145,7 +147,8 @@ fn least(list: impl Iterator<Item = f64>) -> usize {
     list.enumerate().min_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |(at, _)| at)
 }
 
-/// For each platform, what its passport says when its device was not there: effect alone, and all numbers beside the sum that goes with them.
+/// Predictions from each platform's passport with its device held out: the effect alone, and all
+/// numbers with their fitted model.
 struct Passports {
     effect: Vec<f64>,
     whole: Vec<(usize, Vec<f64>)>,
@@ -253,7 +256,7 @@ fn choose(world: &World, settings: &Settings) -> Result<Value, Failure> {
     Ok(json!({"choice": outcomes.summary(), "accuracy": accuracy}))
 }
 
-/// Errors on devices that were not there, by how many workloads have run on them.
+/// Errors on held-out devices, by the number of workloads measured on them.
 fn new_devices(world: &World, settings: &Settings) -> Result<Value, Failure> {
     let device = |at: usize| group_of(world.platform_names[at].split(':').nth(1).unwrap_or_default());
     let mut errors: BTreeMap<usize, Vec<(u64, f64)>> = BTreeMap::new();

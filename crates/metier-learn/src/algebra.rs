@@ -1,8 +1,9 @@
-//! Small dense linear algebra by plain loops: enough for a few hundred unknowns, the same bits on every machine.
+//! Small dense linear algebra with plain loops, for a few hundred unknowns; bit-identical on every
+//! machine.
 
 use crate::Error;
 
-/// Numbers in rows of equal width.
+/// A dense matrix in row-major order.
 #[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
 pub struct Matrix {
     width: usize,
@@ -10,7 +11,7 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// An empty matrix whose rows will have this width.
+    /// An empty matrix with rows of this width.
     pub fn new(width: usize) -> Self {
         Self { width, values: Vec::new() }
     }
@@ -19,7 +20,7 @@ impl Matrix {
         Self { width, values: vec![0.0; rows * width] }
     }
 
-    /// From rows; all must have the width of the first.
+    /// Creates a matrix from rows, which must all have the same width.
     pub fn from_rows(rows: &[Vec<f64>]) -> Result<Self, Error> {
         let mut out = Self::new(rows.first().map_or(0, Vec::len));
         rows.iter().try_for_each(|row| out.push(row))?;
@@ -39,12 +40,12 @@ impl Matrix {
         Ok(())
     }
 
-    /// How many numbers a row has.
+    /// Length of a row.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         self.values.len().checked_div(self.width).unwrap_or(0)
     }
@@ -61,13 +62,13 @@ impl Matrix {
         &mut self.values[row * self.width + column]
     }
 
-    /// Only these rows, in this order.
+    /// Selects these rows, in this order.
     pub fn select(&self, rows: &[usize]) -> Self {
         let values = rows.iter().flat_map(|row| self.row(*row)).copied().collect();
         Self { width: self.width, values }
     }
 
-    /// Adds `weight · row · rowᵀ` to a square matrix; only the lower half.
+    /// Adds `weight · row · rowᵀ` to the lower half of a square matrix.
     pub(crate) fn add_outer(&mut self, row: &[f64], weight: f64) {
         for (i, a) in row.iter().enumerate() {
             let line = &mut self.values[i * self.width..i * self.width + i + 1];
@@ -78,17 +79,17 @@ impl Matrix {
     }
 }
 
-/// The product of two rows, in their order.
+/// Dot product, summed in order.
 pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// A symmetric positive matrix as `L · Lᵀ`.
+/// Cholesky factor `L` of a symmetric positive definite matrix `L · Lᵀ`.
 #[derive(Debug, Clone)]
 pub(crate) struct Cholesky(Matrix);
 
 impl Cholesky {
-    /// Reads only the lower half; `None` where the matrix is not positive.
+    /// Factorises a matrix from its lower half; `None` if it is not positive definite.
     pub fn new(matrix: &Matrix) -> Option<Self> {
         let size = matrix.width;
         let mut lower = Matrix::zeros(size, size);
@@ -119,7 +120,7 @@ impl Cholesky {
         out
     }
 
-    /// `L⁻¹ · right`.
+    /// Computes `L⁻¹ · right`.
     fn half(&self, right: &[f64]) -> Vec<f64> {
         let mut out = Vec::with_capacity(right.len());
         for (row, value) in right.iter().enumerate() {

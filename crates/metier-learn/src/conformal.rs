@@ -1,39 +1,42 @@
-//! Intervals around predictions that hold with a stated coverage.
+//! Prediction intervals with a guaranteed coverage.
 //!
-//! Split conformal prediction (Vovk, Gammerman and Shafer 2005; Lei et al. 2018): scores of rows that the predictor has not seen are sorted, and the
-//! score that a share of them does not exceed widens every new prediction. Rows of one workload or device are alike, so the promise
-//! for a *new* one must not count rows: here every group has the same weight, shared by its rows, and the new group stands in the sum
-//! with its own weight at infinity (as in Dunn, Wasserman and Ramdas 2022 for two-layer data). With too few groups for the coverage, there is no interval.
+//! Split conformal prediction (Vovk, Gammerman and Shafer 2005; Lei et al. 2018): the scores of
+//! held-out rows are sorted, and their quantile at the coverage widens every new prediction. Rows
+//! of one workload or device are similar, so a guarantee for a *new* one must not count rows. Here
+//! every group has the same weight, shared by its rows, and the new group is included with its own
+//! weight at infinity (as in Dunn, Wasserman and Ramdas 2022 for two-layer data). With too few
+//! groups for the coverage there is no interval.
 //!
-//! The score is `|measured − predicted| / scale`, with a scale for each row where errors differ in size (a second predictor,
-//! or the prediction itself for relative errors).
+//! The score is `|measured − predicted| / scale`. Each row has a scale for errors of different
+//! size: a second predictor, or the prediction itself for relative errors.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// How far to go to either side of a prediction, in units of its scale.
+/// Calibrated interval widths, in units of a prediction's scale.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
-    /// Scores, ascending, with the weight up to and including each (the new group's weight is what is missing to 1).
+    /// Scores in ascending order, each with the cumulative weight (the new group's weight is the
+    /// rest up to 1).
     scores: Vec<(f64, f64)>,
-    /// How many groups they come from.
+    /// Number of groups of the scores.
     groups: usize,
 }
 
-/// One row that the predictor has not seen.
+/// One held-out row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Unseen {
     pub measured: f64,
     pub predicted: f64,
-    /// The size that an error has here; above 0.
+    /// Typical size of an error for this row; above 0.
     pub scale: f64,
-    /// The workload or device that it belongs to.
+    /// The workload or device of the row.
     pub group: u64,
 }
 
 impl Calibration {
-    /// Learns from rows that the predictor has not seen.
+    /// Calibrates on held-out rows.
     pub fn new(rows: &[Unseen]) -> Result<Self, Error> {
         let mut sizes = std::collections::BTreeMap::new();
         for row in rows {
@@ -66,19 +69,20 @@ impl Calibration {
         Ok(Self { scores, groups: sizes.len() })
     }
 
-    /// How many scales to either side hold a new group's value with this coverage; `None` where so few groups cannot promise it.
+    /// Interval factor for a new group with this coverage; `None` if there are too few groups to
+    /// guarantee it.
     pub fn reach(&self, coverage: f64) -> Option<f64> {
-        // A sum of many shares may fall short of the share by rounding.
+        // A sum of many weights may fall short of the coverage by rounding.
         let wanted = coverage - 1e-9;
         self.scores.iter().find(|(_, weight)| *weight >= wanted).map(|(score, _)| *score)
     }
 
-    /// How many groups it was learned from.
+    /// Number of groups used for calibration.
     pub fn groups(&self) -> usize {
         self.groups
     }
 
-    /// The largest coverage that it can promise.
+    /// Largest coverage that can be guaranteed.
     pub fn most(&self) -> f64 {
         self.groups as f64 / (self.groups + 1) as f64
     }
@@ -110,7 +114,7 @@ mod tests {
         assert_eq!(Calibration::new(&rows).unwrap().reach(0.8), Some(5.0));
     }
 
-    /// New groups are covered as promised, though rows of a group are alike.
+    /// The coverage holds for new groups, although rows of a group are similar.
     #[test]
     fn new_groups_are_covered_as_promised() {
         let mut random = SplitMix64::new(11);

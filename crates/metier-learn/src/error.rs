@@ -1,38 +1,38 @@
-//! Why something cannot be learned or read.
+//! Reasons why training or reading fails.
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A table that does not fit together.
+    /// An inconsistent table.
     #[error("table: {why}")]
     Table {
-        /// What does not fit.
+        /// The inconsistency.
         why: String,
     },
-    /// A setting that makes no sense.
+    /// An invalid setting.
     #[error("{field} is {got}; want {want}")]
     Setting {
         field: &'static str,
         got: String,
-        /// What would be right.
+        /// Description of valid values.
         want: &'static str,
     },
-    /// Too little to learn from.
+    /// Too few items to learn from.
     #[error("{got} {what} are too few to {purpose}; want at least {want}")]
     TooLittle {
         what: &'static str,
-        /// How many there are.
+        /// Number of items.
         got: usize,
-        /// How many are needed.
+        /// Required number.
         want: usize,
         purpose: &'static str,
     },
-    /// A predictor file that is not one.
+    /// An invalid predictor file.
     #[error("predictor file: {field} {why}")]
     File {
-        /// The field, by its path.
+        /// Path of the field.
         field: String,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
 }

@@ -1,12 +1,16 @@
-//! Learns predictors from tables, and says how good they are.
+//! Trains predictors on tables, and evaluates them.
 //!
-//! [`table`] is what is learned from; [`boost`] makes boosted trees with any loss, monotone where asked; [`xgboost`]
-//! reads XGBoost's files and gives its numbers to the last bit; [`conformal`] puts intervals around any predictor that
-//! hold on new workloads and devices, not only on new rows; [`validate`] parts data so that a score is honest, and
-//! [`score`] computes it; [`factor`] learns how long workloads take on platforms from runs of some on some; [`regress`] holds other systems' regressors.
+//! - [`table`] holds training data.
+//! - [`boost`] trains boosted trees for several losses, with optional monotone constraints.
+//! - [`xgboost`] reads XGBoost's files and reproduces its predictions bit by bit.
+//! - [`conformal`] adds intervals to any predictor that hold for new workloads and devices, not
+//!   only for new rows.
+//! - [`validate`] splits data by groups; [`score`] computes errors.
+//! - [`factor`] learns run times of workloads on platforms from some measured pairs.
+//! - [`regress`] holds other systems' regressors.
 //!
-//! Everything is deterministic: the same table, settings and seed give the same predictor on every machine. A predictor file
-//! is data, never code. This crate does no input or output.
+//! Everything is deterministic: the same table, settings and seed give the same predictor on every
+//! machine. A predictor file is data, never code. This crate does no input or output.
 
 pub mod algebra;
 pub mod boost;

@@ -1,6 +1,8 @@
-//! Numbers as few bytes in a text: how trees stand in a predictor's file, which would be ten times as large with a word for every number.
+//! Compact encoding of numbers as text, for trees in predictor files. A text field per number would
+//! take ten times the space.
 //!
-//! Counts take a byte for seven bits, numbers have single precision, and the whole is base64. What is read is checked by those who know what it means.
+//! Counts take one byte for seven bits, numbers have single precision, and the result is base64.
+//! The caller validates the decoded values.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -26,7 +28,7 @@ impl Writer {
     }
 }
 
-/// Gives back what was written, in the same order; `None` where there is no more or it is no such thing.
+/// Reads the values back in the order written; `None` at the end or for malformed input.
 #[derive(Debug)]
 pub struct Reader {
     bytes: Vec<u8>,
@@ -57,7 +59,7 @@ impl Reader {
         Some(f32::from_le_bytes(bytes.try_into().ok()?))
     }
 
-    /// How many bytes are left: nothing that is read can have more parts than that.
+    /// Number of remaining bytes, an upper bound for the length of any list.
     pub fn left(&self) -> usize {
         self.bytes.len() - self.at
     }

@@ -1,27 +1,28 @@
-//! How far predictions are from what was measured.
+//! Error measures of predictions.
 
 use serde::{Deserialize, Serialize};
 
-/// Errors of predictions on rows that the predictor has not seen.
+/// Errors of predictions on held-out rows.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Score {
     pub rows: usize,
-    /// Mean of the absolute errors.
+    /// Mean absolute error.
     pub mae: f64,
-    /// Root of the mean of the squared errors.
+    /// Root mean squared error.
     pub rmse: f64,
-    /// Mean of the errors relative to the measured values above the floor; `None` where no row is above it.
+    /// Mean absolute percentage error of rows above the floor; `None` if there are none.
     pub mape: Option<f64>,
     /// Rows above the floor.
     pub rows_above_floor: usize,
-    /// Share of rows above the floor within 10 % of what was measured.
+    /// Share of rows above the floor with an error within 10 % of the measured value.
     pub within_10: Option<f64>,
     /// Share of rows above the floor within 20 %.
     pub within_20: Option<f64>,
 }
 
 impl Score {
-    /// Compares; relative errors only where the measured value is above `floor`, since near 0 they mean nothing.
+    /// Computes the errors; relative ones only for measured values above `floor`, because they are
+    /// meaningless near 0.
     pub fn of(measured: &[f64], predicted: &[f64], floor: f64) -> Option<Self> {
         let rows = measured.len();
         if rows == 0 || predicted.len() != rows {
@@ -51,7 +52,7 @@ impl Score {
     }
 }
 
-/// The value below which a share of the values lie: the smallest that at least this share does not exceed.
+/// Quantile: the smallest value that at least this share of the values does not exceed.
 pub fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     let place = (share * sorted.len() as f64).ceil().max(1.0) as usize;
     sorted.get(place.min(sorted.len()).checked_sub(1)?).copied()

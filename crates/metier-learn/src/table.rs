@@ -1,8 +1,8 @@
-//! What is learned from: rows of numbers with names, a target, and the group that each row belongs to.
+//! Training data: rows of named features, a target, and the group of each row.
 
 use crate::Error;
 
-/// Rows of features with a target. A feature that is not known is NaN; a target is always a number.
+/// Rows of features with a target. An unknown feature is NaN; a target is always a finite number.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
     names: Vec<String>,
@@ -10,12 +10,12 @@ pub struct Table {
     target: Vec<f64>,
     /// Rows of one group (a workload, a device) stay on one side of every split.
     groups: Vec<u64>,
-    /// What each row counts; empty where all count alike.
+    /// Weight of each row; empty if all are equal.
     weights: Vec<f64>,
 }
 
 impl Table {
-    /// An empty table of these features.
+    /// An empty table with these features.
     pub fn new(names: Vec<String>) -> Self {
         Self { names, features: Vec::new(), target: Vec::new(), groups: Vec::new(), weights: Vec::new() }
     }
@@ -26,7 +26,8 @@ impl Table {
             return Err(Error::Table { why });
         }
         if !target.is_finite() || features.iter().any(|value| value.is_infinite()) {
-            let why = format!("row {} holds a number without end, or its target is none", self.target.len());
+            let why =
+                format!("row {} holds an infinite feature, or its target is not finite", self.target.len());
             return Err(Error::Table { why });
         }
         self.features.extend_from_slice(features);
@@ -35,7 +36,7 @@ impl Table {
         Ok(())
     }
 
-    /// Says what each row counts: a number above 0 for each. Boosted trees heed it.
+    /// Sets row weights above 0, which boosted trees use.
     pub fn with_weights(mut self, weights: Vec<f64>) -> Result<Table, Error> {
         if weights.len() != self.len() || weights.iter().any(|weight| !(weight.is_finite() && *weight > 0.0))
         {
@@ -47,7 +48,7 @@ impl Table {
         Ok(self)
     }
 
-    /// What each row counts; empty where all count alike.
+    /// Weight of each row; empty if all are equal.
     pub fn weights(&self) -> &[f64] {
         &self.weights
     }
@@ -57,17 +58,17 @@ impl Table {
         &self.names
     }
 
-    /// How many features there are.
+    /// Number of features.
     pub fn width(&self) -> usize {
         self.names.len()
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.target.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.target.is_empty()
     }
@@ -86,7 +87,7 @@ impl Table {
         &self.groups
     }
 
-    /// Only these rows, in this order.
+    /// Selects these rows, in this order.
     pub fn select(&self, rows: &[usize]) -> Table {
         let mut out = Table::new(self.names.clone());
         for row in rows {
@@ -98,7 +99,7 @@ impl Table {
         out
     }
 
-    /// The same rows with targets of another kind, for example their logarithms.
+    /// The same rows with transformed targets, for example their logarithms.
     pub fn with_target(&self, of: impl Fn(f64) -> f64) -> Result<Table, Error> {
         let target: Vec<f64> = self.target.iter().map(|value| of(*value)).collect();
         if let Some(row) = target.iter().position(|value| !value.is_finite()) {

@@ -1,9 +1,10 @@
-//! Walks decision trees: the only rule by which a row finds its leaf.
+//! Walks decision trees: the only implementation of the search for a row's leaf.
 //!
-//! Every tree format either stores [`TreeNode`]s or converts its own nodes into them on the fly, so all formats share
-//! one walker. It never panics and always ends, also on trees from damaged files.
+//! Every tree format stores [`TreeNode`]s or converts its own nodes into them on the fly, so all
+//! formats share one walker. It never panics and always terminates, also on trees from damaged
+//! files.
 
-/// Feature number of a leaf.
+/// Feature number that marks a leaf.
 pub const LEAF: u32 = u32::MAX;
 
 /// One node: a split, or a leaf when `feature` is [`LEAF`].
@@ -12,7 +13,7 @@ pub struct TreeNode {
     /// Threshold of a split, value of a leaf.
     pub value: f64,
     pub feature: u32,
-    /// Indices of the children; a format may use both for something else in leaves.
+    /// Indices of the children; in leaves a format may use both for other data.
     pub left: u32,
     pub right: u32,
     /// Whether rows without the feature (NaN) go left.
@@ -34,9 +35,9 @@ pub enum SplitRule {
     Below,
 }
 
-/// The index of the leaf that a row falls into; `None` if the tree leads outside itself or in circles.
+/// Index of the leaf that a row reaches; `None` for an index out of range or a cycle.
 ///
-/// `value_of` gives the row's value of a feature.
+/// `value_of` returns the row's value of a feature.
 #[inline]
 pub fn find_leaf<N: Copy + Into<TreeNode>>(
     nodes: &[N],
@@ -65,11 +66,11 @@ pub mod tests {
     use super::*;
     use crate::random::SplitMix64;
 
-    /// Values at which comparisons differ: ties, both zeros, infinities, NaN.
+    /// Values for which comparisons differ: ties, both zeros, infinities, NaN.
     pub const SPECIAL: [f64; 9] =
         [0.0, -0.0, 1.0, -1.0, 0.5, f64::MIN_POSITIVE, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
 
-    /// A tree of random shape whose nodes stand in pre-order.
+    /// A tree of random shape with nodes in pre-order.
     pub fn random_tree(random: &mut SplitMix64, width: usize, depth: usize) -> Vec<TreeNode> {
         fn add(nodes: &mut Vec<TreeNode>, random: &mut SplitMix64, width: usize, depth: usize) {
             let at = nodes.len();

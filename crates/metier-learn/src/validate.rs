@@ -1,21 +1,21 @@
-//! Parts data so that a score is honest: whole groups are held out, and which ones is settled before anything is fitted.
+//! Splits data for unbiased scores: whole groups are held out, and the choice precedes any fitting.
 
 use std::collections::BTreeMap;
 
 use crate::random::{self, mix};
 use crate::{Error, Table};
 
-/// Rows to learn from and rows to be scored on.
+/// Training rows and test rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Split {
-    /// Rows to learn from.
+    /// Rows for training.
     pub train: Vec<usize>,
-    /// Rows to be scored on.
+    /// Rows for scoring.
     pub test: Vec<usize>,
 }
 
-/// Folds of whole groups, about equally many rows in each. Which fold a group falls into depends on nothing but the groups, their sizes and
-/// the seed.
+/// Folds of whole groups with about equally many rows. The fold of a group depends only on the
+/// groups, their sizes and the seed.
 pub fn folds(table: &Table, count: usize, seed: u64) -> Result<Vec<Split>, Error> {
     let mut sizes: BTreeMap<u64, usize> = BTreeMap::new();
     for group in table.groups() {
@@ -31,7 +31,7 @@ pub fn folds(table: &Table, count: usize, seed: u64) -> Result<Vec<Split>, Error
         });
     }
     let mut groups: Vec<(u64, usize)> = sizes.into_iter().collect();
-    // Large groups first, so that the folds come out even; equal ones in an order by hash.
+    // Large groups first, so that the folds are balanced; equal ones in an order by hash.
     groups.sort_by_key(|(group, size)| (std::cmp::Reverse(*size), mix(group ^ mix(seed))));
     let mut rows = vec![0usize; count];
     let mut fold_of = BTreeMap::new();
@@ -49,12 +49,12 @@ pub fn folds(table: &Table, count: usize, seed: u64) -> Result<Vec<Split>, Error
         .collect())
 }
 
-/// Whether a group is among a share of all that is held out, by its hash alone.
+/// Whether a group belongs to the held-out share, by its hash alone.
 pub fn is_held_out(group: u64, share: f64, seed: u64) -> bool {
     (mix(group ^ mix(seed)) as f64) < share * 2f64.powi(64)
 }
 
-/// A number for a name, the same on every machine (FNV-1a).
+/// Hash of a name (FNV-1a), the same on every machine.
 pub fn group_of(name: &str) -> u64 {
     random::hash_name(name)
 }

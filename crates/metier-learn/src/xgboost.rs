@@ -1,19 +1,20 @@
-//! Reads predictors in XGBoost's JSON format, and gives XGBoost's own numbers to the last bit.
+//! Reads predictors in XGBoost's JSON format, and reproduces XGBoost's predictions bit by bit.
 //!
-//! Supported: `gbtree` and `dart` boosters of one output with numeric splits, for the objectives whose output is the
-//! sum itself (`reg:squarederror`, `reg:absoluteerror`, …), its exponential (`count:poisson`, `reg:gamma`, `reg:tweedie`) or its logistic (`reg:logistic`,
-//! `binary:logistic`). XGBoost compares and adds in single precision, tree after tree, in their order: so do we.
-//! A file may be read within limits only: places of a tree lead forward or nowhere.
+//! Supported are `gbtree` and `dart` boosters of one output with numeric splits. The output of the
+//! objective must be the sum itself (`reg:squarederror`, `reg:absoluteerror`, …), its exponential
+//! (`count:poisson`, `reg:gamma`, `reg:tweedie`) or its logistic (`reg:logistic`,
+//! `binary:logistic`). Like XGBoost, this module compares and adds in single precision, in the
+//! order of the trees. Files are read within limits, and children must follow their parent.
 
 use serde_json::Value;
 
 use crate::Error;
 use crate::tree::{LEAF, SplitRule, TreeNode, find_leaf};
 
-/// Most places of all trees together.
+/// Largest number of nodes of all trees together.
 const PLACES: usize = 20_000_000;
 
-/// What is made of the sum of all leaves.
+/// Link function applied to the sum of all leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Link {
     Identity,
@@ -21,10 +22,10 @@ enum Link {
     Logistic,
 }
 
-/// A predictor that XGBoost has learned.
+/// A predictor trained by XGBoost.
 #[derive(Debug, Clone, PartialEq)]
 pub struct XGBoost {
-    /// Names of the features, where the file has them.
+    /// Names of the features, if the file has them.
     pub names: Vec<String>,
     features: usize,
     base: f32,
@@ -47,7 +48,8 @@ fn at<'a>(value: &'a Value, path: &str) -> Result<&'a Value, Error> {
     Ok(inner)
 }
 
-/// A number that XGBoost writes as one, as a text, or (base scores from version 3 on) as a list of one in a text.
+/// A number that XGBoost writes as a number, as a text, or (base scores since version 3) as a list
+/// of one in a text.
 fn number(value: &Value, field: &str) -> Result<f64, Error> {
     let parsed = match value {
         Value::Number(number) => number.as_f64(),
@@ -68,7 +70,7 @@ fn list<'a>(tree: &'a Value, field: &str, number: usize) -> Result<&'a Vec<Value
 }
 
 impl XGBoost {
-    /// Reads a file's text.
+    /// Parses a file's text.
     pub fn read(text: &str) -> Result<Self, Error> {
         let file: Value = match serde_json::from_str(text) {
             Ok(file) => file,
@@ -101,7 +103,7 @@ impl XGBoost {
         }
         let base = number(at(about, "base_score")?, "learner.learner_model_param.base_score")? as f32;
         let features = number(at(about, "num_feature")?, "learner.learner_model_param.num_feature")? as usize;
-        // The base score is kept as a prediction; trees are added to what it is made of.
+        // The file stores the base score as a prediction; trees are added before the link function.
         let base = match link {
             Link::Identity => base,
             Link::Exponential => base.ln(),
@@ -141,17 +143,17 @@ impl XGBoost {
         Ok(Self { names: names.unwrap_or_default(), features, base, link, trees: read })
     }
 
-    /// How many features a row has.
+    /// Number of features of a row.
     pub fn width(&self) -> usize {
         self.features
     }
 
-    /// How many trees there are.
+    /// Number of trees.
     pub fn trees(&self) -> usize {
         self.trees.len()
     }
 
-    /// What it predicts for a row; a feature that is not known is NaN.
+    /// Predicts the target of a row; an unknown feature is NaN.
     pub fn predict(&self, row: &[f32]) -> f32 {
         let mut sum = self.base;
         for (weight, tree) in &self.trees {

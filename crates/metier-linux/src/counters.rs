@@ -1,7 +1,9 @@
-//! The processor's counters over the whole host: cycles, instructions and misses of the last cache, which the kernel counts on every processor (`perf_event_open`).
+//! Hardware counters of the whole host: cycles, instructions and last-level cache misses, counted
+//! by the kernel on every processor (`perf_event_open`).
 //!
-//! One group of events for each processor, read with one call; where the kernel had to share the counters out over time, values are scaled up to the whole
-//! time. A host that does not offer them (most virtual machines) or does not permit them says why. Bounded: processors.
+//! Each processor has one group of events, read with one call. If the kernel multiplexed the
+//! counters, values are scaled to the whole time. A host that does not offer counters (most virtual
+//! machines) or does not permit them reports the reason. The number of processors is bounded.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
@@ -12,19 +14,19 @@ use perf_event_open_sys::bindings as b;
 
 use crate::Roots;
 
-/// Processors beyond which counters would take too many files.
+/// Largest number of processors; more would need too many file descriptors.
 const MOST_CPUS: usize = 256;
-/// How many events a group has.
+/// Number of events in a group.
 const EVENTS: usize = 3;
 
-/// What was counted between two readings.
+/// Counts between two readings.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Counted {
     /// Cycles in which a processor was not halted.
     pub cycles: f64,
-    /// Instructions that were retired.
+    /// Retired instructions.
     pub instructions: f64,
-    /// Misses of the last cache.
+    /// Last-level cache misses.
     pub cache_misses: f64,
 }
 
@@ -37,7 +39,7 @@ const HARDWARE: [Event; EVENTS] = [
     (b::PERF_TYPE_HARDWARE, b::PERF_COUNT_HW_CACHE_MISSES as u64),
 ];
 
-/// One processor: the leader is read, the others are counted with it.
+/// Group of one processor: reading the leader returns all of its events.
 struct Group {
     leader: OwnedFd,
     _others: Vec<OwnedFd>,
@@ -50,7 +52,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Opens them, or says why that cannot be.
+    /// Opens the counters, or returns the reason why that fails.
     pub fn open(roots: &Roots) -> Result<Self, Missing> {
         Self::of(roots, &HARDWARE).map_err(|error| refused(roots, &error))
     }
@@ -65,7 +67,7 @@ impl Counters {
         Ok(Self { groups })
     }
 
-    /// What was counted since the last reading, by all processors; `None` where one could not be read.
+    /// Counts of all processors since the last reading; `None` if one could not be read.
     pub fn read(&mut self) -> Option<Counted> {
         let mut sums = [0.0; EVENTS];
         for group in &mut self.groups {
@@ -90,12 +92,12 @@ impl Group {
         Ok(group)
     }
 
-    /// Its counters, scaled to the whole time.
+    /// Reads its counters, scaled to the whole time.
     fn now(&self) -> Option<[f64; EVENTS]> {
-        // The number of events, the time for which they were wanted, the time for which they ran, and the values.
+        // Number of events, enabled time, running time, and the values.
         let mut read = [0u64; 3 + EVENTS];
         let bytes = std::mem::size_of_val(&read);
-        // SAFETY: the buffer is ours and has so many bytes; the descriptor is open.
+        // SAFETY: the buffer is valid for `bytes` bytes; the descriptor is open.
         let got = unsafe { libc::read(self.leader.as_raw_fd(), read.as_mut_ptr().cast(), bytes) };
         if got != bytes as isize || read[0] != EVENTS as u64 {
             return None;
@@ -116,17 +118,18 @@ fn open((kind, config): Event, cpu: i32, leader: i32) -> io::Result<OwnedFd> {
         ),
         ..Default::default()
     };
-    // SAFETY: the attributes are initialised, with their true size; the descriptor is ours alone.
+    // SAFETY: the attributes are initialised with their true size; the returned descriptor is not
+    // shared.
     let fd =
         unsafe { sys::perf_event_open(&mut attr, -1, cpu, leader, b::PERF_FLAG_FD_CLOEXEC as libc::c_ulong) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just given us this descriptor.
+    // SAFETY: the kernel has just returned this descriptor.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Why the kernel refuses, and what would help.
+/// Why the kernel refuses, with a fix.
 fn refused(roots: &Roots, error: &io::Error) -> Missing {
     let level = crate::file::text(roots.proc.join("sys/kernel/perf_event_paranoid"));
     match error.raw_os_error() {
@@ -138,9 +141,9 @@ fn refused(roots: &Roots, error: &io::Error) -> Missing {
             )
         }
         Some(libc::ENOENT | libc::ENOSYS | libc::EOPNOTSUPP | libc::ENODEV) => {
-            Missing::because("this host shows no counters of its processors; virtual machines rarely do")
+            Missing::because("this host has no hardware counters; virtual machines rarely do")
         }
-        _ => Missing::because(format!("counters of the processors cannot be opened: {error}")),
+        _ => Missing::because(format!("hardware counters cannot be opened: {error}")),
     }
 }
 
@@ -150,7 +153,8 @@ mod tests {
 
     #[test]
     fn what_all_processors_count_grows_and_is_told_since_the_last_reading() {
-        // Events that every kernel has, in the place of the processor's own: the clock, switches and page faults.
+        // Software events that every kernel has replace the hardware ones: clock, context switches
+        // and page faults.
         let software = [
             (b::PERF_TYPE_SOFTWARE, b::PERF_COUNT_SW_CPU_CLOCK as u64),
             (b::PERF_TYPE_SOFTWARE, b::PERF_COUNT_SW_CONTEXT_SWITCHES as u64),

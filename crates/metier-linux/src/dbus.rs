@@ -1,8 +1,9 @@
-//! As much of D-Bus as two calls need: connect to a bus, authenticate, say hello, ask systemd to start or stop a unit.
+//! A minimal D-Bus client for two calls: it connects to a bus, authenticates, sends Hello, and
+//! starts or stops a systemd unit.
 //!
-//! Written here because the well-kept crates bring an async runtime and some forty others for that, and because the
-//! launcher, which has none, needs the second call as bytes ([`stopping`]).
-//! Wire format: D-Bus specification, "Message Protocol"; little-endian, protocol version 1.
+//! The maintained crates for this bring an async runtime and some forty dependencies. The launcher
+//! has none and needs the second call as bytes ([`stopping`]). Wire format: D-Bus specification,
+//! "Message Protocol"; little-endian, protocol version 1.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -12,20 +13,20 @@ use std::time::Duration;
 const METHOD_CALL: u8 = 1;
 const METHOD_RETURN: u8 = 2;
 const ERROR: u8 = 3;
-/// Replies that we wait for are small; anything larger is not for us.
+/// Largest accepted message; the expected replies are small.
 const LARGEST: usize = 1 << 20;
 
-/// The bus itself, and systemd on it: name, object, interface.
+/// Destination, object path and interface of the bus itself, and of systemd.
 const BUS: [&str; 3] = ["org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus"];
 const MANAGER: [&str; 3] =
     ["org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager"];
 
-/// A value of a unit's property.
+/// Value of a unit property.
 #[derive(Debug, Clone, Copy)]
 pub enum Property<'a> {
     Text(&'a str),
     Flag(bool),
-    /// A list of one process.
+    /// A list of one process id.
     Process(u32),
 }
 
@@ -36,7 +37,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects as the user that we are.
+    /// Connects as the effective user.
     pub fn open(socket: &Path, limit: Duration) -> io::Result<Self> {
         let mut stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(limit))?;
@@ -50,7 +51,7 @@ impl Connection {
         }
         if !line.starts_with(b"OK ") {
             return Err(io::Error::other(format!(
-                "the bus refused us: {}",
+                "the bus refused the connection: {}",
                 String::from_utf8_lossy(&line).trim()
             )));
         }
@@ -61,12 +62,12 @@ impl Connection {
         Ok(connection)
     }
 
-    /// `StartTransientUnit(name, "fail", properties, [])` of the service manager.
+    /// Calls `StartTransientUnit(name, "fail", properties, [])` of the service manager.
     pub fn start_unit(&mut self, name: &str, properties: &[(&str, Property<'_>)]) -> io::Result<()> {
         self.manage("StartTransientUnit", "ssa(sv)a(sa(sv))", &unit_body(name, properties))
     }
 
-    /// `StopUnit(name, "replace")`: also a start that is still under way ends.
+    /// Calls `StopUnit(name, "replace")`, which also cancels a pending start.
     pub fn stop_unit(&mut self, name: &str) -> io::Result<()> {
         self.manage("StopUnit", "ss", &stop_body(name))
     }
@@ -93,7 +94,7 @@ impl Connection {
             match (kind, reply_to == self.serial) {
                 (METHOD_RETURN, true) => return Ok(()),
                 (ERROR, true) => return Err(io::Error::other(text)),
-                // Signals and the like pass by.
+                // Ignore signals and other messages.
                 _ => {}
             }
         }
@@ -107,7 +108,7 @@ impl Connection {
             |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize;
         let (body_length, fields_length) = (word(4), word(12));
         if head[0] != b'l' || body_length > LARGEST || fields_length > LARGEST {
-            return Err(io::Error::other("the bus sent a message that we cannot read"));
+            return Err(io::Error::other("the bus sent an unreadable message"));
         }
         let mut fields = vec![0; fields_length.next_multiple_of(8)];
         self.stream.read_exact(&mut fields)?;
@@ -121,9 +122,10 @@ impl Connection {
     }
 }
 
-/// All that somebody who cannot read answers has to say to have a unit stopped: who it is, hello, and the call. A bus takes
-/// it in one piece (sd-bus itself begins before it was answered). Whoever sends it stays connected until the unit
-/// is gone: systemd asks the bus who the caller is.
+/// All bytes that a client which cannot read replies sends to stop a unit: authentication, Hello
+/// and the call. A bus accepts them in one piece; sd-bus itself also pipelines them. The client
+/// must stay connected until the unit is gone, because systemd asks the bus for the caller's
+/// identity.
 pub fn stopping(name: &str) -> Vec<u8> {
     let mut all = format!("{}BEGIN\r\n", who_we_are()).into_bytes();
     let ([to, path, interface], [bus, at, of]) = (MANAGER, BUS);
@@ -132,9 +134,10 @@ pub fn stopping(name: &str) -> Vec<u8> {
     all
 }
 
-/// The first line to a bus: our user, whom it knows from the socket.
+/// The authentication line with the effective user id, which the bus checks against the socket's
+/// credentials.
 fn who_we_are() -> String {
-    // SAFETY: takes nothing, cannot fail.
+    // SAFETY: takes no argument and cannot fail.
     let uid = unsafe { libc::geteuid() }.to_string();
     let hex: String = uid.bytes().map(|byte| format!("{byte:02x}")).collect();
     format!("\0AUTH EXTERNAL {hex}\r\n")
@@ -236,7 +239,8 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes)
 }
 
-/// The reply serial (field 5) among header fields; each is a struct of a code and a variant, aligned to 8.
+/// The reply serial (field 5) among header fields; each is a struct of a code and a variant,
+/// aligned to 8.
 fn reply_serial(fields: &[u8]) -> Option<u32> {
     let mut at = 0;
     while at + 4 <= fields.len() {

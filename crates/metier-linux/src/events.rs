@@ -1,11 +1,13 @@
-//! Every process of the run, from the kernel's own events: starts and ends from the process connector, what
-//! each used from the task statistics that the kernel sends when a task ends.
+//! Every process of the run from kernel events: starts and ends from the process connector,
+//! resource use from the task statistics that the kernel sends when a task ends.
 //!
-//! Both tell of the whole host; only descendants of the launcher are kept. The sockets are emptied at sample
-//! ticks instead of waking us for each event. What each process used is what the kernel had booked at its last
-//! tick, so tiny processes show less than they used: the run's totals come from the control group instead.
+//! Both sources cover the whole host; only descendants of the launcher are kept. The sockets are
+//! drained at sample ticks instead of waking the process for each event. A process's figures are
+//! those of the kernel's last tick, so they underestimate short processes. The run's totals
+//! therefore come from the control group.
 //!
-//! Needs `CAP_NET_ADMIN` in the first namespaces (ordinary users may listen to the connector from Linux 6.6).
+//! Needs `CAP_NET_ADMIN` in the initial namespaces (ordinary users may listen to the connector from
+//! Linux 6.6).
 
 use std::collections::HashMap;
 use std::io;
@@ -23,66 +25,66 @@ const FORK: u32 = 0x1;
 const EXEC: u32 = 0x2;
 const COMM: u32 = 0x200;
 const EXIT: u32 = 0x8000_0000;
-/// Processes that are kept one by one; beyond it they are only counted.
+/// Largest number of listed processes; more are only counted.
 pub const LISTED: usize = 20_000;
 
-/// What one process is known to have done.
+/// Observed facts of one process.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
     pub pid: u32,
     pub parent: u32,
     pub name: String,
-    /// Start by the monotonic clock.
+    /// Start time on the monotonic clock.
     pub started_ns: u64,
-    /// End by the monotonic clock.
+    /// End time on the monotonic clock.
     pub ended_ns: Option<u64>,
     pub status: Option<i32>,
-    /// CPU time that was booked.
+    /// CPU time in the task statistics.
     pub cpu_ns: Option<u64>,
     pub peak_kib: Option<u64>,
-    /// Bytes through read and write calls.
+    /// Bytes transferred by read and write calls.
     pub called: Option<(u64, u64)>,
-    /// Bytes from and to storage.
+    /// Bytes transferred from and to storage.
     pub stored: Option<(u64, u64)>,
 }
 
-/// Which processes are the run, for those who follow processes one by one.
+/// Selects the processes of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProcessRoot {
-    /// Everybody below this process, but not the process itself.
+    /// All descendants of this process, without the process itself.
     Below(u32),
-    /// These, and everybody below them.
+    /// These processes and their descendants.
     These(Vec<u32>),
 }
 
-/// Listens to the host's process events and keeps those of one run.
+/// Observes the host's process events and keeps those of one run.
 pub struct Watch {
     connector: Option<Socket>,
     statistics: Option<Socket>,
     family: u16,
     root: u32,
     list: Vec<Seen>,
-    /// Latest entry of a living or just ended process.
+    /// Index of the latest entry of a running or just ended process.
     by_pid: HashMap<u32, usize>,
     /// Process of each thread.
     threads: HashMap<u32, u32>,
-    /// Members that ended and may still get their statistics, or are beyond the list.
+    /// Number of members beyond the list.
     unlisted: u64,
     total: u64,
 }
 
 impl Watch {
-    /// Starts to listen, or says why it cannot.
+    /// Opens the sockets, or returns the reason why that fails.
     pub fn open() -> Result<Self, Missing> {
         let reason = |error: io::Error| {
             Missing::fixable(
-                format!("the kernel's process events cannot be had ({error})"),
+                format!("the kernel's process events are not available ({error})"),
                 "run as root, or give metier the capability: setcap cap_net_admin+ep metier",
             )
         };
         let mut connector = Socket::open(NETLINK_CONNECTOR, 1).map_err(reason)?;
         connector.send(NLMSG_DONE, 0, &connector_message(1)).map_err(reason)?;
-        // The kernel acknowledges with an event; without it we would wait for events that never come.
+        // The kernel acknowledges with an event; without it no event would ever arrive.
         let mut heard = Err(io::Error::new(io::ErrorKind::Unsupported, "no acknowledgement"));
         connector.answer(|_, payload| heard = acknowledged(payload)).map_err(reason)?;
         heard.map_err(reason)?;
@@ -103,12 +105,12 @@ impl Watch {
         })
     }
 
-    /// Whether each end brings what the process used.
+    /// Whether each end event comes with task statistics.
     pub fn has_statistics(&self) -> bool {
         self.statistics.is_some()
     }
 
-    /// Names the run: everybody below a launcher, or processes that are there already and everybody below them.
+    /// Selects the run: all descendants of a launcher, or existing processes and their descendants.
     pub fn follow(&mut self, root: &ProcessRoot) {
         match root {
             ProcessRoot::Below(launcher) => self.root = *launcher,
@@ -133,24 +135,24 @@ impl Watch {
         }
     }
 
-    /// The raw wait status of a process that ended.
+    /// Raw wait status of an ended process.
     pub fn status_of(&self, pid: u32) -> Option<i32> {
         self.list.iter().find(|seen| seen.pid == pid)?.status
     }
 
-    /// Bytes from and to storage over all processes that ended, if each brought its figures.
+    /// Storage bytes of all ended processes; `None` if one has no statistics.
     pub fn stored(&self) -> Option<(u64, u64)> {
         self.sum(|seen| seen.stored)
     }
 
-    /// Resident high-water mark of the largest process, if each brought its figures.
+    /// Largest resident high-water mark of a process; `None` if one has no statistics.
     pub fn largest(&self) -> Option<Bytes> {
         self.sum(|seen| seen.stored)?;
         self.list.iter().filter_map(|seen| seen.peak_kib).max().map(|kib| Bytes(kib * 1024))
     }
 
-    /// Takes in what has happened on the host since the last look, and says how many messages that was. Most of
-    /// them are about others: nothing is copied before a message is known to be about the run.
+    /// Processes pending events and returns the number of messages. Most concern other processes,
+    /// so no message is copied before it is known to belong to the run.
     pub fn drain(&mut self) -> u64 {
         let mut messages = 0;
         if let Some(mut connector) = self.connector.take() {
@@ -173,27 +175,27 @@ impl Watch {
         messages
     }
 
-    /// Events that were lost because they came too fast.
+    /// Number of receive overruns, in which the kernel dropped events.
     pub fn lost(&self) -> u64 {
         [&self.connector, &self.statistics].into_iter().flatten().map(|socket| socket.overruns).sum()
     }
 
-    /// How many processes there were.
+    /// Total number of processes.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// How many of those are not in the list.
+    /// Number of processes that are not listed.
     pub fn unlisted(&self) -> u64 {
         self.unlisted
     }
 
-    /// The processes in the order in which they started.
+    /// The processes in order of their start.
     pub fn list(&self) -> &[Seen] {
         &self.list
     }
 
-    /// Bytes through read and write calls over all processes that ended, if each brought its figures.
+    /// Bytes of read and write calls of all ended processes; `None` if one has no statistics.
     pub fn called(&self) -> Option<(u64, u64)> {
         self.sum(|seen| seen.called)
     }
@@ -208,7 +210,8 @@ impl Watch {
         })
     }
 
-    /// From a connector message: 20 bytes of header, then the event: what, cpu, time, data.
+    /// Parses a connector message: 20 bytes of header, then the event with type, CPU, time and
+    /// data.
     fn take(&mut self, payload: &[u8]) -> Option<()> {
         let event = payload.get(20..)?;
         let time_ns = u64_at(event, 8)?;
@@ -224,7 +227,7 @@ impl Watch {
                 }
             }
             COMM if word(0) == word(1) => self.entry(word(1)?)?.name = c_text(event.get(24..40)?),
-            // Only the end of the whole process; its threads end by themselves.
+            // Only the end of the whole process; threads end separately.
             EXIT if word(0) == word(1) => {
                 let status = word(2)? as i32;
                 let seen = self.entry(word(1)?)?;
@@ -250,7 +253,7 @@ impl Watch {
                 .get(&parent)
                 .map(|at| self.list.get(*at).map(|seen| seen.name.clone()).unwrap_or_default())
         }) else {
-            // A number that comes back after one of ours had it belongs to somebody else now.
+            // The kernel reused the pid of a run's process for a foreign one.
             self.by_pid.remove(&child);
             return;
         };
@@ -289,7 +292,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // Kernels before 6.5 go on counting a listener that leaves without a word.
+        // Kernels before 6.5 keep counting a listener that does not unsubscribe.
         if let Some(connector) = &self.connector {
             let _ = connector.send(NLMSG_DONE, 0, &connector_message(2));
         }
@@ -297,7 +300,7 @@ impl Drop for Watch {
 }
 
 impl Seen {
-    /// As the record shows it; times count from the start of the run.
+    /// Converts to the record's format; times are relative to the start of the run.
     pub fn to_process(&self, run_started_ns: u64) -> Process {
         let since = |ns: u64| Seconds((ns as f64 - run_started_ns as f64) / 1e9);
         let (exit_code, signal) = match self.status {
@@ -310,7 +313,7 @@ impl Seen {
             parent: (self.parent != 0).then_some(self.parent),
             name: self.name.clone(),
             command: None,
-            // The fork comes a moment before the first instruction, from which the run counts.
+            // The fork precedes the first instruction, at which the run starts.
             started_seconds: Seconds(since(self.started_ns).get().max(0.0)),
             ended_seconds: self.ended_ns.map(since),
             cpu_seconds: self.cpu_ns.map(Seconds::from_nanos),
@@ -336,7 +339,7 @@ fn connector_message(order: u32) -> Vec<u8> {
     message
 }
 
-/// Whether a connector message is (or follows) an acknowledgement without error.
+/// Checks that a connector message is or follows an acknowledgement without error.
 fn acknowledged(payload: &[u8]) -> io::Result<()> {
     let event = payload.get(20..).unwrap_or_default();
     match (u32_at(event, 0), u32_at(event, 16)) {
@@ -346,7 +349,7 @@ fn acknowledged(payload: &[u8]) -> io::Result<()> {
     }
 }
 
-/// What the kernel says of a task that ended.
+/// Statistics of an ended task.
 struct TaskStatistics {
     name: String,
     cpu_ns: u64,
@@ -371,7 +374,7 @@ fn open_statistics() -> io::Result<(Socket, u16)> {
     let family = family.ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "no task statistics"))?;
     let mut cpus = crate::file::text("/sys/devices/system/cpu/possible").unwrap_or_else(|| "0".into());
     cpus.push('\0');
-    // Registers for the ends of tasks on these cores; the flags ask for an acknowledgement.
+    // Registers for task ends on these cores; the flags request an acknowledgement.
     socket.send(family, 1 | 4, &generic_message(1, 3, cpus.as_bytes()))?;
     let mut said = Err(io::Error::new(io::ErrorKind::Unsupported, "no acknowledgement"));
     socket.answer(|kind, payload| {
@@ -396,7 +399,8 @@ fn generic_message(command: u8, attribute: u16, value: &[u8]) -> Vec<u8> {
     message
 }
 
-/// The tasks of one statistics message: attribute 4 holds a task id (1) and its figures (3).
+/// Calls `take` for each task of a statistics message: attribute 4 holds a task id (1) and its
+/// figures (3).
 fn task_ends(payload: &[u8], take: &mut impl FnMut(u32, &[u8])) {
     each_attribute(payload.get(4..).unwrap_or_default(), &mut |kind, value| {
         if kind != 4 {
@@ -412,8 +416,8 @@ fn task_ends(payload: &[u8], take: &mut impl FnMut(u32, &[u8])) {
 }
 
 impl TaskStatistics {
-    /// From the kernel's `struct taskstats`. Its places are fixed up to version 14; a version that moved them
-    /// is found out by the task id, which then does not stand where it should.
+    /// Parses the kernel's `struct taskstats`. Its offsets are stable up to version 14. A later
+    /// layout is detected by the task id, which then has another offset.
     fn parse(pid: u32, raw: &[u8]) -> Option<Self> {
         if u32_at(raw, 128)? != pid {
             return None;
@@ -440,7 +444,7 @@ mod tests {
 
     use super::*;
 
-    /// A watch that hears nothing by itself.
+    /// A watch without sockets.
     fn quiet() -> Watch {
         Watch {
             connector: None,
@@ -467,7 +471,7 @@ mod tests {
         let pids: Vec<(u32, u32)> = watch.list().iter().map(|seen| (seen.pid, seen.parent)).collect();
         assert_eq!(pids, [(11, 0), (12, 11), (14, 12)]);
         assert_eq!(watch.threads, HashMap::from([(13, 12)]));
-        // A stranger that gets a number of ours is not ours.
+        // A foreign process that reuses a pid of the run is not part of it.
         watch.forked(7, 12, 12, 6);
         watch.forked(12, 15, 15, 7);
         assert_eq!(watch.total(), 3);

@@ -1,13 +1,14 @@
-//! Reading the kernel's small text files: open once, read again and again from the start with `pread`.
+//! Kernel text files: opened once, then read repeatedly from the start with `pread`.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// The largest such file we take; `memory.stat` and `/proc/stat` of large machines stay below it.
+/// Largest text read from a kernel file; `memory.stat` and `/proc/stat` of large machines are
+/// smaller.
 const LARGEST: usize = 256 * 1024;
 
-/// A kernel file that is held open, so that a sample costs one system call.
+/// A kernel file held open, so that a sample costs one system call.
 #[derive(Debug)]
 pub struct Held {
     file: File,
@@ -16,7 +17,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Opens it, or `None` if that is not possible: a source that is not there is not an error.
+    /// Opens a file; `None` on failure, because an absent source is not an error.
     pub fn open(path: impl Into<PathBuf>) -> Option<Self> {
         let path = path.into();
         let file = File::open(&path).ok()?;
@@ -40,12 +41,12 @@ impl Held {
         std::str::from_utf8(&self.buffer[..length]).ok()
     }
 
-    /// Its text as one whole number.
+    /// Parses its text as an unsigned integer.
     pub fn number(&mut self) -> Option<u64> {
         self.text()?.trim().parse().ok()
     }
 
-    /// Its text as one whole number that may be negative.
+    /// Parses its text as a signed integer.
     pub fn signed(&mut self) -> Option<i64> {
         self.text()?.trim().parse().ok()
     }
@@ -55,30 +56,30 @@ impl Held {
     }
 }
 
-/// The text of a small file, trimmed; `None` if it cannot be read or is empty.
+/// Trimmed text of a small file; `None` if it is unreadable or empty.
 pub fn text(path: impl AsRef<Path>) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
     (!text.is_empty()).then(|| text.to_string())
 }
 
-/// A small file that holds one number.
+/// Number in a small file.
 pub fn number(path: impl AsRef<Path>) -> Option<u64> {
     text(path)?.parse().ok()
 }
 
-/// The value behind a key in lines of `key value`, as in `cpu.stat` and `memory.stat`.
+/// Value of a key in lines of `key value`, as in `cpu.stat` and `memory.stat`.
 pub fn keyed(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// The value behind `key:` with an optional unit `kB`, in bytes, as in `/proc/meminfo`.
+/// Value in bytes of a line `key: N kB`, as in `/proc/meminfo`.
 pub fn kib_field(text: &str, key: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
     rest.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// The total of the `some` line of a pressure file, in microseconds.
+/// Total of a pressure file's `some` line, in microseconds.
 pub fn pressure_micros(text: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.starts_with("some "))?;
     line.rsplit_once("total=")?.1.trim().parse().ok()

@@ -1,5 +1,5 @@
-//! The name of a run's control group: process id and start time of the measuring process and the run, so that a later
-//! start can tell whether the owner is still there.
+//! Ownership of control groups. A group's name holds the process id and start time of the measuring
+//! process and the run's id, so that a later process can check whether the owner is alive.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,16 +9,16 @@ use metier_types::RunId;
 use crate::cgroup::{Group, slice};
 use crate::{Roots, file, proc_stat};
 
-/// How deep groups inside groups are looked for.
+/// Largest nesting depth of searched groups.
 const DEEPEST: u32 = 32;
 
-/// Who made something, for a label: process id and start time, and the boot they are of.
+/// Owner mark for a label: process id and start time, and the boot id.
 pub fn owner_mark(roots: &Roots) -> String {
     let pid = std::process::id();
     format!("{pid}-{}-{}", start_time(roots, pid).unwrap_or(0), boot_id(roots))
 }
 
-/// Whether the one of such a mark is gone. A mark that is none of ours says nothing.
+/// Whether the owner in such a mark is gone; `false` for other marks.
 pub fn is_owner_gone(roots: &Roots, mark: &str) -> bool {
     let mut parts = mark.splitn(3, '-');
     let mut number = || parts.next()?.parse::<u64>().ok();
@@ -27,7 +27,7 @@ pub fn is_owner_gone(roots: &Roots, mark: &str) -> bool {
     parts.next() != Some(&boot_id(roots)) || !is_alive(roots, pid, started)
 }
 
-/// The name of a run's group: who owns it, and which run it is.
+/// Name of a run's group, made of its owner and the run.
 pub fn group_name(roots: &Roots, run: RunId) -> String {
     let pid = std::process::id();
     format!("metier-{pid}-{}-{}", start_time(roots, pid).unwrap_or(0), run.short())
@@ -37,8 +37,8 @@ pub fn boot_id(roots: &Roots) -> String {
     file::text(roots.proc.join("sys/kernel/random/boot_id")).unwrap_or_default()
 }
 
-/// Start time in clock ticks since boot: field 22 of `/proc/PID/stat`. A process that has ended and only waits for its
-/// parent to notice has none: some parents never do.
+/// Start time in clock ticks since boot: field 22 of `/proc/PID/stat`. `None` for a zombie, since
+/// some parents never collect their children.
 pub fn start_time(roots: &Roots, pid: u32) -> Option<u64> {
     proc_stat::read(&roots.proc, pid).filter(|stat| !stat.has_ended()).map(|stat| stat.start_ticks)
 }
@@ -47,17 +47,17 @@ pub fn is_alive(roots: &Roots, pid: u32, started: u64) -> bool {
     start_time(roots, pid) == Some(started)
 }
 
-/// Whether a name is one of ours ([`group_name`]) and its owner is gone.
+/// Whether a name has the form of [`group_name`] and its owner is gone.
 pub fn is_ownerless(roots: &Roots, name: &str) -> bool {
     owner_in(name).is_some_and(|(pid, started)| !is_alive(roots, pid, started))
 }
 
-/// Ends everything in a run's group and removes it.
+/// Kills all processes of a run's group and removes it.
 pub fn end_group(group: &Group) {
     group.remove.iter().for_each(|folder| remove(folder));
 }
 
-/// Process id and start time in `metier-PID-START-RUN`, or in the name of a slice for that.
+/// Process id and start time in `metier-PID-START-RUN`, or in a slice name of that form.
 pub fn owner_in(name: &str) -> Option<(u32, u64)> {
     let group = slice::group_name(name);
     let name = group.as_deref().unwrap_or(name);
@@ -67,7 +67,7 @@ pub fn owner_in(name: &str) -> Option<(u32, u64)> {
     Some(owner)
 }
 
-/// Processes in a group and in those that the command made inside it.
+/// Processes in a group and in its subgroups.
 pub fn members(group: &Path, depth: u32) -> Vec<i32> {
     let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
     let mut pids: Vec<i32> =
@@ -83,7 +83,7 @@ fn below(group: &Path) -> Vec<PathBuf> {
     entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|e| e.path()).collect()
 }
 
-/// Kills what is inside and removes the folder.
+/// Kills the processes of a group and removes its folder.
 pub fn remove(group: &Path) {
     for _ in 0..100 {
         if remove_folders(group, 0) || !group.exists() {
@@ -97,13 +97,13 @@ pub fn remove(group: &Path) {
 pub fn kill(group: &Path) {
     if fs::write(group.join("cgroup.kill"), "1").is_err() {
         for pid in members(group, 0) {
-            // SAFETY: no memory is passed; the process is in a group that only our runs enter.
+            // SAFETY: passes no memory; only processes of metier's runs are in this group.
             unsafe { libc::kill(pid, libc::SIGKILL) };
         }
     }
 }
 
-/// Removes a group after those inside it. Only `rmdir`: files cannot be lost.
+/// Removes subgroups before their parent. It uses `rmdir` only, so no file can be lost.
 fn remove_folders(group: &Path, depth: u32) -> bool {
     if depth < DEEPEST {
         for inner in below(group) {

@@ -1,4 +1,4 @@
-//! The machine around a run: load, steal, frequency, temperature, pressure.
+//! State of the host around a run: load, steal, frequency, temperature, pressure.
 
 use std::path::PathBuf;
 
@@ -12,17 +12,17 @@ use crate::throttling;
 /// Counters of the whole host at one moment.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HostCounters {
-    /// Time that cores were busy, over all cores, in nanoseconds; steal is not in it.
+    /// Busy time over all cores in nanoseconds, without steal.
     pub busy_ns: Option<u64>,
-    /// Time that the hypervisor gave to others.
+    /// Time that the hypervisor gave to other guests.
     pub steal_ns: Option<u64>,
-    /// All time, over all cores.
+    /// Total time over all cores.
     pub total_ns: Option<u64>,
     /// Time in which some task waited for a core, for memory, for IO.
     pub pressure_ns: [Option<u64>; 3],
 }
 
-/// Reads the host's state again and again.
+/// Repeatedly reads the host's state.
 pub struct HostMeter {
     stat: Option<Held>,
     load: Option<Held>,
@@ -30,14 +30,14 @@ pub struct HostMeter {
     pressure: [Option<Held>; 3],
     frequencies: Vec<Held>,
     zones: Vec<Held>,
-    /// Why the firmware holds the board back (Raspberry Pi).
+    /// Why the firmware throttles the board (Raspberry Pi).
     throttling: Option<Held>,
     governor: Option<String>,
     tick_ns: u64,
 }
 
 impl HostMeter {
-    /// Opens what the host has.
+    /// Opens the files that exist.
     pub fn open(roots: &Roots) -> Self {
         let cpus = roots.sys.join("devices/system/cpu");
         let governors: std::collections::BTreeSet<String> = numbered(&cpus, "cpu")
@@ -76,7 +76,7 @@ impl HostMeter {
         if !khz.is_empty() {
             reading.frequency_hertz = Some(Hertz(khz.iter().sum::<f64>() / khz.len() as f64 * 1e3));
         }
-        // Zones that are switched off say -256 or so; nothing that we run on is below freezing.
+        // Switched-off zones report about -256 °C; running hosts are above freezing.
         let hottest = self
             .zones
             .iter_mut()
@@ -92,7 +92,7 @@ impl HostMeter {
         reading
     }
 
-    /// The host's counters now.
+    /// Reads the host's counters.
     pub fn counters(&mut self) -> HostCounters {
         let mut counters = HostCounters::default();
         if let Some(times) = self.stat.as_mut().and_then(Held::text).and_then(CpuTimes::of_host) {
@@ -106,7 +106,7 @@ impl HostMeter {
         counters
     }
 
-    /// Whether the host says how its cores are clocked.
+    /// Whether the host reports its CPU frequencies.
     pub fn has_frequency(&self) -> bool {
         !self.frequencies.is_empty()
     }
@@ -116,7 +116,7 @@ impl HostMeter {
         !self.zones.is_empty()
     }
 
-    /// The state over a run: readings before and after, and what its counters did in between.
+    /// State over a run: readings before and after, and the differences of the counters.
     pub fn state(
         &self,
         (before, at_start): (HostReading, HostCounters),
@@ -132,7 +132,7 @@ impl HostMeter {
             let part = grown(at_start.pressure_ns[i], at_end.pressure_ns[i])?;
             (wall.get() > 0.0).then(|| Ratio((part / 1e9 / wall.get()).clamp(0.0, 1.0)))
         };
-        // Ticks are coarse: below ten of them on each core the share of others would be noise.
+        // Ticks are coarse: with fewer than 20 in all, the ratios would be noise.
         let enough = total.is_some_and(|total| total >= 20.0 * self.tick_ns as f64);
         HostState {
             before,
@@ -155,10 +155,10 @@ impl HostMeter {
     }
 }
 
-/// Most processors that are looked at.
+/// Largest number of processors.
 const MOST_CPUS: usize = 1024;
 
-/// CPUs that are online, from a list such as `0-3,5`; none where the kernel does not say.
+/// Online CPUs from a list such as `0-3,5`; empty if the kernel does not report them.
 pub fn online(roots: &Roots) -> Vec<i32> {
     let text = crate::file::text(roots.sys.join("devices/system/cpu/online")).unwrap_or_default();
     let range = |part: &str| -> Option<std::ops::RangeInclusive<i32>> {
@@ -168,7 +168,7 @@ pub fn online(roots: &Roots) -> Vec<i32> {
     text.split(',').filter_map(range).flatten().take(MOST_CPUS).collect()
 }
 
-/// Folders such as `cpu0`, `cpu1` … in order.
+/// Folders `cpu0`, `cpu1` … in numeric order.
 pub fn numbered(folder: &std::path::Path, prefix: &str) -> impl Iterator<Item = PathBuf> {
     let mut found: Vec<(u32, PathBuf)> = std::fs::read_dir(folder)
         .into_iter()

@@ -1,11 +1,17 @@
 //! Interfaces of the Linux kernel, one module each.
 //!
-//! Readers take the folders where `/proc`, `/sys` and `/etc` are as a parameter ([`Roots`]). Absent is `None`, never 0.
-//! Nothing here knows runs or stores: [`cgroup`] makes and reads control groups, [`group_owner`] names them after the
-//! process that made them, [`events`] listens to process events, [`host`] reads load, pressure, clocks and
-//! temperatures, [`counters`] counts processor events, [`consumers`] says which processes use the processors now,
-//! [`packet_socket`] opens unix sockets of packets, [`proc_stat`] parses what processes and processors did so far, [`signals`] blocks
-//! the signals that ask to stop and reads them from a descriptor, [`stop_request`] handles them in a long-running process.
+//! Readers take the folders of `/proc`, `/sys` and `/etc` as a parameter ([`Roots`]). An absent
+//! value is `None`, never 0. This crate is independent of runs and stores.
+//!
+//! - [`cgroup`] creates and reads control groups; [`group_owner`] names them after the creating
+//!   process.
+//! - [`events`] observes process events; [`counters`] counts processor events.
+//! - [`host`] reads load, pressure, clocks and temperatures.
+//! - [`consumers`] attributes CPU time to processes.
+//! - [`packet_socket`] opens unix packet sockets.
+//! - [`proc_stat`] parses the CPU times of processes and processors.
+//! - [`signals`] blocks stop signals and reads them from a descriptor.
+//! - [`stop_request`] handles the signals that stop a long-running process.
 
 pub mod cgroup;
 pub mod consumers;

@@ -1,26 +1,26 @@
-//! Netlink sockets: opening, sending one message, reading many at once.
+//! Netlink sockets: opening, sending one message, receiving many at once.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Room for events between two looks; a burst beyond it is counted as lost.
+/// Receive buffer for events between two reads; a burst beyond it is counted as lost.
 static ROOM: libc::c_int = 32 << 20;
-/// Messages taken with one system call.
+/// Messages received with one system call.
 const BATCH: usize = 64;
 const MESSAGE: usize = 1024;
 
-/// A netlink socket that never blocks.
+/// A non-blocking netlink socket.
 pub struct Socket {
     fd: OwnedFd,
     buffers: Box<[[u8; MESSAGE]; BATCH]>,
-    /// Times that the kernel said it had to drop something.
+    /// Number of times the kernel reported dropped messages.
     pub overruns: u64,
 }
 
 impl Socket {
-    /// Opens one of a family, joined to some groups.
+    /// Opens a socket of a family and joins multicast groups.
     pub fn open(family: libc::c_int, groups: u32) -> io::Result<Self> {
-        // SAFETY: plain numbers; the result is checked before it is owned.
+        // SAFETY: passes plain numbers; the result is checked before it is owned.
         let fd = unsafe {
             let fd = libc::socket(
                 libc::AF_NETLINK,
@@ -67,7 +67,7 @@ impl Socket {
         if sent == message.len() as isize { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Waits up to a second for the answer to a question, and gives it to `take`.
+    /// Waits up to a second for the answer to a request, and passes it to `take`.
     pub fn answer(&mut self, mut take: impl FnMut(u16, &[u8])) -> io::Result<()> {
         let mut poll = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one valid entry.
@@ -78,7 +78,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Gives every message that waits (its type and payload) to `take`.
+    /// Passes the type and payload of every pending message to `take`.
     pub fn drain(&mut self, take: &mut impl FnMut(u16, &[u8])) {
         loop {
             let mut lengths = [0usize; BATCH];
@@ -100,7 +100,7 @@ impl Socket {
     }
 
     fn receive(&mut self, lengths: &mut [usize; BATCH]) -> io::Result<usize> {
-        // SAFETY: all headers are zeroed and then point to buffers that live through the call.
+        // SAFETY: all headers are zeroed, then point to buffers that outlive the call.
         unsafe {
             let mut parts: [libc::iovec; BATCH] = std::mem::zeroed();
             let mut headers: [libc::mmsghdr; BATCH] = std::mem::zeroed();
@@ -129,7 +129,7 @@ impl Socket {
     }
 }
 
-/// Walks the netlink messages of one datagram.
+/// Iterates over the netlink messages of one datagram.
 fn each_message(mut bytes: &[u8], take: &mut impl FnMut(u16, &[u8])) {
     while bytes.len() >= 16 {
         let Some(length) = u32_at(bytes, 0).map(|l| l as usize).filter(|l| (16..=bytes.len()).contains(l))
@@ -142,7 +142,7 @@ fn each_message(mut bytes: &[u8], take: &mut impl FnMut(u16, &[u8])) {
     }
 }
 
-/// Walks netlink attributes: type and payload.
+/// Iterates over netlink attributes: type and payload.
 pub fn each_attribute(mut bytes: &[u8], take: &mut impl FnMut(u16, &[u8])) {
     while bytes.len() >= 4 {
         let length = u16::from_ne_bytes([bytes[0], bytes[1]]) as usize;
@@ -155,12 +155,12 @@ pub fn each_attribute(mut bytes: &[u8], take: &mut impl FnMut(u16, &[u8])) {
     }
 }
 
-/// A whole number at a place, in native order.
+/// Reads an unsigned integer at an offset, in native byte order.
 pub fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
 }
 
-/// A whole number at a place, in native order.
+/// Reads an unsigned integer at an offset, in native byte order.
 pub fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..at + 8)?.try_into().ok().map(u64::from_ne_bytes)
 }

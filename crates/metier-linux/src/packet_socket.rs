@@ -1,4 +1,5 @@
-//! Unix sockets of packets (`SOCK_SEQPACKET`), which the standard library does not have, and who is at the other end.
+//! Unix packet sockets (`SOCK_SEQPACKET`), which the standard library lacks, and credentials of
+//! their peers.
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -6,22 +7,22 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Connections that may wait to be accepted.
+/// Number of connections that may wait to be accepted.
 const BACKLOG: libc::c_int = 4;
 
-/// The process at the other end of a unix socket, as the kernel says.
+/// The process at the other end of a unix socket, as reported by the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
-    /// Process id in our namespace; 0 where the process is not visible from it.
+    /// Process id in this namespace; 0 if the process is not visible from it.
     pub pid: u32,
     pub uid: u32,
 }
 
-/// Credentials of the process that connected.
+/// Credentials of the connected process.
 pub fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> {
     let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut size = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the structure and its size are ours and fit the option.
+    // SAFETY: the structure and its size are valid and fit the option.
     let got = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -37,14 +38,15 @@ pub fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> {
     Ok(Peer { pid: credentials.pid.max(0) as u32, uid: credentials.uid })
 }
 
-/// A socket that listens at a path; accepting from it does not wait.
+/// Opens a listening socket at a path; accepting from it does not block.
 pub fn listen(path: &Path) -> io::Result<OwnedFd> {
     let bytes = path.as_os_str().as_bytes();
-    // SAFETY: the address is plain data that is filled within its bounds; the descriptor is checked before it is owned.
+    // SAFETY: the address is plain data filled within its bounds; the descriptor is checked before
+    // it is owned.
     unsafe {
         let mut address: libc::sockaddr_un = zeroed();
         if bytes.len() >= address.sun_path.len() {
-            let text = format!("{} is longer than a socket's path may be", path.display());
+            let text = format!("{} is too long for a socket path", path.display());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         address.sun_family = libc::AF_UNIX as libc::sa_family_t;
@@ -68,7 +70,7 @@ pub fn listen(path: &Path) -> io::Result<OwnedFd> {
 /// Accepts the next connection, and reads the credentials of its peer.
 pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, Peer)> {
     let none = std::ptr::null_mut();
-    // SAFETY: no address is asked for; the descriptor is checked before it is owned.
+    // SAFETY: requests no address; the descriptor is checked before it is owned.
     let socket = unsafe {
         let fd = libc::accept4(listener.as_raw_fd(), none, none.cast(), libc::SOCK_CLOEXEC);
         if fd < 0 {
@@ -92,6 +94,6 @@ mod tests {
         let listener = listen(&folder.path().join("socket")).unwrap();
         assert_eq!(accept(listener.as_fd()).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         let error = listen(&folder.path().join("x".repeat(120))).unwrap_err().to_string();
-        assert!(error.ends_with(" is longer than a socket's path may be"), "{error}");
+        assert!(error.ends_with(" is too long for a socket path"), "{error}");
     }
 }

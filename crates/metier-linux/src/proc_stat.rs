@@ -1,4 +1,4 @@
-//! `/proc/PID/stat` and `/proc/stat`: what processes and processors did so far, in clock ticks.
+//! `/proc/PID/stat` and `/proc/stat`: CPU times of processes and processors, in clock ticks.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -7,13 +7,13 @@ use std::path::Path;
 
 /// Longest line of one process: 52 numbers and a name of at most 64 bytes.
 const LINE_BYTES: usize = 2048;
-/// The process that kernel threads are children of.
+/// Pid of kthreadd, the parent of kernel threads.
 const KERNEL_THREAD_PARENT: u32 = 2;
 
 /// The line of one process (proc_pid_stat(5)); times are in clock ticks ([`ticks_per_second`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessStat<'a> {
-    /// Name of the executable, as the kernel cuts it.
+    /// Name of the executable, truncated by the kernel.
     pub name: Cow<'a, str>,
     pub state: char,
     pub parent: u32,
@@ -28,7 +28,8 @@ pub struct ProcessStat<'a> {
 }
 
 impl<'a> ProcessStat<'a> {
-    /// Parses a line. A name may hold blanks, brackets and any bytes; it ends at the last closing bracket.
+    /// Parses a line. A name may hold blanks, brackets and any bytes; it ends at the last closing
+    /// bracket.
     pub fn parse(line: &'a [u8]) -> Option<Self> {
         let name_start = line.iter().position(|byte| *byte == b'(')? + 1;
         let name_end = line.iter().rposition(|byte| *byte == b')')?;
@@ -55,12 +56,12 @@ impl<'a> ProcessStat<'a> {
         self.user_ticks.saturating_add(self.system_ticks)
     }
 
-    /// Whether the process has ended and only waits for its parent to collect it.
+    /// Whether the process is a zombie.
     pub fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X' | 'x')
     }
 
-    /// Whether the process, whose pid the caller knows, is a thread of the kernel.
+    /// Whether the process with this pid is a kernel thread.
     pub fn is_kernel_thread(&self, pid: u32) -> bool {
         self.parent == KERNEL_THREAD_PARENT || pid == KERNEL_THREAD_PARENT
     }
@@ -73,7 +74,7 @@ pub fn read(proc: &Path, pid: u32) -> Option<ProcessStat<'static>> {
     Some(ProcessStat { name: Cow::Owned(stat.name.into_owned()), ..stat })
 }
 
-/// As [`read`], with a buffer for many processes, so that nothing is allocated.
+/// As [`read`], with a buffer reused for many processes to avoid allocations.
 pub fn read_into<'b>(proc: &Path, pid: u32, buffer: &'b mut Vec<u8>) -> Option<ProcessStat<'b>> {
     if buffer.len() < LINE_BYTES {
         buffer.resize(LINE_BYTES, 0);
@@ -91,12 +92,13 @@ pub fn pids(proc: &Path) -> impl Iterator<Item = u32> + use<> {
 
 /// Clock ticks of a second (`USER_HZ`).
 pub fn ticks_per_second() -> u64 {
-    // SAFETY: sysconf takes a number and gives one.
+    // SAFETY: sysconf takes and returns plain integers.
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     u64::try_from(ticks).ok().filter(|ticks| *ticks > 0).unwrap_or(100)
 }
 
-/// Time of processors by mode, in ticks: a `cpu` line of `/proc/stat`. Guests are in `user` and `nice` already.
+/// Processor time by mode, in ticks: a `cpu` line of `/proc/stat`. `user` and `nice` include
+/// guests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CpuTimes {
     pub user: u64,
@@ -138,7 +140,7 @@ impl CpuTimes {
         })
     }
 
-    /// Time at work: neither idle, nor waiting for storage, nor given to other guests.
+    /// Busy time: neither idle, nor waiting for storage, nor given to other guests.
     pub fn busy(&self) -> u64 {
         [self.nice, self.system, self.irq, self.softirq]
             .iter()

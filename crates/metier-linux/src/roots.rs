@@ -1,8 +1,9 @@
-//! Where the kernel's file systems are. Every reader takes it, so that tests use trees of their own.
+//! Mount points of the kernel's file systems.
 
 use std::path::PathBuf;
 
-/// Where the kernel's file systems are mounted; tests point it at trees of their own.
+/// Mount points of the kernel's file systems, a parameter of every reader; tests use synthetic
+/// trees.
 #[derive(Debug, Clone)]
 pub struct Roots {
     /// Usually `/proc`.
@@ -14,7 +15,7 @@ pub struct Roots {
 }
 
 impl Roots {
-    /// Usually `/var`: beside `/etc`, wherever that is.
+    /// `/var` as the sibling of `/etc`.
     pub fn var(&self) -> PathBuf {
         self.etc.with_file_name("var")
     }

@@ -1,12 +1,12 @@
-//! A request that a long-running thread ends, from another thread or by SIGINT and SIGTERM.
+//! A request to stop a long-running thread, from another thread or by SIGINT and SIGTERM.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Set by the handler: all that it may do.
+/// Set by the signal handler, which may do nothing else.
 static SIGNALLED: AtomicBool = AtomicBool::new(false);
 
-/// Whether a worker should end; clones share one request.
+/// Whether a worker should stop; clones share one request.
 #[derive(Debug, Clone, Default)]
 pub struct StopRequest {
     asked: Arc<AtomicBool>,
@@ -19,7 +19,7 @@ impl StopRequest {
         Self::default()
     }
 
-    /// A request that SIGINT and SIGTERM make too, for a process that does nothing but work the queue.
+    /// A request that SIGINT and SIGTERM make too, for a process that only works on the queue.
     pub fn on_signals() -> Self {
         for signal in [libc::SIGINT, libc::SIGTERM] {
             let handler: extern "C" fn(libc::c_int) = note;

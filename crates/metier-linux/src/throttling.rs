@@ -1,38 +1,38 @@
-//! Why a Raspberry Pi's firmware holds it back.
+//! Throttling flags of a Raspberry Pi's firmware.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Roots;
 use crate::file::Held;
 
-/// Where the firmware's flags are shown, by kernel.
+/// Paths of the firmware's flags, by kernel.
 const FILES: [&str; 2] = [
     "devices/platform/soc/soc:firmware/get_throttled",
     "devices/platform/soc@107c000000/soc@107c000000:firmware/get_throttled",
 ];
 
-/// What the firmware says it does now, and did since the board started.
+/// Present throttling state, and whether there was any since the start of the board.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Throttling {
-    /// The supply is too weak.
+    /// The supply voltage is too low.
     pub under_voltage: bool,
     /// The clock is capped.
     pub frequency_capped: bool,
     /// The cores are slowed down.
     pub throttled: bool,
-    /// The soft temperature limit holds.
+    /// The soft temperature limit is active.
     pub soft_temperature_limit: bool,
-    /// Any of these was so since the board started.
+    /// Any of these was active since boot.
     pub since_boot: bool,
 }
 
 impl Throttling {
-    /// Whether the board is held back now.
+    /// Whether the board is throttled now.
     pub fn is_active(&self) -> bool {
         self.under_voltage || self.frequency_capped || self.throttled || self.soft_temperature_limit
     }
 
-    /// Reads the firmware's flags, hexadecimal with or without `0x`.
+    /// Parses the firmware's flags, hexadecimal with or without `0x`.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let flags = u32::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()?;

@@ -1,13 +1,14 @@
-//! Clocks, and descriptors that wake the loop of a run: a bell that counts, and waiting for several at once.
+//! Clocks, and descriptors that wake the loop of a run: a counting event, and waiting for several
+//! descriptors at once.
 //!
-//! A bell is an eventfd in semaphore mode: it is readable as long as it was rung more often than answered, so a
-//! message sent before each ring is never missed.
+//! The event is an eventfd in semaphore mode: it is readable while it was signalled more often than
+//! consumed. A message sent before each signal is therefore never missed.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// A bell that nobody has rung.
+/// Creates an event that is not signalled.
 pub fn bell() -> io::Result<OwnedFd> {
     // SAFETY: flags are plain numbers; the descriptor is checked before it is owned.
     unsafe {
@@ -18,33 +19,33 @@ pub fn bell() -> io::Result<OwnedFd> {
 
 pub fn ring(bell: &OwnedFd) {
     let one = 1u64.to_ne_bytes();
-    // SAFETY: eight bytes are written, as an event descriptor wants; it cannot be full before 2^64 rings.
+    // SAFETY: writes eight bytes, as an eventfd requires; it overflows only after 2^64 signals.
     unsafe { libc::write(bell.as_raw_fd(), one.as_ptr().cast(), 8) };
 }
 
-/// Takes one ring back.
+/// Consumes one signal of the event.
 pub fn answer(bell: &OwnedFd) {
     let mut count = [0u8; 8];
-    // SAFETY: the buffer has the eight bytes that an event descriptor gives.
+    // SAFETY: the buffer has the eight bytes that an eventfd returns.
     unsafe { libc::read(bell.as_raw_fd(), count.as_mut_ptr().cast(), 8) };
 }
 
-/// Waits until one of the descriptors has something, or for this long; says which have.
+/// Waits up to `longest` until a descriptor is readable; returns which ones are.
 pub fn wait<const N: usize>(descriptors: [RawFd; N], longest: Duration) -> [bool; N] {
     let mut fds = descriptors.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
     let time =
         libc::timespec { tv_sec: longest.as_secs() as libc::time_t, tv_nsec: longest.subsec_nanos().into() };
-    // SAFETY: valid entries and their number, and a valid time; the signal mask is left alone.
+    // SAFETY: valid entries and their number, and a valid time; the signal mask is unchanged.
     unsafe { libc::ppoll(fds.as_mut_ptr(), N as libc::nfds_t, &time, std::ptr::null()) };
     fds.map(|fd| fd.revents != 0)
 }
 
-/// The monotonic clock, by which all moments of a run are taken.
+/// The monotonic clock, used for all times of a run.
 pub fn monotonic_ns() -> u64 {
     clock(libc::CLOCK_MONOTONIC).as_nanos() as u64
 }
 
-/// The clock that goes on while the machine sleeps, by which the kernel dates processes.
+/// The clock that includes suspend; the kernel dates processes by it.
 pub fn boottime_ns() -> u64 {
     clock(libc::CLOCK_BOOTTIME).as_nanos() as u64
 }

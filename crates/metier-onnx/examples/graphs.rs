@@ -1,4 +1,4 @@
-//! Prints what is found of each file given, one line each, and how long that took: `graphs FILE[,INPUT=1x3x…] …`.
+//! Prints one line per file with its analysis and the time taken: `graphs FILE[,INPUT=1x3x…] …`.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::time::Instant;

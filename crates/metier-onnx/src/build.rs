@@ -1,22 +1,22 @@
-//! Makes small graphs: what trials run in order to learn how long operators take.
+//! Builder of small graphs, which trials run to measure operator times.
 //!
 //! Weights are drawn from a seed, so the same calls give the same bytes.
 
 use crate::graph::DataType;
 use crate::write::Message;
 
-/// The value of an attribute.
+/// Value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Setting {
     Integer(i64),
     Integers(Vec<i64>),
     Float(f32),
     Text(&'static str),
-    /// A graph inside of this one, as [`Builder::repeat`] makes it.
+    /// A subgraph as created by [`Builder::repeat`].
     Graph(Vec<u8>),
 }
 
-/// A graph that is being made.
+/// A graph under construction.
 #[derive(Debug, Default)]
 pub struct Builder {
     nodes: Vec<Vec<u8>>,
@@ -27,12 +27,12 @@ pub struct Builder {
     seed: u64,
 }
 
-/// Version of the operators that are written.
+/// Operator set version of the written graphs.
 pub const OPSET: u64 = 17;
 const IR_VERSION: u64 = 8;
 
 impl Builder {
-    /// An empty graph whose weights come from a seed.
+    /// Creates an empty graph with a seed for its weights.
     pub fn new(seed: u64) -> Self {
         Self { seed, ..Self::default() }
     }
@@ -42,14 +42,15 @@ impl Builder {
         format!("v{}", self.names)
     }
 
-    /// Something that the graph is given; gives its name.
+    /// Adds a graph input and returns its name.
     pub fn input(&mut self, data_type: DataType, dims: &[u64]) -> String {
         let name = self.name();
         self.inputs.push(value(&name, data_type, Some(dims)));
         name
     }
 
-    /// Real numbers around 0, of a size that keeps sums over `fan` of them near 1; gives the constant's name.
+    /// Adds random weights around 0, scaled so that sums over `fan` of them are near 1; returns the
+    /// constant's name.
     pub fn weights(&mut self, dims: &[u64], fan: u64) -> String {
         let count: u64 = dims.iter().product();
         let size = 1.7 / (fan.max(1) as f32).sqrt();
@@ -63,20 +64,20 @@ impl Builder {
         self.constant(DataType::Float, dims, &raw)
     }
 
-    /// The same number everywhere.
+    /// Adds a constant filled with one number.
     pub fn same(&mut self, dims: &[u64], number: f32) -> String {
         let count: u64 = dims.iter().product();
         let raw = number.to_le_bytes().repeat(count as usize);
         self.constant(DataType::Float, dims, &raw)
     }
 
-    /// A list of real numbers.
+    /// Adds a list of floats.
     pub fn constant_floats(&mut self, numbers: &[f32]) -> String {
         let raw: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
         self.constant(DataType::Float, &[numbers.len() as u64], &raw)
     }
 
-    /// A list of whole numbers.
+    /// Adds a list of integers.
     pub fn integers(&mut self, numbers: &[i64]) -> String {
         let raw: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
         self.constant(DataType::Int64, &[numbers.len() as u64], &raw)
@@ -88,12 +89,13 @@ impl Builder {
         name
     }
 
-    /// Adds an operator with one output; gives the output's name. An input without a name is left out.
+    /// Adds an operator with one output and returns the output's name. An empty input name omits an
+    /// optional input.
     pub fn node(&mut self, kind: &str, inputs: &[&str], settings: &[(&str, Setting)]) -> String {
         self.node_of(kind, inputs, settings, 1).pop().unwrap_or_default()
     }
 
-    /// Adds an operator with so many outputs.
+    /// Adds an operator with `outputs` outputs.
     pub fn node_of(
         &mut self,
         kind: &str,
@@ -108,8 +110,10 @@ impl Builder {
         names
     }
 
-    /// A loop of so many turns. `body` adds the operators of one turn to a graph of its own, from the number of the turn and the values of the states, and
-    /// gives the next values of the states. Gives the last ones, and behind them all values of the first state, one turn after the other. Every state has these dimensions.
+    /// Adds a loop of `turns` iterations. `body` adds the operators of one iteration to a subgraph,
+    /// from the iteration number and the states, and returns the next states. Returns the final
+    /// states, followed by all values of the first state stacked by iteration. All states have the
+    /// shape `dims`.
     pub fn repeat(
         &mut self,
         turns: u64,
@@ -130,7 +134,7 @@ impl Builder {
             inner.outputs.push(value(name, DataType::Float, Some(dims)));
         }
         (self.names, self.seed) = (inner.names, inner.seed);
-        // Weights belong to the graph around it, as exporters have it.
+        // Weights belong to the enclosing graph, as in exported files.
         self.constants.append(&mut inner.constants);
         let count = self.constant(DataType::Int64, &[], &turns.to_le_bytes());
         let begins = self.constant(DataType::Bool, &[], &[1]);
@@ -140,17 +144,17 @@ impl Builder {
         self.node_of("Loop", &inputs, &settings, after.len() + usize::from(told.is_some()))
     }
 
-    /// Names something that the graph gives.
+    /// Declares a graph output.
     pub fn output(&mut self, name: &str) {
         self.outputs.push(value(name, DataType::Float, None));
     }
 
-    /// How many operators there are.
+    /// Number of operators.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no operators.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }

@@ -1,19 +1,19 @@
-//! Counts what a graph has learned, wherever its file keeps it.
+//! Counts a graph's weights wherever its file stores them.
 
 use crate::graph::{Attribute, DataType, Graph, Tensor};
 
-/// What a file holds of weights.
+/// Totals of a file's weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Weights {
-    /// Real numbers among the constants, and what quantisation made of them: whole numbers of at most 8 bits in two or more dimensions.
-    /// In one dimension those are zero points.
+    /// Number of weights: floats, and quantised weights, which are integers of at most 8 bits of
+    /// rank 2 or more. Integers of rank 1 are zero points.
     pub parameters: u64,
-    /// Bytes of all constants, whole numbers too.
+    /// Bytes of all constants, integers included.
     pub bytes: u64,
 }
 
 impl Weights {
-    /// Adds so many elements of a type in so many dimensions.
+    /// Adds elements of a type and rank.
     pub fn add(&mut self, elements: u64, data_type: DataType, rank: usize) {
         if data_type.is_float() || (data_type.is_quantised() && rank >= 2) {
             self.parameters = self.parameters.saturating_add(elements);
@@ -23,7 +23,7 @@ impl Weights {
     }
 }
 
-/// Every constant that stands in the file as one: initializers and `Constant` operators, in sub-graphs too.
+/// Visits every stored constant: initialisers and `Constant` operators, including subgraphs.
 pub fn each<'a>(graph: &'a Graph, visit: &mut dyn FnMut(&'a Tensor)) {
     graph.initializers.iter().for_each(&mut *visit);
     for node in &graph.nodes {
@@ -36,7 +36,7 @@ pub fn each<'a>(graph: &'a Graph, visit: &mut dyn FnMut(&'a Tensor)) {
     }
 }
 
-/// Adds the numbers that `Constant` operators have as plain attributes, in sub-graphs too.
+/// Adds the numbers that `Constant` operators hold as plain attributes, including subgraphs.
 pub fn add_plain(graph: &Graph, weights: &mut Weights) {
     for node in &graph.nodes {
         for value in node.attributes.values().filter(|_| node.kind == "Constant") {

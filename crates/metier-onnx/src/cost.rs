@@ -1,13 +1,15 @@
-//! What one operator has to do: multiply-adds.
+//! Cost of one operator in multiply-adds.
 //!
-//! A multiply-add is one multiplication and the addition of its product: half of what others count as floating point
-//! operations. Only operators that are sums of products have any; the others cost time by the elements that they touch.
+//! A multiply-add is one multiplication and the addition of its product, which other tools count as
+//! two floating point operations. Only sums of products have multiply-adds. The time of other
+//! operators depends on the elements that they touch.
 
 use crate::Error;
 use crate::graph::DataType;
 use crate::shape::{Fact, Given, heads, letters, linear_sizes, rule};
 
-/// Multiply-adds of an operator with these inputs and outputs; `None` where a size or the operator is not known.
+/// Multiply-adds of an operator with these inputs and outputs; `None` if a size or the operator is
+/// unknown.
 pub fn multiply_adds(given: &Given, outputs: &[Fact]) -> Result<Option<u64>, Error> {
     let node = given.node;
     let Some(_) = rule(node) else { return Ok(None) };
@@ -17,7 +19,7 @@ pub fn multiply_adds(given: &Given, outputs: &[Fact]) -> Result<Option<u64>, Err
             per_output(out(), given.input(1))
         }
         "QLinearConv" => per_output(out(), given.input(3)),
-        // Every element of the input meets every weight of its channel.
+        // Every input element is multiplied by every weight of its channel.
         "ConvTranspose" => per_output(given.input(0).and_then(Fact::elements), given.input(1)),
         "Gemm" | "FusedGemm" | "QGemm" => {
             let inner = given.input(0).and_then(Fact::dims).and_then(|dims| {
@@ -59,20 +61,20 @@ fn product(factors: &[Option<u64>]) -> Option<u64> {
     factors.iter().try_fold(1u64, |product, factor| product.checked_mul((*factor)?))
 }
 
-/// Each of these elements is the sum of one output channel's weights.
+/// Each output element is a sum over the weights of one output channel.
 fn per_output(elements: Option<u64>, weights: Option<&Fact>) -> Option<u64> {
     let dims = weights?.dims()?;
     let per_channel = dims.get(1..)?.iter().try_fold(1u64, |product, size| product.checked_mul(*size))?;
     elements?.checked_mul(per_channel)
 }
 
-/// Every step multiplies the input and the state with the weights of all gates.
+/// Every step multiplies the input and the state by the weights of all gates.
 fn recurrent(given: &Given, gates: u64) -> Option<u64> {
     let input = given.input(0)?.dims()?;
     let &[first, second, width] = input.as_slice() else { return None };
     let state = given.input(2)?.dims()?;
     let &[directions, rows, columns] = state.as_slice() else { return None };
-    // Quantised ones stand the other way round.
+    // Quantised weights are transposed.
     let hidden = if given.node.kind == "DynamicQuantizeLSTM" { rows } else { columns };
     product(&[
         Some(first),
@@ -84,11 +86,11 @@ fn recurrent(given: &Given, gates: u64) -> Option<u64> {
     ])
 }
 
-/// Bytes of a value; `None` where its size is not known.
+/// Bytes of a value; `None` if its size is unknown.
 pub(crate) fn bytes(fact: Option<&Fact>) -> Option<u64> {
     match fact {
         None => Some(0),
-        // Texts have no fixed size, and no operator that matters works on many of them.
+        // Strings have no fixed size, and no relevant operator processes many of them.
         Some(fact) if fact.data_type == Some(DataType::String) => Some(0),
         Some(fact) => fact.bytes(),
     }

@@ -1,4 +1,4 @@
-//! A graph as its file says it, before anything is concluded from it.
+//! A graph as stored in its file, before any inference.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,12 +36,12 @@ pub enum DataType {
     Uint2,
     Int2,
     Float6,
-    /// A later version's.
+    /// A type of a later version.
     Other,
 }
 
 impl DataType {
-    /// By the number that stands for it in files.
+    /// The type for a number in the file format.
     pub fn of(number: u64) -> Self {
         match number {
             1 => Self::Float,
@@ -71,13 +71,13 @@ impl DataType {
         }
     }
 
-    /// The number that stands for it in files; `None` for a type of which we do not keep it exactly.
+    /// Its number in the file format; `None` for types that this enum merges.
     pub fn number(self) -> Option<u64> {
         let is_several = matches!(self, Self::Float8 | Self::Float6 | Self::Other);
         (1..=26).find(|number| Self::of(*number) == self && !is_several)
     }
 
-    /// Bits of one element; `None` where elements have no fixed size.
+    /// Bits of one element; `None` if elements have no fixed size.
     pub fn bits(self) -> Option<u64> {
         Some(match self {
             Self::Uint2 | Self::Int2 => 2,
@@ -92,7 +92,7 @@ impl DataType {
         })
     }
 
-    /// Whether it stands for real numbers: what weights are made of.
+    /// Whether it is a floating-point type, as weights have.
     pub fn is_float(self) -> bool {
         matches!(
             self,
@@ -106,7 +106,7 @@ impl DataType {
         )
     }
 
-    /// Whether it stands for whole numbers that quantised weights are made of.
+    /// Whether it is an integer type of quantised weights.
     pub fn is_quantised(self) -> bool {
         matches!(self, Self::Int8 | Self::Uint8 | Self::Int4 | Self::Uint4 | Self::Int2 | Self::Uint2)
     }
@@ -116,7 +116,7 @@ impl DataType {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Dim {
     Known(u64),
-    /// As many as whoever runs it says; equal names, equal numbers.
+    /// A size that is chosen at run time; equal names have equal sizes.
     Named(String),
     Unknown,
 }
@@ -131,58 +131,59 @@ impl fmt::Display for Dim {
     }
 }
 
-/// What a file says of a value.
+/// A value's declaration in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValueInfo {
     pub name: String,
     /// Type of its elements.
     pub data_type: Option<DataType>,
-    /// Its dimensions, where the file says so.
+    /// Its dimensions, if the file declares them.
     pub shape: Option<Vec<Dim>>,
 }
 
 /// Elements of a small tensor, kept because shapes are computed from them.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Small {
-    /// Whole numbers and truth values.
+    /// Integers and booleans.
     Integers(Vec<i64>),
     Floats(Vec<f64>),
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tensor {
-    /// Its name; empty for the value of an attribute.
+    /// Name; empty for the value of an attribute.
     pub name: String,
     /// Type of its elements.
     pub data_type: DataType,
     pub dims: Vec<u64>,
-    /// Its elements, where they are few.
+    /// Its elements, if they are few.
     pub small: Option<Small>,
-    /// The file that holds its elements, where they are outside.
+    /// The external file with its elements, if any.
     pub external: Option<String>,
-    /// Where they start in that file, and how many bytes they are, where it is said.
+    /// Offset in the external file, and length in bytes if declared.
     pub external_span: (u64, Option<u64>),
-    /// Whether both are said: the format leaves that open, and not every reader does.
+    /// Whether the file declares both offset and length, which the format makes optional but some
+    /// readers require.
     pub is_span_told: bool,
-    /// Where it stands in the file.
+    /// Byte range in the file.
     pub span: Range<usize>,
-    /// Whether it stands there as a list of the elements that are not 0.
+    /// Whether it is stored as a sparse list of non-zero elements.
     pub is_sparse: bool,
 }
 
 impl Tensor {
-    /// How many elements it has; dimensions were bounded when it was read.
+    /// Number of elements; the reader has bounded the dimensions.
     pub fn elements(&self) -> u64 {
         self.dims.iter().product()
     }
 
-    /// Bytes of its elements; `None` where they have no fixed size.
+    /// Bytes of its elements; `None` if they have no fixed size.
     pub fn bytes(&self) -> Option<u64> {
         Some(self.elements().checked_mul(self.data_type.bits()?)?.div_ceil(8))
     }
 }
 
-/// The value of an attribute.
+/// Value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Attribute {
     Integer(i64),
@@ -191,48 +192,49 @@ pub enum Attribute {
     Integers(Vec<i64>),
     Floats(Vec<f64>),
     Texts(Vec<String>),
-    /// A constant; shared, since calls of a function repeat it.
+    /// A constant, shared because calls of a function copy it.
     Tensor(Arc<Tensor>),
     Graph(Box<Graph>),
     Graphs(Vec<Graph>),
-    /// Inside of a function: what the operator that calls it has under this name.
+    /// Inside a function: a reference to the caller's attribute of this name.
     Outer(String),
-    /// What we have no use for.
+    /// An unused attribute type.
     Other,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
-    /// Its name; often empty.
+    /// Name, often empty.
     pub name: String,
-    /// Its kind, for example `Conv`.
+    /// Operator type, for example `Conv`.
     pub kind: String,
-    /// Whose kind: empty for ONNX's own.
+    /// Domain of the operator type; empty for ONNX's own.
     pub domain: String,
-    /// Which one of several functions of that name; mostly empty.
+    /// Selects one of several functions of that name; usually empty.
     pub overload: String,
-    /// Names of what it takes; empty where an optional one is left out.
+    /// Names of its inputs; empty for an omitted optional input.
     pub inputs: Vec<String>,
-    /// Names of what it makes; empty where an optional one is left out.
+    /// Names of its outputs; empty for an omitted optional output.
     pub outputs: Vec<String>,
     pub attributes: BTreeMap<String, Attribute>,
-    /// Where it stands in the file.
+    /// Byte range in the file.
     pub span: Range<usize>,
 }
 
 impl Node {
-    /// Whether it is one of ONNX's own kinds.
+    /// Whether its type is one of ONNX's own.
     pub fn is_standard(&self) -> bool {
         matches!(self.domain.as_str(), "" | "ai.onnx")
     }
 
-    /// Whether its kind is one that is known by its name here: ONNX's own and those of ONNX Runtime. Others may mean anything by it.
+    /// Whether its type is in a known domain: ONNX's own or ONNX Runtime's. Other domains may
+    /// define the name differently.
     pub fn is_familiar(&self) -> bool {
         let is_runtime = |rest: &str| rest.is_empty() || rest.starts_with('.');
         self.is_standard() || self.domain.strip_prefix("com.microsoft").is_some_and(is_runtime)
     }
 
-    /// A whole number among its attributes.
+    /// An integer attribute.
     pub fn integer(&self, name: &str) -> Option<i64> {
         match self.attributes.get(name) {
             Some(Attribute::Integer(value)) => Some(*value),
@@ -240,7 +242,7 @@ impl Node {
         }
     }
 
-    /// Whole numbers among its attributes.
+    /// An integer list attribute.
     pub fn integers(&self, name: &str) -> Option<&[i64]> {
         match self.attributes.get(name) {
             Some(Attribute::Integers(values)) => Some(values),
@@ -248,7 +250,7 @@ impl Node {
         }
     }
 
-    /// A text among its attributes.
+    /// A string attribute.
     pub fn text(&self, name: &str) -> Option<&str> {
         match self.attributes.get(name) {
             Some(Attribute::Text(value)) => Some(value),
@@ -256,7 +258,7 @@ impl Node {
         }
     }
 
-    /// A sub-graph among its attributes.
+    /// A subgraph attribute.
     pub fn graph(&self, name: &str) -> Option<&Graph> {
         match self.attributes.get(name) {
             Some(Attribute::Graph(graph)) => Some(graph),
@@ -272,8 +274,8 @@ impl Node {
         })
     }
 
-    /// Its name, or its kind and number, for people; of a very long one the beginning. Operators inside of sub-graphs are told with the names of all
-    /// around them, so a long name must not cost once more for each.
+    /// Display name: the name, or the type and number. A long name is truncated, because the name
+    /// is repeated in the path of every operator in its subgraphs.
     pub fn called(&self, number: usize) -> String {
         let kind = beginning(&self.kind);
         let name = beginning(&self.name);
@@ -287,40 +289,40 @@ impl Node {
     }
 }
 
-/// Characters of a name that people are told.
+/// Largest number of characters of a displayed name.
 const TOLD: usize = 120;
 
 fn beginning(name: &str) -> &str {
     name.char_indices().nth(TOLD).and_then(|(end, _)| name.get(..end)).unwrap_or(name)
 }
 
-/// Operators and what flows between them.
+/// Operators and the values between them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Graph {
     pub name: String,
-    /// Its operators, in an order in which they can run.
+    /// Its operators in an executable order.
     pub nodes: Vec<Node>,
     pub initializers: Vec<Tensor>,
-    /// What it is given, constants that are listed there left out.
+    /// Its inputs, without constants that are listed there.
     pub inputs: Vec<ValueInfo>,
     pub outputs: Vec<ValueInfo>,
-    /// What the file says of values inside.
+    /// Declarations of inner values.
     pub values: Vec<ValueInfo>,
 }
 
-/// An operator that a file defines itself.
+/// An operator that the file defines itself.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Function {
-    /// Its name: the kind of the operators that call it.
+    /// Name, which is the type of the operators that call it.
     pub name: String,
     pub domain: String,
-    /// Which one of several of that name.
+    /// Selects one of several functions of that name.
     pub overload: String,
-    /// What it does; inputs and outputs have names only.
+    /// Body; its inputs and outputs have names only.
     pub graph: Graph,
-    /// Version of ONNX's own operators in it, where it says so.
+    /// Version of ONNX's own operators in it, if declared.
     pub opset: Option<i64>,
-    /// Attributes that a call may leave away.
+    /// Default values of attributes that a call may omit.
     pub defaults: BTreeMap<String, Attribute>,
 }
 
@@ -329,7 +331,7 @@ pub struct Model {
     /// Version of the file format.
     pub ir_version: i64,
     pub producer: String,
-    /// Version of each domain's operators.
+    /// Operator set version of each domain.
     pub opsets: BTreeMap<String, i64>,
     pub graph: Graph,
     /// Operators that the file defines itself.

@@ -1,13 +1,15 @@
-//! Reads ONNX graphs: which operators, of which shapes, how many multiply-adds, how many bytes.
+//! Reads ONNX graphs: operators, shapes, multiply-adds, bytes.
 //!
-//! The way of a file: [`wire`] takes the bytes apart, [`proto`] makes a [`Model`] of them within [`Limits`],
-//! [`shape`] gives every value its type and size, [`cost`] says what each operator does, and [`analysis`] puts it
-//! together: the whole graph's parameters, multiply-adds, peak activation memory, and the characteristics that the SOPRANO
-//! profiler knew, by its rules and corrected.
+//! [`wire`] decodes the bytes, and [`proto`] builds a [`Model`] within [`Limits`]. [`shape`] infers
+//! the type and size of every value, and [`cost`] the multiply-adds of each operator. [`analysis`]
+//! combines them: parameters, multiply-adds, peak activation memory, and the characteristics of the
+//! SOPRANO profiler, by its rules and corrected.
 //!
-//! [`split`] cuts a graph into parts, [`rewrite`] changes operators of a file, [`build`] makes small ones. Nothing here runs a graph. No bytes make it panic, loop or take more memory than a small multiple of the file:
-//! counts, depths and sizes are bounded before anything is kept. This crate reads no files by itself: whoever has
-//! the bytes passes them, so external weights are known by their description only.
+//! [`split`] partitions a graph, [`rewrite`] changes operators of a file, and [`build`] creates
+//! small graphs. This crate runs no graph. No input makes it panic, loop forever, or take more
+//! memory than a small multiple of the file: counts, depths and sizes are checked before anything
+//! is stored. This crate reads no files; the caller passes the bytes, so only the description of
+//! external weights is available.
 
 pub mod analysis;
 pub mod build;

@@ -1,11 +1,11 @@
-//! How much a file may ask of us.
+//! Resource limits for reading a file.
 
-/// Bounds that every file is read within; a file beyond one is refused with its name.
+/// Limits for every file; an error for a file beyond one names the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of the file.
     pub file_bytes: usize,
-    /// Operators, in sub-graphs too.
+    /// Operators, including subgraphs.
     pub nodes: usize,
     /// Tensors, values, attributes and names together.
     pub items: usize,
@@ -14,14 +14,15 @@ pub struct Limits {
     pub rank: usize,
     /// Elements of one value.
     pub elements: u64,
-    /// Turns of a loop that are counted.
+    /// Counted iterations of a loop.
     pub turns: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            // Protocol buffers end at 2 GiB; larger networks keep their weights outside of the file.
+            // Protocol buffers are limited to 2 GiB; larger networks store their weights
+            // externally.
             file_bytes: 1 << 31,
             nodes: 200_000,
             items: 4_000_000,

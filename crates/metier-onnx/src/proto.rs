@@ -1,8 +1,9 @@
-//! Makes a [`Model`] of the bytes of an ONNX file, within limits.
+//! Builds a [`Model`] from the bytes of an ONNX file, within limits.
 //!
-//! Field numbers are those of `onnx.proto`. Fields that are not listed are skipped: documentation, training, quantisation
-//! notes. Every item that is kept is counted first, so that a file of many empty messages cannot take more memory
-//! than its limits allow. Elements are only kept for small tensors; of the others it is known where they stand.
+//! Field numbers are those of `onnx.proto`. Other fields are skipped: documentation, training,
+//! quantisation annotations. Every item is counted before it is stored, so that a file of many
+//! empty messages cannot exceed its memory limit. Only small tensors store their elements; others
+//! store their byte range.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,11 +12,11 @@ use crate::graph::{Attribute, DataType, Dim, Function, Graph, Model, Node, Small
 use crate::wire::{Field, Slice};
 use crate::{Error, Limits};
 
-/// Tensors of at most so many elements are kept whole: shapes, axes, pads, scales.
+/// Largest number of stored elements per tensor: shapes, axes, pads, scales.
 const SMALL: u64 = 4096;
-/// Letters of a name that people are told.
+/// Largest number of characters of a displayed name.
 const TOLD: usize = 120;
-/// Elements of all of them that are kept: what is 4 bits in the file is 64 here.
+/// Largest total number of stored elements: 4 bits in the file take 64 in memory.
 const TOGETHER: u64 = 16 << 20;
 
 pub fn read(bytes: &[u8], limits: &Limits) -> Result<Model, Error> {
@@ -32,7 +33,7 @@ struct Reader {
     limits: Limits,
     nodes: usize,
     items: usize,
-    /// Elements of small tensors.
+    /// Stored elements of small tensors.
     kept: u64,
     file: usize,
 }
@@ -100,7 +101,7 @@ impl Reader {
         Ok(graph)
     }
 
-    /// An operator that the file defines itself.
+    /// Reads an operator that the file defines itself.
     fn function(&mut self, message: Slice) -> Result<Function, Error> {
         let mut function = Function::default();
         let mut fields = message.fields();
@@ -214,11 +215,11 @@ impl Reader {
             7 => Attribute::Integers(integers),
             8 => Attribute::Texts(texts),
             10 => Attribute::Graphs(graphs),
-            // Files before version 2 of the format do not say the kind.
+            // Files before version 2 of the format do not declare the attribute type.
             0 if !integers.is_empty() => Attribute::Integers(integers),
             0 if !floats.is_empty() => Attribute::Floats(floats),
             0 if !texts.is_empty() => Attribute::Texts(texts),
-            // A writer may leave a number out that is 0.
+            // A writer may omit a number that is 0.
             1 if value == Attribute::Other => Attribute::Float(0.0),
             2 if value == Attribute::Other => Attribute::Integer(0),
             3 if value == Attribute::Other => Attribute::Text(String::new()),
@@ -306,7 +307,7 @@ impl Reader {
         tensor.is_span_told = starts && tensor.external_span.1.is_some();
         let count = self.count(&tensor.dims)?;
         let want = tensor.bytes().filter(|_| tensor.external.is_none());
-        // Without any it is a file that was stripped of its weights, which still says what they are.
+        // An empty constant: the weights were stripped from the file, and only their shapes remain.
         let raw = raw.filter(|raw| !raw.bytes.is_empty());
         if let (Some(raw), Some(want)) = (raw, want)
             && raw.bytes.len() as u64 != want
@@ -329,7 +330,7 @@ impl Reader {
         Ok(tensor)
     }
 
-    /// How many elements a tensor of these dimensions has.
+    /// Number of elements of a tensor with these dimensions.
     fn count(&self, dims: &[u64]) -> Result<u64, Error> {
         bounded("the number of dimensions", dims.len() as u64, self.limits.rank as u64)?;
         let mut count = 1u64;
@@ -356,7 +357,8 @@ impl Reader {
                 _ => {}
             }
         }
-        // Halves stand in the list of whole numbers, by their bits; nobody computes shapes from those.
+        // 16-bit floats are stored as bit patterns in the integer list; no shape is computed from
+        // them.
         let is_listed = |length: usize| length == count;
         Ok(if data_type.is_float() {
             is_listed(floats.len()).then_some(Small::Floats(floats))
@@ -365,7 +367,7 @@ impl Reader {
         })
     }
 
-    /// A sparse constant counts as the dense one that it stands for.
+    /// Reads a sparse constant, which counts as the dense one that it represents.
     fn sparse(&mut self, message: Slice) -> Result<Tensor, Error> {
         let mut values = None;
         let mut dims = Vec::new();
@@ -404,7 +406,7 @@ impl Reader {
     fn value_type(&mut self, message: Slice, value: &mut ValueInfo) -> Result<(), Error> {
         let mut fields = message.fields();
         while let Some((number, field)) = fields.next()? {
-            // Only tensors have a size that can be told; sequences, maps and optional values have none.
+            // Only tensors have a declared size; sequences, maps and optional values have none.
             let (1, Field::Bytes(tensor)) = (number, field) else { continue };
             let mut fields = tensor.fields();
             while let Some((number, field)) = fields.next()? {
@@ -429,7 +431,7 @@ impl Reader {
             let mut fields = dim.fields();
             while let Some((number, field)) = fields.next()? {
                 match (number, field) {
-                    // Some exporters write -1 for what they do not know.
+                    // Some exporters write -1 for unknown dimensions.
                     (1, Field::Number(number)) if (number as i64) >= 0 => size = Dim::Known(number),
                     (2, Field::Bytes(name)) if !name.bytes.is_empty() => size = Dim::Named(name.text()),
                     _ => {}
@@ -454,7 +456,7 @@ fn opset(message: Slice) -> Result<(String, i64), Error> {
     Ok((domain, version))
 }
 
-/// Key and value of an entry of external data.
+/// Key and value of an external data entry.
 fn entry_of(message: Slice) -> Result<(String, String), Error> {
     let (mut key, mut value) = (String::new(), String::new());
     let mut fields = message.fields();
@@ -474,7 +476,7 @@ fn double(bytes: &[u8]) -> f64 {
     f64::from_le_bytes(array)
 }
 
-/// Little-endian elements as they stand in the file.
+/// Decodes little-endian elements.
 fn small_of_raw(data_type: DataType, raw: &[u8], count: usize) -> Option<Small> {
     fn each<const N: usize, T>(raw: &[u8], count: usize, of: impl Fn([u8; N]) -> T) -> Option<Vec<T>> {
         let elements = raw.chunks_exact(N);

@@ -1,6 +1,7 @@
-//! Changes operators of a file's main graph, and leaves all the rest as it is.
+//! Changes operators of a file's main graph, and copies everything else unchanged.
 //!
-//! For engines that lack an operator or read one otherwise than the standard: others stand in its place and make the same values.
+//! For engines that lack an operator or interpret one differently from the standard: other
+//! operators replace it and produce the same values.
 
 use std::collections::BTreeMap;
 
@@ -10,21 +11,21 @@ use crate::graph::{DataType, Model};
 use crate::wire::{Field, Slice};
 use crate::write::Message;
 
-/// Changes that are collected.
+/// A set of changes to a file.
 #[derive(Debug)]
 pub struct Rewrite<'a> {
     bytes: &'a [u8],
     model: &'a Model,
     nodes: BTreeMap<usize, Vec<Vec<u8>>>,
     constants: Vec<Vec<u8>>,
-    /// Other names for files beside it.
+    /// New names of external files.
     files: BTreeMap<String, String>,
-    /// Whether weights outside are to say where they start and how long they are.
+    /// Whether external weights get explicit offsets and lengths.
     tells_spans: bool,
 }
 
 impl<'a> Rewrite<'a> {
-    /// No change yet of a file, and of what was read from it.
+    /// Starts without changes, for a file and its parsed model.
     pub fn new(bytes: &'a [u8], model: &'a Model) -> Self {
         let (nodes, files) = (BTreeMap::new(), BTreeMap::new());
         Self { bytes, model, nodes, constants: Vec::new(), files, tells_spans: false }
@@ -38,17 +39,17 @@ impl<'a> Rewrite<'a> {
         self.tells_spans || !self.files.is_empty()
     }
 
-    /// Has weights that stand in a file beside it say where they start there and how long they are, also where that was left to the reader.
+    /// Writes offset and length of external weights explicitly, also where the file omits them.
     pub fn tell_spans(&mut self) {
         self.tells_spans = true;
     }
 
-    /// Has the weights that stand in a file beside it in one of another name.
+    /// Renames an external weight file.
     pub fn file(&mut self, from: &str, to: &str) {
         self.files.insert(from.to_string(), to.to_string());
     }
 
-    /// Adds an operator to those that stand in the place of one; the first call takes that one away.
+    /// Adds an operator to the replacements of operator `of`; the first call removes that operator.
     pub fn instead(
         &mut self,
         of: usize,
@@ -61,7 +62,7 @@ impl<'a> Rewrite<'a> {
         self.nodes.entry(of).or_default().push(node(kind, name, inputs, &[output], settings));
     }
 
-    /// Keeps an operator, and gives it more attributes.
+    /// Keeps an operator and adds attributes to it.
     pub fn add(&mut self, to: usize, settings: &[(&str, Setting)]) {
         let Some(own) = self.model.graph.nodes.get(to).and_then(|node| self.bytes.get(node.span.clone()))
         else {
@@ -77,12 +78,12 @@ impl<'a> Rewrite<'a> {
         self.nodes.insert(to, vec![bytes]);
     }
 
-    /// Adds a real number.
+    /// Adds a float constant.
     pub fn number(&mut self, name: &str, number: f32) {
         self.constants.push(tensor(name, DataType::Float, &[], &number.to_le_bytes()));
     }
 
-    /// Adds a list of whole numbers.
+    /// Adds an integer list constant.
     pub fn integers(&mut self, name: &str, numbers: &[i64]) {
         let raw: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
         self.constants.push(tensor(name, DataType::Int64, &[numbers.len() as u64], &raw));
@@ -128,7 +129,8 @@ impl<'a> Rewrite<'a> {
 }
 
 impl Rewrite<'_> {
-    /// A constant whose elements are in a file: by its other name, and with their place in it.
+    /// Rewrites the description of an external constant: its new file name, and its offset and
+    /// length.
     fn renamed(&self, tensor: Slice<'_>) -> Result<Vec<u8>, Error> {
         let mut message = Message::default();
         let mut fields = tensor.fields();

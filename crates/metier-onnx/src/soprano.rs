@@ -1,8 +1,8 @@
-//! The characteristics that the SOPRANO profiler describes a graph by: counted by its own rules, and as they should be.
+//! Graph characteristics of the SOPRANO profiler: by its own rules, and counted correctly.
 //!
-//! Its rules look at the main graph only, and only at weights that are initializers. So a graph whose weights stand in
-//! `Constant` operators or inside an `If` has no layers and no parameters for it. Predictors that were learned from such counts need
-//! them as they were; everybody else wants the corrected ones.
+//! Its rules consider only the main graph and only weights that are initialisers. A graph with
+//! weights in `Constant` operators or inside an `If` thus has no layers and no parameters.
+//! Predictors trained on such counts need them unchanged; other uses need the corrected ones.
 
 use std::collections::HashMap;
 
@@ -45,9 +45,10 @@ pub enum NetworkType {
     Unknown,
 }
 
-/// By the original's rules, its blind spots included.
+/// Counts by SOPRANO's rules, including their omissions.
 pub fn by_the_rules(graph: &Graph) -> Characteristics {
-    // By name, the first of equals as the original finds it: files may have very many of both.
+    // By name; of equal names the first, as in SOPRANO. Files may contain many of both, so a map is
+    // needed.
     let mut weights: HashMap<&str, &Tensor> = HashMap::new();
     for tensor in &graph.initializers {
         weights.entry(&tensor.name).or_insert(tensor);
@@ -90,7 +91,7 @@ pub fn by_the_rules(graph: &Graph) -> Characteristics {
     counts
 }
 
-/// Adds one operator to the corrected counts; its weights were found wherever they are.
+/// Adds one operator to the corrected counts, wherever its weights are stored.
 pub fn count(counts: &mut Characteristics, node: &Node, has_constant_weights: bool, channels: u64) {
     match node.kind.as_str() {
         "Conv" | "ConvInteger" | "QLinearConv" | "ConvTranspose" | "FusedConv" | "DeformConv"
@@ -127,7 +128,7 @@ pub fn count(counts: &mut Characteristics, node: &Node, has_constant_weights: bo
     }
 }
 
-/// By the original's rule, sub-graphs included.
+/// Network type by SOPRANO's rule, including subgraphs.
 pub fn network_type(graph: &Graph) -> NetworkType {
     fn any(graph: &Graph, is: &dyn Fn(&Node) -> bool) -> bool {
         graph.nodes.iter().any(|node| is(node) || node.graphs().any(|inner| any(inner, is)))

@@ -1,26 +1,26 @@
-//! Takes protocol buffer bytes apart, without copying them.
+//! Decodes protocol buffer bytes without copying them.
 //!
-//! Only what the format itself says is known here: fields with a number and one of four kinds of content. Groups (kinds
-//! 3 and 4) have been out of use since before ONNX and are refused.
+//! It handles the wire format only: fields with a number and one of four wire types. Groups (wire
+//! types 3 and 4) were deprecated before ONNX and are rejected.
 
 use crate::Error;
 
 /// One field of a message.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Field<'a> {
-    /// A whole number; negative ones as two's complement.
+    /// An integer; negative ones as two's complement.
     Number(u64),
     Fixed64([u8; 8]),
     Fixed32([u8; 4]),
-    /// Text, bytes, a message or many packed numbers.
+    /// Text, bytes, a message or packed numbers.
     Bytes(Slice<'a>),
 }
 
-/// A piece of the file that knows where it stands in it.
+/// A slice of the file with its offset.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Slice<'a> {
     pub bytes: &'a [u8],
-    /// Where they start in the file.
+    /// Offset in the file.
     pub start: usize,
 }
 
@@ -29,12 +29,12 @@ impl<'a> Slice<'a> {
         Self { bytes, start: 0 }
     }
 
-    /// The fields, in their order.
+    /// The fields in order.
     pub fn fields(self) -> Fields<'a> {
         Fields { rest: self.bytes, end: self.start + self.bytes.len() }
     }
 
-    /// As text; bytes that are not UTF-8 become replacement characters.
+    /// Decodes text; invalid UTF-8 becomes replacement characters.
     pub fn text(self) -> String {
         String::from_utf8_lossy(self.bytes).into_owned()
     }
@@ -45,7 +45,7 @@ impl<'a> Slice<'a> {
     }
 }
 
-/// Goes through the fields of a message.
+/// Iterates over the fields of a message.
 pub struct Fields<'a> {
     rest: &'a [u8],
     end: usize,
@@ -97,13 +97,13 @@ impl<'a> Fields<'a> {
             0 => Field::Number(self.varint()?),
             1 => Field::Fixed64(self.array()?),
             2 => {
-                let length =
-                    usize::try_from(self.varint()?).map_err(|_| self.broken("a length beyond all files"))?;
+                let length = usize::try_from(self.varint()?)
+                    .map_err(|_| self.broken("a length beyond any file size"))?;
                 let start = self.at();
                 Field::Bytes(Slice { bytes: self.take(length)?, start })
             }
             5 => Field::Fixed32(self.array()?),
-            _ => return Err(self.broken("a kind of field that does not exist")),
+            _ => return Err(self.broken("an unknown wire type")),
         };
         if tag >> 3 == 0 {
             return Err(self.broken("a field without a number"));
@@ -112,7 +112,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Goes through packed whole numbers.
+/// Iterates over packed integers.
 pub struct Numbers<'a>(Fields<'a>);
 
 impl Numbers<'_> {

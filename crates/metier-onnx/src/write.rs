@@ -1,4 +1,4 @@
-//! Writes protocol buffer fields: the counterpart of `wire`.
+//! Writes protocol buffer fields, the inverse of `protobuf_reader`.
 
 use crate::wire::Field;
 
@@ -10,7 +10,7 @@ fn varint(mut value: u64, into: &mut Vec<u8>) {
     into.push(value as u8);
 }
 
-/// A message that is being written.
+/// A message under construction.
 #[derive(Debug, Default)]
 pub struct Message(Vec<u8>);
 
@@ -22,13 +22,13 @@ impl Message {
         self.0.extend_from_slice(bytes);
     }
 
-    /// Adds a whole number.
+    /// Adds an integer.
     pub fn number(&mut self, field: u64, value: u64) {
         varint(field << 3, &mut self.0);
         varint(value, &mut self.0);
     }
 
-    /// Adds a real number of 32 bits.
+    /// Adds a 32-bit float.
     pub fn float(&mut self, field: u64, value: f32) {
         varint(field << 3 | 5, &mut self.0);
         self.0.extend_from_slice(&value.to_le_bytes());

@@ -1,13 +1,15 @@
-//! Energy from samples of power, with what is known of its error.
+//! Energy integrated from power samples, with estimates of its error.
 //!
-//! The trapezoid rule on the moments at which samples came. What happens between two samples is not seen, so the
-//! sum has an error that no integrator removes. Three figures say how large it may be:
+//! Uses the trapezoid rule at the sample times. Power between two samples is unknown, so the sum
+//! has an error that no integrator removes. Three figures bound it:
 //!
-//! - `aliasing_joules`: how far the sum moves when only every second sample is used (the larger of both ways to
-//!   choose them). A signal that the interval follows gives little; one that it cannot follow gives much.
-//! - `bound_joules`: the sum of half of each step times its interval. The error is never larger while power stays
-//!   between its two neighbouring samples; peaks that come and go inside of an interval are beyond any bound.
-//! - `clock_joules`: what the times may be wrong by, where they were not taken on receipt.
+//! - `aliasing_joules`: the change of the sum when only every second sample is used, the larger of
+//!   the two choices. It is small when the sampling interval resolves the signal, and large
+//!   otherwise.
+//! - `bound_joules`: the sum over intervals of half the power step times the interval. It bounds
+//!   the error while power stays between its two neighbouring samples. Peaks inside one interval
+//!   are not bounded.
+//! - `clock_joules`: the error from inexact times, for samples without a receipt time.
 
 use metier_types::{Joules, Seconds, Watts};
 use serde::Serialize;
@@ -16,36 +18,36 @@ use serde::Serialize;
 pub struct Energy {
     #[serde(rename = "energy_joules")]
     pub joules: Joules,
-    /// Time that it covers; gaps are not in it.
+    /// Covered time, without gaps.
     #[serde(rename = "covered_seconds")]
     pub covered: Seconds,
     pub samples: u64,
-    /// Stretches without a break.
+    /// Uninterrupted stretches.
     pub stretches: u64,
     /// Mean over the samples.
     pub mean_watts: Watts,
     pub peak_watts: Watts,
     /// Mean time between samples.
     pub interval_seconds: Seconds,
-    /// How far the sum moves with every second sample only.
+    /// Change of the sum when only every second sample is used.
     pub aliasing_joules: Joules,
-    /// Largest error while power stays between neighbouring samples.
+    /// Upper bound of the error while power stays between neighbouring samples.
     pub bound_joules: Joules,
-    /// What the times may be wrong by.
+    /// Error from inexact sample times.
     pub clock_joules: Joules,
 }
 
 impl Energy {
-    /// The error to state beside the energy: aliasing and clock together.
+    /// The error to report with the energy: aliasing plus clock error.
     pub fn error(&self) -> Joules {
         self.aliasing_joules + self.clock_joules
     }
 }
 
-/// A sample: seconds on any clock that only goes forward, and watts.
+/// A sample: seconds on a monotonic clock, and watts.
 type Point = (f64, f64);
 
-/// Adds up energy sample by sample, in bounded memory.
+/// Integrates power sample by sample in bounded memory.
 #[derive(Debug, Clone, Default)]
 pub struct Integrator {
     joules: f64,
@@ -56,7 +58,7 @@ pub struct Integrator {
     sum: f64,
     peak: Option<f64>,
     bound: f64,
-    /// Fine minus coarse sums over pairs of intervals, by whether their middle sample has an even number.
+    /// Fine minus coarse sums over pairs of intervals, indexed by the parity of the middle sample.
     skipped: [f64; 2],
     before: [Option<Point>; 2],
     /// Number of the next sample in its stretch.
@@ -64,7 +66,8 @@ pub struct Integrator {
 }
 
 impl Integrator {
-    /// Takes a sample. One that is not later than the one before, or is no number, is left out and gives `false`.
+    /// Adds a sample. Rejects it and returns `false` if it is not finite or not later than the
+    /// previous sample.
     pub fn add(&mut self, at: Seconds, power: Watts) -> bool {
         let (time, watts) = (at.get(), power.get());
         let [older, last] = self.before;
@@ -94,13 +97,13 @@ impl Integrator {
         true
     }
 
-    /// Ends a stretch: what comes next does not follow from what came before.
+    /// Ends a stretch, so that no energy is integrated up to the next sample.
     pub fn interrupt(&mut self) {
         self.before = [None, None];
         self.number = 0;
     }
 
-    /// What was integrated so far; `None` without a sample.
+    /// The energy integrated so far; `None` without a sample.
     pub fn energy(&self) -> Option<Energy> {
         let peak = self.peak?;
         Some(Energy {
@@ -144,7 +147,7 @@ mod tests {
         let zigzag: Vec<Point> = (0..101).map(|i| (f64::from(i), f64::from(i % 2) * 10.0)).collect();
         let energy = of(&zigzag);
         assert_eq!(energy.joules, Joules(500.0));
-        // Every second sample says 0 W throughout, or 10 W throughout.
+        // One choice of every second sample reads 0 W throughout, the other 10 W.
         assert_eq!(energy.aliasing_joules, Joules(500.0));
     }
 

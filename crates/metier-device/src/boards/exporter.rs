@@ -1,9 +1,9 @@
-//! A board under the names of jetson-exporter, so that its dashboards go on working.
+//! Board readings under the metric names of jetson-exporter, so that its dashboards keep working.
 //!
-//! Names, labels and units are that program's, its spelling of `celcius` included, and temperatures have the
-//! digits of a 32-bit float as there. Where it is wrong it is not followed: sizes in kB are kB, load and clock are
-//! given also where only one of them is known, and the two MTS texts are the right way round. What a board does
-//! not show has no series.
+//! Names, labels and units match that program, including its spelling `celcius`. Temperatures have
+//! the digits of a 32-bit float, as there. Its errors are not copied: sizes in kB are kB, load and
+//! clock are reported even if only one of them is known, and the two MTS help texts are not
+//! swapped. A missing reading has no series.
 
 use metier_types::Timestamp;
 
@@ -12,16 +12,16 @@ use super::{Engine, Memory, Snapshot};
 /// One series with its value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// Name of its family.
+    /// Metric family name.
     pub name: &'static str,
-    /// What it is, for `# HELP`.
+    /// Text of the `# HELP` line.
     pub help: &'static str,
-    /// Name and value of its label, if it has one.
+    /// Name and value of the label, if any.
     pub label: Option<(&'static str, String)>,
     pub value: f64,
 }
 
-/// All that a board shows, family by family in the order of names; every one is a gauge.
+/// Every series of a board, sorted by family name; all are gauges.
 pub fn series(board: &Snapshot, updated: Timestamp) -> Vec<Series> {
     let mut list = List::default();
     for (number, core) in board.cores.iter().enumerate() {
@@ -116,13 +116,13 @@ impl List {
     }
 }
 
-/// Cores by number, sensors by name.
+/// Sorts cores by number and sensors by name.
 fn key(series: &Series) -> (usize, &str) {
     let text = series.label.as_ref().map_or("", |(_, value)| value.as_str());
     (text.parse().unwrap_or(usize::MAX), text)
 }
 
-/// A share in per cent without the noise of binary fractions.
+/// A ratio in per cent, rounded to hide binary fraction noise.
 fn percent(ratio: f64) -> f64 {
     (ratio * 1e8).round() / 1e6
 }
@@ -142,7 +142,7 @@ mod tests {
         recorded::line(id).map(|text| Line::parse(&text))
     }
 
-    /// Name with label, and value, of a page in the text format.
+    /// Name with label, and value, of each series on a page in the text format.
     fn values(page: &str) -> BTreeSet<(String, String)> {
         let rows = page.lines().filter(|row| !row.starts_with('#'));
         rows.map(|row| row.rsplit_once(' ').unwrap())

@@ -1,8 +1,7 @@
-//! What kind of board a host is.
+//! Detection of the board kind.
 
 use metier_linux::{Roots, file};
 
-/// What kind of board it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -11,7 +10,7 @@ pub enum Kind {
     Other,
 }
 
-/// What kind of board this is, by what its device tree says.
+/// Detects the board kind from `compatible` in its device tree.
 pub fn kind(roots: &Roots) -> Kind {
     let compatible = of_tree(roots, "compatible").unwrap_or_default();
     if compatible.contains("nvidia,tegra") {
@@ -23,7 +22,7 @@ pub fn kind(roots: &Roots) -> Kind {
     }
 }
 
-/// A property of the device tree.
+/// Reads a property of the device tree.
 pub(crate) fn of_tree(roots: &Roots, name: &str) -> Option<String> {
     let folders = [roots.proc.join("device-tree"), roots.sys.join("firmware/devicetree/base")];
     folders.iter().find_map(|folder| file::text(folder.join(name)))

@@ -1,9 +1,10 @@
 //! A recorded file of `tegrastats` lines.
 //!
-//! Recorded lines have a stamp of whole seconds, or no time at all; then an interval has to be assumed. What that
-//! may cost is part of the energy's error. Where the recording program was started again inside of a file, its
-//! running means break, time between the two is not known, and energy is not counted across. A first line that
-//! shows 0 % for every core had nothing to compare with and is left out of the figures.
+//! Recorded lines have stamps of whole seconds, or no time at all; then a fixed interval is
+//! assumed. The resulting uncertainty is part of the energy's error. If `tegrastats` was restarted
+//! within a file, its running means are reset and the elapsed time is unknown. No energy is
+//! integrated across that gap. A first line with 0 % for every core had no earlier sample and is
+//! excluded.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,46 +15,46 @@ use serde::Serialize;
 
 use super::{Energy, Integrator, Line, Snapshot};
 
-/// Interval that is assumed for lines without stamps.
+/// Interval assumed for lines without stamps.
 pub const INTERVAL: Duration = Duration::from_millis(1000);
 
-/// By how much the real interval was seen to differ from what was asked for.
+/// Largest observed relative deviation of the real interval from the requested one.
 const INTERVAL_ERROR: f64 = 0.03;
 
-/// A gap between stamps above which nothing is known of what lies between.
+/// Seconds between stamps above which no energy is integrated across the gap.
 const GAP: f64 = 10.0;
 
-/// Lines with the same stamp that are spread over its second.
+/// Lines with one stamp are spread over its second, up to this number.
 const MOST_PER_STAMP: usize = 10_000;
 
-/// Mean interval below which lines without stamps did not come from the program itself but out of a file.
+/// Mean interval in seconds below which unstamped lines are taken to come from a file, not live.
 const TOO_FAST: f64 = 0.02;
 
-/// Unknown tokens that a summary lists.
+/// Largest number of unknown tokens that a summary lists.
 const MOST_UNKNOWN: usize = 64;
 
-/// What a line is to the recording.
+/// Role of a line in the recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     Sample,
-    /// The first sample of a recording program that started.
+    /// The first sample after `tegrastats` started.
     Start,
-    /// As [`Role::Start`], but with 0 % for every core; not in the figures.
+    /// As [`Role::Start`], but with 0 % for every core; excluded from the figures.
     Dropped,
-    /// No line of `tegrastats`.
+    /// Not a `tegrastats` line.
     Foreign,
 }
 
-/// Where the times of a recording come from.
+/// Source of a recording's times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Clock {
-    /// They were taken when the lines came.
+    /// Times at which the lines were received.
     Receipt,
     /// Stamps of whole seconds.
     Stamps,
-    /// An interval was assumed.
+    /// An assumed fixed interval.
     Interval,
 }
 
@@ -65,31 +66,31 @@ pub struct RailFigures {
     pub peak_watts: Watts,
 }
 
-/// What a recording says as a whole.
+/// Summary of a recording.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
     pub lines: u64,
-    /// Lines that the figures are made of.
+    /// Lines included in the figures.
     pub samples: u64,
-    /// First lines that were left out.
+    /// First lines that were excluded.
     pub dropped: u64,
-    /// Lines that are none of `tegrastats`.
+    /// Lines that `tegrastats` did not print.
     pub foreign: u64,
-    /// Starts of the recording program that were seen.
+    /// Detected starts of `tegrastats`.
     pub starts: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<DateTime>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<DateTime>,
-    /// Where the times come from.
+    /// Source of the times.
     pub clock: Clock,
     /// Rails that make up the board's power.
     pub power_rails: Vec<String>,
-    /// Power and energy of the whole board; `None` where its rails are not shown.
+    /// Power and energy of the whole board; `None` if its rails are not shown.
     #[serde(flatten)]
     pub energy: Option<Energy>,
     pub rails: BTreeMap<String, RailFigures>,
-    /// Mean load of the cores that were on.
+    /// Mean load of the cores that were switched on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_load_ratio: Option<Ratio>,
     /// Mean load of the GPU over the samples that show one.
@@ -101,15 +102,15 @@ pub struct Summary {
     /// Largest use of memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peak_ram_bytes: Option<Bytes>,
-    /// Hottest sensor, placeholders aside.
+    /// Highest temperature, placeholder sensors excluded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peak_celsius: Option<Celsius>,
-    /// Distinct tokens that were not recognised, the first of them.
+    /// Distinct unrecognised tokens, up to a limit.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<String>,
 }
 
-/// A mean that grows.
+/// A running mean.
 #[derive(Debug, Clone, Copy, Default)]
 struct Mean {
     sum: f64,
@@ -129,7 +130,7 @@ impl Mean {
     }
 }
 
-/// Reads a recording line by line, in bounded memory.
+/// Summarises a recording line by line in bounded memory.
 #[derive(Debug)]
 pub struct Recording {
     interval: Duration,
@@ -145,10 +146,10 @@ pub struct Recording {
     stamped: Option<bool>,
     before: Option<Snapshot>,
     power: Integrator,
-    /// The same power at the moments at which lines were received, where they were.
+    /// The same power at receipt times, for live input.
     receipt: Option<Integrator>,
     power_rails: Vec<String>,
-    /// Power of lines that share the stamp `to`.
+    /// Power of the lines that share the stamp `to`.
     pending: Vec<Watts>,
     rails: BTreeMap<String, Mean>,
     cpu: Mean,
@@ -159,7 +160,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// An empty one; `interval` is taken for lines without a stamp.
+    /// Creates an empty recording; `interval` is assumed for lines without a stamp.
     pub fn new(interval: Duration) -> Self {
         Self {
             interval,
@@ -186,13 +187,13 @@ impl Recording {
         }
     }
 
-    /// Takes a line of a file.
+    /// Adds a line of a file.
     pub fn add(&mut self, bytes: &[u8]) -> (Line, Role) {
         self.take(bytes, None)
     }
 
-    /// Takes a line that has just come, at a moment on any clock that only goes forward. Where lines turn out to have
-    /// come much faster than they were printed, as out of a file, those moments are not used.
+    /// Adds a line received at `at` on a monotonic clock. If lines arrive much faster than they
+    /// were printed, as from a file, receipt times are not used.
     pub fn add_received(&mut self, bytes: &[u8], at: Seconds) -> (Line, Role) {
         self.take(bytes, Some(at))
     }
@@ -218,7 +219,7 @@ impl Recording {
         (line, role)
     }
 
-    /// What the line is; a start ends the stretch of energy before it.
+    /// Classifies the line; a start ends the current stretch of energy.
     fn role(&mut self, board: &Snapshot) -> Role {
         if board.is_empty() {
             return Role::Foreign;
@@ -243,7 +244,7 @@ impl Recording {
         let board = &line.board;
         self.samples += 1;
         for rail in &board.rails {
-            // Names come from the file: their number is bounded as everything is.
+            // Rail names come from the file, so their number is bounded.
             if self.rails.len() < MOST_UNKNOWN || self.rails.contains_key(&rail.name) {
                 self.rails.entry(rail.name.clone()).or_default().add(rail.now.get());
             }
@@ -263,12 +264,12 @@ impl Recording {
         self.time(line.stamp, received, power);
     }
 
-    /// Puts a sample of power at its time.
+    /// Integrates a power sample at its time.
     fn time(&mut self, stamp: Option<DateTime>, received: Option<Seconds>, power: Option<Watts>) {
         if let (Some(at), Some(watts)) = (received, power) {
             self.receipt.get_or_insert_default().add(at, watts);
         }
-        // Stamps and assumed intervals are two clocks: nothing is integrated from a time of one to a time of the other.
+        // Stamps and assumed intervals are two clocks; do not integrate between them.
         if self.stamped.replace(stamp.is_some()).is_some_and(|before| before != stamp.is_some()) {
             self.flush();
             self.power.interrupt();
@@ -295,7 +296,7 @@ impl Recording {
         }
     }
 
-    /// Lines that share a stamp came evenly within its second.
+    /// Spreads lines that share a stamp evenly over its second.
     fn flush(&mut self) {
         let Some(stamp) = self.to else { return };
         let count = self.pending.len() as f64;
@@ -310,7 +311,7 @@ impl Recording {
         self.receipt.iter_mut().for_each(Integrator::interrupt);
     }
 
-    /// The energy by the best clock there is.
+    /// Returns the energy by the most accurate clock available.
     fn best(&mut self) -> Option<Energy> {
         let by_file = self.power.energy();
         let (Some(by_file), Some(received)) = (by_file, self.receipt.as_ref().and_then(Integrator::energy))
@@ -328,13 +329,13 @@ impl Recording {
         Some(received)
     }
 
-    /// What it says as a whole.
+    /// Summarises the recording.
     pub fn finish(mut self) -> Summary {
         self.flush();
         let energy = self.best().map(|energy| Energy {
             clock_joules: match self.clock {
                 Clock::Receipt => Joules(0.0),
-                // Each stretch may be up to a second longer or shorter than its stamps say.
+                // Each stretch may be up to a second longer or shorter than its stamps show.
                 Clock::Stamps => {
                     Joules((energy.mean_watts.get() * energy.stretches as f64).min(energy.joules.get().abs()))
                 }
@@ -371,23 +372,23 @@ impl Recording {
     }
 }
 
-/// Seconds of a civil time from a fixed moment; zones and their jumps are not known.
+/// Seconds of a civil time since a fixed moment; time zone changes are not considered.
 fn seconds(stamp: DateTime) -> f64 {
     stamp.duration_since(DateTime::constant(2000, 1, 1, 0, 0, 0, 0)).as_secs_f64()
 }
 
-/// Whether every rail's running mean is its present value, as in the first line of a recording program.
+/// Whether every rail's running mean equals its present value, as in the first line after a start.
 fn means_are_fresh(board: &Snapshot) -> bool {
     !board.rails.is_empty()
         && board.rails.iter().all(|rail| rail.mean_milliwatts() == Some(rail.milliwatts()))
 }
 
-/// Whether a line is the first of a program that was started again.
+/// Whether a line is the first after a restart of `tegrastats`.
 ///
-/// A mean that goes on is `m + (x - m) / n`, cut to whole milliwatts. It can equal the present value `x` only where
-/// `x` is the mean before, or 1 mW less; otherwise `n` is 1. This needs no count of the lines since the start,
-/// which a file that begins in the middle does not give. Where power stood still, the all-zero cores of a first
-/// line tell.
+/// A continued mean is `m + (x - m) / n`, cut to whole milliwatts. It can equal the present value
+/// `x` only if `x` is the previous mean or 1 mW less; otherwise `n` is 1. This needs no line count
+/// since the start, which a file that begins in the middle lacks. If power was constant, the
+/// all-zero cores of a first line reveal the restart.
 fn is_restart(before: &Snapshot, now: &Snapshot) -> bool {
     if !means_are_fresh(now) {
         return false;

@@ -1,12 +1,13 @@
-//! Single-board computers: what they show of themselves, whatever the way it is asked.
+//! Single-board computers: formats in which they report their state.
 //!
-//! A [`Snapshot`] is a board at one moment. It comes from a line that the vendor's `tegrastats` printed
-//! ([`tegrastats`], [`log`] for recorded files), or from the kernel's files on the board itself
-//! ([`crate::local_board`]). [`power`] says which rails make up the whole board, [`energy`]
-//! integrates power and states its own error, [`exporter`] gives a snapshot the names of jetson-exporter.
+//! A [`Snapshot`] is a board at one moment. It comes from a `tegrastats` line ([`tegrastats`],
+//! [`log`] for recorded files) or from the kernel's files on the board itself
+//! ([`crate::local_board`]). [`power`] selects the rails that make up the whole board. [`energy`]
+//! integrates power and reports its own error. [`exporter`] renders a snapshot under the metric
+//! names of jetson-exporter.
 //!
-//! Absent is `None`: a load that was not printed is unknown, a core or an engine that is off is off, and neither
-//! is 0.
+//! A missing value is `None`, never 0: a load that was not printed is unknown, and a switched-off
+//! core or engine is off.
 
 pub mod energy;
 pub mod exporter;

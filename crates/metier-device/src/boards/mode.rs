@@ -1,11 +1,13 @@
-//! The power mode of a Jetson: how many cores and which clocks it lets itself have. What is measured in one mode says
-//! little of another.
+//! The power mode of a Jetson, which limits the number of cores and the clocks. Measurements in one
+//! mode do not transfer to another.
 
 use metier_linux::{Roots, file};
 
-/// The mode that is set, by its number and, where its table names it, its name: `2 MODE_15W_6CORE`. `None` on other boards.
+/// The active mode as number and, if its table names it, name: `2 MODE_15W_6CORE`. `None` on other
+/// boards.
 pub fn power_mode(roots: &Roots) -> Option<String> {
-    // What the vendor's `nvpmodel` keeps over a restart: `pmode:0002`, and lines about the fan.
+    // State that the vendor's `nvpmodel` persists over a restart: `pmode:0002`, and lines about the
+    // fan.
     let status = file::text(roots.var().join("lib/nvpmodel/status"))?;
     let mode = status.lines().find_map(|line| line.trim().strip_prefix("pmode:"))?;
     let number: u32 = mode.trim().parse().ok()?;

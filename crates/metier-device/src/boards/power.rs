@@ -1,7 +1,8 @@
-//! Which rails make up a whole board.
+//! Selection of the rails that make up a whole board.
 //!
-//! Most boards have one rail that carries everything; its parts must not be added to it. AGX boards have none,
-//! and then a fixed set adds up to the board. Rails outside of that set are fed by one inside of it.
+//! Most boards have one rail that carries everything; adding its parts would count power twice. AGX
+//! boards have none; there a fixed set of rails adds up to the board. Rails outside that set are
+//! fed by a rail inside it.
 
 use metier_types::Watts;
 
@@ -17,8 +18,8 @@ const SETS: [&[&str]; 3] = [
     &["VDD_GPU", "VDD_CPU_SOC_MSS", "VIN_SYS_5V0"],
 ];
 
-/// The rails out of `names` that make up the whole board; `None` where they cannot be told. A set that is not
-/// complete is none: a part of the power must not pass for all of it.
+/// Selects from `names` the rails that make up the whole board; `None` if they are unknown. An
+/// incomplete set is rejected, so that partial power is not reported as the total.
 pub fn whole<'a>(names: &[&'a str]) -> Option<Vec<&'a str>> {
     let find = |wanted: &str| names.iter().copied().find(|name| *name == wanted);
     if let Some(rail) = WHOLE.iter().find_map(|rail| find(rail)) {
@@ -28,9 +29,9 @@ pub fn whole<'a>(names: &[&'a str]) -> Option<Vec<&'a str>> {
 }
 
 impl Snapshot {
-    /// Power of the whole board now; `None` where its rails do not tell.
+    /// Present power of the whole board; `None` if its rails are unknown.
     pub fn power(&self) -> Option<Watts> {
-        // Without collecting names: this is asked for each line of a log.
+        // Without collecting names: this runs for each line of a log.
         let now = |name: &str| self.rail(name).map(|rail| rail.milliwatts());
         let sum = |set: &[&str]| set.iter().map(|rail| now(rail)).sum::<Option<i64>>();
         let whole =
@@ -38,7 +39,7 @@ impl Snapshot {
         Some(Watts(whole as f64 / 1e3))
     }
 
-    /// Names of the rails behind [`Snapshot::power`].
+    /// Names of the rails that [`Snapshot::power`] adds up.
     pub fn power_rails(&self) -> Vec<&str> {
         let names: Vec<&str> = self.rails.iter().map(|rail| rail.name.as_str()).collect();
         whole(&names).unwrap_or_default()

@@ -1,8 +1,8 @@
-//! Boards for tests: what real ones printed, read where it lies, and lines of our own in the same shapes.
+//! Board lines for tests: recordings of real boards, and synthetic lines of the same shapes.
 
 use std::path::Path;
 
-/// Logs of our own making, so that a test has lines everywhere.
+/// Synthetic logs, so that tests always have lines.
 pub const MADE: [&str; 3] = [
     include_str!("../../tests/fixtures/boards/nx.log"),
     include_str!("../../tests/fixtures/boards/nano.log"),
@@ -18,7 +18,7 @@ pub const LOGS: [&str; 5] = [
     "tx2_root_restart.log",
 ];
 
-/// A file of the recorded boards, or a word that the test is left out.
+/// Reads a file of the recorded boards, or prints that the test is skipped.
 pub fn shared(name: &str) -> Option<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/waggle");
     let text = std::fs::read_to_string(folder.join(name)).ok();
@@ -28,13 +28,13 @@ pub fn shared(name: &str) -> Option<String> {
     text
 }
 
-/// The recorded line with this name, one for each generation of boards.
+/// The recorded line with this id; there is one for each board generation.
 pub fn line(id: &str) -> Option<String> {
     let rows = shared("tegrastats_lines.tsv")?;
     rows.lines().find(|row| row.starts_with(id))?.rsplit_once('\t').map(|(_, line)| line.to_string())
 }
 
-/// Our own lines, and every recorded one where they are.
+/// All synthetic lines, and the recorded ones if present.
 pub fn lines() -> Vec<String> {
     let made = MADE.iter().flat_map(|log| log.lines()).map(str::to_string);
     let rows = shared("tegrastats_lines.tsv").unwrap_or_default();

@@ -5,17 +5,17 @@ use serde::Serialize;
 
 use metier_linux::throttling::Throttling;
 
-/// What a board shows of itself at one moment.
+/// State of a board at one moment.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Snapshot {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ram: Option<Memory>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub swap: Option<Memory>,
-    /// Memory inside of the chip (TX1, Nano).
+    /// On-chip memory (TX1, Nano).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iram: Option<Memory>,
-    /// Cores in their order; those that are off are in the list.
+    /// Cores in order, including those that are off.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cores: Vec<Core>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -25,74 +25,74 @@ pub struct Snapshot {
     /// Video, image, audio and inference engines.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub engines: Vec<Engine>,
-    /// Share of time of the code-morphing cores' translator (TX2, Xavier).
+    /// Share of time of the code-morphing translator (TX2, Xavier).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mts: Option<Morphing>,
-    /// Temperatures in the order in which they were shown.
+    /// Temperatures in the order printed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub temperatures: Vec<Temperature>,
-    /// Power rails in the order in which they were shown.
+    /// Power rails in the order printed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rails: Vec<Rail>,
-    /// Why the firmware holds the board back (Raspberry Pi).
+    /// Why the firmware throttles the board (Raspberry Pi).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throttling: Option<Throttling>,
 }
 
 impl Snapshot {
-    /// Whether nothing is known.
+    /// Whether no value is known.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The temperature with that name, in any case; `None` also where its sensor is off or a placeholder.
+    /// The temperature with that name, ignoring case; `None` also if its sensor is off or a
+    /// placeholder.
     pub fn temperature(&self, name: &str) -> Option<Celsius> {
         let same = |sensor: &&Temperature| sensor.name.eq_ignore_ascii_case(name);
         let sensor = self.temperatures.iter().find(same)?;
         sensor.celsius.filter(|_| !sensor.placeholder)
     }
 
-    /// The rail with that name.
     pub fn rail(&self, name: &str) -> Option<&Rail> {
         self.rails.iter().find(|rail| rail.name == name)
     }
 
-    /// Mean load of the cores that are on; `None` where none shows one.
+    /// Mean load of the cores that are on; `None` if none reports a load.
     pub fn cpu_load(&self) -> Option<Ratio> {
         let loads: Vec<f64> =
             self.cores.iter().filter_map(|core| core.load_ratio).map(|load| load.get()).collect();
         (!loads.is_empty()).then(|| Ratio(loads.iter().sum::<f64>() / loads.len() as f64))
     }
 
-    /// Load of the first graphics processor.
+    /// Load of the first GPU.
     pub fn gpu_load(&self) -> Option<Ratio> {
         self.gpus.first()?.load_ratio
     }
 
-    /// Whether every core that is on shows a load, and each of them is 0: what some boards print first, before
-    /// there is an earlier sample to compare with.
+    /// Whether every core that is on reports a load of 0. Some boards print this first, before
+    /// there is an earlier sample.
     pub fn is_idle_in_all_cores(&self) -> bool {
         let mut on = self.cores.iter().filter(|core| !core.off).peekable();
         on.peek().is_some() && on.all(|core| core.load_ratio == Some(Ratio(0.0)))
     }
 }
 
-/// A kind of memory.
+/// Use of one kind of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Memory {
     pub used_bytes: Bytes,
     pub total_bytes: Bytes,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub largest_free: Option<Blocks>,
-    /// Of swap: what is in memory as well.
+    /// Swap only: bytes that are in memory as well (`SwapCached`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cached_bytes: Option<Bytes>,
 }
 
-/// Free blocks of the largest size there is.
+/// Free blocks of the largest available size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Blocks {
-    /// How many; `None` where only their size is shown.
+    /// Number of blocks; `None` if only their size is printed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
     pub size_bytes: Bytes,
@@ -100,43 +100,44 @@ pub struct Blocks {
 
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Core {
-    /// Whether it is switched off; it has no load then, which is not the same as none.
+    /// Whether it is switched off; then its load is unknown, not 0.
     pub off: bool,
-    /// Share of time in which it worked.
+    /// Share of time in which it was busy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_ratio: Option<Ratio>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frequency_hertz: Option<Hertz>,
 }
 
-/// Something with a clock and a load of its own: a GPU, the memory controller, an encoder.
+/// A unit with its own clock and load: a GPU, the memory controller, an encoder.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Engine {
-    /// As it was shown, for example `GR3D_FREQ`, `NVENC`.
+    /// Name as printed, for example `GR3D_FREQ`, `NVENC`.
     pub name: String,
     /// Whether it is switched off.
     pub off: bool,
-    /// Share of time in which it worked; `None` where it is not shown.
+    /// Share of time in which it was busy; `None` if not printed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_ratio: Option<Ratio>,
-    /// Its clocks, one for each cluster; empty where they are not shown.
+    /// Clocks, one for each cluster; empty if not printed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub frequencies_hertz: Vec<Hertz>,
 }
 
 impl Engine {
-    /// The name without the suffix that some releases add: `VIC_FREQ` and `VIC` are the same engine.
+    /// The name without the suffix that some releases add; `VIC_FREQ` and `VIC` are the same
+    /// engine.
     pub fn engine(&self) -> &str {
         self.name.strip_suffix("_FREQ").unwrap_or(&self.name)
     }
 
-    /// The fastest of its clocks.
+    /// Its highest clock.
     pub fn frequency(&self) -> Option<Hertz> {
         self.frequencies_hertz.iter().copied().reduce(|a, b| if b > a { b } else { a })
     }
 }
 
-/// Time of the code-morphing cores' translator.
+/// Time share of the code-morphing translator.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Morphing {
     #[serde(rename = "foreground_ratio")]
@@ -147,15 +148,15 @@ pub struct Morphing {
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Temperature {
-    /// As it was shown; upper or lower case differs between releases.
+    /// Name as printed; its case differs between releases.
     pub name: String,
-    /// What it shows; `None` where the sensor is off.
+    /// Present value; `None` if the sensor is off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub celsius: Option<Celsius>,
-    /// The largest since the start, where it is shown.
+    /// Largest value since the start, if printed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub largest_celsius: Option<Celsius>,
-    /// Whether it is a constant that measures nothing (the power chip's 50 °C or 100 °C).
+    /// Whether it is a constant placeholder (50 °C or 100 °C of the power chip).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub placeholder: bool,
 }
@@ -166,21 +167,21 @@ pub struct Rail {
     pub name: String,
     #[serde(rename = "watts")]
     pub now: Watts,
-    /// Mean since the recording program started.
+    /// Mean since `tegrastats` started.
     #[serde(rename = "mean_watts", skip_serializing_if = "Option::is_none")]
     pub mean: Option<Watts>,
-    /// Largest since the recording program started.
+    /// Largest value since `tegrastats` started.
     #[serde(rename = "peak_watts", skip_serializing_if = "Option::is_none")]
     pub peak: Option<Watts>,
 }
 
 impl Rail {
-    /// Power now in whole milliwatts, as it was printed.
+    /// Present power in whole milliwatts, as printed.
     pub fn milliwatts(&self) -> i64 {
         milli(self.now)
     }
 
-    /// The mean in whole milliwatts, as it was printed.
+    /// Mean power in whole milliwatts, as printed.
     pub fn mean_milliwatts(&self) -> Option<i64> {
         self.mean.map(milli)
     }

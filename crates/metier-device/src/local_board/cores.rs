@@ -10,12 +10,12 @@ use metier_linux::file::Held;
 use metier_linux::host::numbered;
 use metier_linux::proc_stat::CpuTimes;
 
-/// Cores that are looked at.
+/// Largest number of cores read.
 const MOST: usize = 1024;
 
 struct Files {
     number: u32,
-    /// The first core often cannot be switched off and has no such file.
+    /// `None` for the first core on most hosts: it cannot be switched off.
     online: Option<Held>,
     clock: Option<Held>,
 }
@@ -23,7 +23,7 @@ struct Files {
 pub(super) struct Cores {
     stat: Option<Held>,
     files: Vec<Files>,
-    /// Busy and all ticks of each core, as last seen.
+    /// Busy and total ticks of each core at the last reading.
     before: HashMap<u32, (u64, u64)>,
 }
 
@@ -64,7 +64,7 @@ impl Cores {
     }
 }
 
-/// Number, busy and all ticks of a core; time given to other guests counts as busy.
+/// Number, busy and total ticks of a core; time stolen by other guests counts as busy.
 fn busy_and_total((number, times): (u32, CpuTimes)) -> (u32, (u64, u64)) {
     (number, (times.busy() + times.steal.unwrap_or(0), times.total()))
 }

@@ -1,7 +1,8 @@
-//! The GPU inside of a Jetson's chip: load in per mille and clock.
+//! The integrated GPU of a Jetson: load in per mille, and clock.
 //!
-//! Its device has another name on each generation (`57000000.gpu`, `17000000.gp10b`, `.gv11b`, `.ga10b`, `.gpu`) and
-//! is best found through devfreq, which shows clock and device in one place. Older kernels also have `gpu.0`.
+//! Its device name differs by generation (`57000000.gpu`, `17000000.gp10b`, `.gv11b`, `.ga10b`,
+//! `.gpu`). devfreq shows clock and device in one folder, so it is searched first. Older kernels
+//! also have `gpu.0`.
 
 use std::path::PathBuf;
 
@@ -11,23 +12,23 @@ use crate::boards::Engine;
 use metier_linux::Roots;
 use metier_linux::file::Held;
 
-/// How the names of GPUs end.
+/// Suffixes of GPU device names.
 const CHIPS: [&str; 6] = ["gpu", "gm20b", "gp10b", "gv11b", "ga10b", "gb10b"];
 
-/// Other places of the load file.
+/// Fallback paths of the load file.
 const LOADS: [&str; 3] =
     ["devices/gpu.0/load", "devices/platform/gpu.0/load", "devices/platform/host1x/gpu.0/load"];
 
-/// An integrated GPU, open for reading again and again.
+/// An integrated GPU with its files held open.
 pub struct IntegratedGpu {
-    /// Its device, for example `17000000.ga10b`.
+    /// Device name, for example `17000000.ga10b`.
     pub name: String,
     load: Option<Held>,
     clock: Option<Held>,
 }
 
 impl IntegratedGpu {
-    /// The GPUs of this board; boards have one or none.
+    /// The GPUs of this board, at most one on known boards.
     pub fn find(roots: &Roots) -> Vec<Self> {
         let entries = std::fs::read_dir(roots.sys.join("class/devfreq")).into_iter().flatten().flatten();
         let mut folders: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -56,7 +57,7 @@ impl IntegratedGpu {
         found
     }
 
-    /// Its load and clock now.
+    /// Reads the load and clock.
     pub fn read(&mut self) -> Engine {
         let mille = self.load.as_mut().and_then(Held::number);
         let clock = self.clock.as_mut().and_then(Held::number);

@@ -1,4 +1,4 @@
-//! Memory as `tegrastats` counts it: used is what is neither free nor buffer nor cache.
+//! Memory as `tegrastats` counts it: used memory excludes free memory, buffers and cache.
 
 use metier_types::Bytes;
 
@@ -14,7 +14,7 @@ pub(super) struct MemoryFiles {
 
 impl MemoryFiles {
     pub(super) fn open(roots: &Roots) -> Self {
-        // SAFETY: sysconf takes a number and gives one.
+        // SAFETY: sysconf takes and returns plain integers.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         Self {
             meminfo: Held::open(roots.proc.join("meminfo")),
@@ -49,7 +49,8 @@ impl MemoryFiles {
     }
 }
 
-/// The largest free blocks out of lines `Node 0, zone Normal 4 7 …`, one number for each power of two pages.
+/// Parses the largest free blocks from lines `Node 0, zone Normal 4 7 …`, one number for each power
+/// of two pages.
 fn largest(text: &str, page: u64) -> Option<Blocks> {
     let mut counts: Vec<u64> = Vec::new();
     for line in text.lines() {

@@ -1,7 +1,8 @@
-//! The board that this program runs on, read from the kernel's files: no child process, no interval of its own.
+//! The local board, read from kernel files, without a child process or a timer.
 //!
-//! A Jetson gives what its `tegrastats` would print, a Raspberry Pi adds why its firmware holds it back, and any
-//! other host gives what it has. Every reader takes the roots as a parameter; what is not there is left out.
+//! A Jetson provides the values of its `tegrastats`, a Raspberry Pi adds why its firmware throttles
+//! it, and other hosts provide a subset. Every reader takes the roots as a parameter; missing files
+//! are skipped.
 
 mod cores;
 mod gpu;
@@ -19,18 +20,17 @@ use self::thermal::Zones;
 use crate::boards::{Engine, Kind, Rail, Snapshot, kind, of_tree};
 use crate::sensors::Meters;
 
-/// Where the memory controller's clock is shown in hertz, by kernel; all of them need root.
+/// Files with the memory controller's clock in hertz, by kernel; all need root.
 const EMC_CLOCKS: [&str; 3] = [
     "kernel/debug/bpmp/debug/clk/emc/rate",
     "kernel/debug/clk/emc/clk_rate",
     "kernel/debug/tegra_bwmgr/emc_rate",
 ];
 
-/// This board, open for reading again and again.
+/// The local board with its files held open.
 pub struct Board {
-    /// What kind it is.
     pub kind: Kind,
-    /// What its maker calls it.
+    /// Model name from the firmware.
     pub model: Option<String>,
     cores: Cores,
     memory: MemoryFiles,
@@ -42,7 +42,7 @@ pub struct Board {
 }
 
 impl Board {
-    /// Opens what there is.
+    /// Opens the files that exist.
     pub fn open(roots: &Roots) -> Self {
         Self {
             kind: kind(roots),
@@ -58,7 +58,8 @@ impl Board {
         }
     }
 
-    /// The board now. Loads of cores and power of counters are those since the last call; the first has none.
+    /// Reads the board. Core loads and counter-based power cover the time since the last call; the
+    /// first call has none.
     pub fn snapshot(&mut self) -> Snapshot {
         self.meters.tick();
         let clock = self.emc.as_mut().and_then(Held::number);
@@ -85,7 +86,8 @@ impl Board {
         }
     }
 
-    /// Power of the whole device as of the last snapshot: the sum over those meters that are not part of another.
+    /// Power of the whole device at the last snapshot: the sum over meters that are not part of
+    /// another.
     pub fn power(&self) -> Option<Watts> {
         self.meters.power().map(Watts)
     }

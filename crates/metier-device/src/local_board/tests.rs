@@ -1,4 +1,4 @@
-//! Boards as trees of files, laid out as on the real ones.
+//! Boards as file trees, laid out as on real ones.
 
 use std::fs;
 use std::path::Path;

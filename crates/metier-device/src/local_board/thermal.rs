@@ -7,13 +7,13 @@ use metier_linux::Roots;
 use metier_linux::file::{self, Held};
 use metier_linux::host::numbered;
 
-/// What names of zones end with and tell nothing.
+/// Suffixes of zone names that carry no meaning.
 const SUFFIXES: [&str; 6] = ["-thermal", "_thermal", "-therm", "-fan-est", "-Die", "_zone"];
 
-/// Zones that are looked at.
+/// Largest number of zones read.
 const MOST: usize = 64;
 
-/// A switched-off zone says -256 degrees.
+/// A switched-off zone reads -256 °C.
 const OFF: i64 = -256_000;
 
 pub(super) struct Zones(Vec<(String, Held)>);
@@ -45,7 +45,7 @@ impl Zones {
     }
 }
 
-/// `CPU-therm`, `cpu-thermal` and `PMIC-Die` are `CPU`, `cpu` and `PMIC`.
+/// Strips the suffix: `CPU-therm`, `cpu-thermal` and `PMIC-Die` become `CPU`, `cpu` and `PMIC`.
 fn name(kind: &str) -> String {
     SUFFIXES.iter().find_map(|suffix| kind.strip_suffix(suffix)).unwrap_or(kind).to_string()
 }

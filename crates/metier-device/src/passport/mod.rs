@@ -1,9 +1,8 @@
-//! Device passports: what a device can do. Measured here by small benchmarks ([`mod@bench`]),
-//! brought as a file from elsewhere, or shipped with the program from public specifications
-//! ([`shipped`]).
+//! Device passports: the performance capabilities of a device.
 //!
-//! [`find`] is how everyone else asks: what was stored comes before what was shipped, so that a
-//! board that was measured once is never again judged by its data sheet.
+//! A passport is measured by micro-benchmarks ([`mod@bench`]), imported from a file, or shipped
+//! with metier from public specifications ([`shipped`]). [`find`] prefers stored passports to
+//! shipped ones, so that a measured board is never rated by its data sheet.
 
 pub mod bench;
 mod name;
@@ -86,7 +85,8 @@ pub fn all(store: Option<&Store>) -> Vec<Passport> {
     PassportCatalog::read(store).all().cloned().collect()
 }
 
-/// The first that goes by the name: an id counts more than a name, a name more than an alias.
+/// The first passport that matches the name; ids take precedence over names, and names over
+/// aliases.
 fn pick<'a>(passports: &'a [Passport], name: &str, key: fn(&str) -> String) -> Option<&'a Passport> {
     let wanted = key(name);
     if wanted.is_empty() {

@@ -1,10 +1,10 @@
-//! When two names of a device are the same: `Raspberry Pi 4 Model B Rev 1.4` and `raspberry-pi-4-model-b` are, `… 3 Model B` and
-//! `… 3 Model B+` are not.
+//! Comparison of device names: `Raspberry Pi 4 Model B Rev 1.4` equals `raspberry-pi-4-model-b`;
+//! `… 3 Model B` and `… 3 Model B+` differ.
 
-/// Longer names are cut: no device is called so, and a look-up stays cheap whoever asks.
+/// Longer names are cut: no device has one, and a lookup stays cheap for untrusted input.
 const LONGEST: usize = 200;
 
-/// The name in small letters and digits only; `+` is `plus`, because a board with it is another one.
+/// The name in lower-case letters and digits; `+` becomes `plus`, because it denotes another board.
 pub fn key(name: &str) -> String {
     let mut key = String::new();
     for letter in name.chars().take(LONGEST) {
@@ -16,8 +16,7 @@ pub fn key(name: &str) -> String {
     key
 }
 
-/// The key without what firmware, exporters and shops add to the name of a board: revision, memory size, `Developer Kit`,
-/// the maker in front.
+/// The key without additions to a board's name: revision, memory size, `Developer Kit`, maker.
 pub fn reduced(name: &str) -> String {
     let mut rest = key(&without_revision(name));
     loop {
@@ -40,7 +39,7 @@ pub fn reduced(name: &str) -> String {
     }
 }
 
-/// Without a final `Rev 1.4`, in any of the forms in which its digits or dots were lost on the way.
+/// Strips a final `Rev 1.4`, also where its digits or dots were lost.
 fn without_revision(name: &str) -> String {
     let words: Vec<&str> = name.split_whitespace().take(LONGEST).collect();
     let at = words.iter().position(|word| word.eq_ignore_ascii_case("rev"));

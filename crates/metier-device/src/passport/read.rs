@@ -1,5 +1,5 @@
-//! Reads a passport that somebody else wrote. Nothing is believed: its size, its schema, every field's kind, and whether
-//! the figures can be those of a machine. Everything that is wrong is told at once, by field.
+//! Reader for passports from untrusted files. It validates size, schema, every field's type, and
+//! whether the figures are plausible for a machine. All faults are reported at once, by field.
 
 use std::fmt;
 
@@ -9,34 +9,34 @@ use serde_json::Value;
 
 use super::shape;
 
-/// Larger files are refused: the largest honest one has some ten thousand bytes.
+/// Largest accepted file; the largest known passport has about ten thousand bytes.
 pub const LARGEST: u64 = 4 << 20;
 
-/// The most entries of one list.
+/// Largest number of entries in one list.
 const MOST_ENTRIES: usize = 4096;
 
-/// The most hardware threads: as many as predictions are asked for.
+/// Largest number of hardware threads, as in predictions.
 const MOST_THREADS: f64 = 4096.0;
 const THREADS: &str = "1 to 4096";
-/// What an id must not be: lists of devices are by commas, and these words have a meaning of their own in them.
-const FREE: &str = "one without a comma, and neither here nor all, which mean something else to flags";
+/// Rule for ids: flags take comma-separated device lists, in which `here` and `all` are keywords.
+const FREE: &str = "an id without a comma, other than here and all, which are keywords of flags";
 
-/// One thing that is wrong.
+/// One fault in a passport.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// Dotted, for example `compute[2].threads`.
+    /// Path of the field, for example `compute[2].threads`.
     pub field: String,
-    /// What was given; `None` where nothing was.
+    /// The given value; `None` if missing.
     pub got: Option<String>,
-    /// What would be right.
+    /// Description of valid values.
     pub want: String,
 }
 
 impl Fault {
-    /// More are not told.
+    /// Largest number of reported faults.
     pub const MOST: usize = 50;
 
-    /// One, with what was given cut to a readable length.
+    /// Creates a fault; the given value is cut to 60 characters.
     pub fn new(field: impl Into<String>, got: Option<&Value>, want: impl Into<String>) -> Self {
         let cut = |value: &Value| {
             let text = value.to_string();
@@ -59,7 +59,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The passport in a file, or all that is wrong with it; never an empty list.
+/// Parses a passport, or returns a non-empty list of faults.
 pub fn read(bytes: &[u8]) -> Result<Passport, Vec<Fault>> {
     let one = |field: &str, got: Option<String>, want: &str| {
         Err(vec![Fault { field: field.into(), got, want: want.into() }])
@@ -95,7 +95,7 @@ pub fn read(bytes: &[u8]) -> Result<Passport, Vec<Fault>> {
     }
 }
 
-/// Figures that no machine has, and names that cannot be used. What is of another kind than it should be is left to others.
+/// Implausible figures and unusable names. Values of a wrong type are left to the schema check.
 fn figures(passport: &Value) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut want = |field: &str, is: bool, got: Option<&Value>, want: &str| {
@@ -106,7 +106,7 @@ fn figures(passport: &Value) -> Vec<Fault> {
     let list = |name: &str| passport.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let id = passport.get("id");
     if let Some(text) = id.and_then(Value::as_str) {
-        // It is a name of files and addresses elsewhere.
+        // The id also serves as a file name and in addresses.
         let is = text.parse::<DeviceId>().is_ok() && !text.contains(['/', '\\']) && !text.starts_with('.');
         want("id", is, id, "1 to 200 printable characters without '/', and no '.' at the start");
         want("id", !is || !(text.contains(',') || matches!(text, "here" | "all")), id, FREE);
@@ -240,8 +240,8 @@ mod tests {
 
     #[test]
     fn a_passport_is_of_its_own_device_has_a_plain_name_and_some_figure() {
-        let told = faults(|value| value["device"]["id"] = json!("somebody-else"));
-        assert!(told.len() == 1 && told[0].starts_with("device.id is \"somebody-else\"; want"), "{told:#?}");
+        let told = faults(|value| value["device"]["id"] = json!("another-device"));
+        assert!(told.len() == 1 && told[0].starts_with("device.id is \"another-device\"; want"), "{told:#?}");
         for id in ["../../etc", "a/b", ".hidden"] {
             let told = faults(|value| {
                 (value["id"], value["device"]["id"]) = (json!(id), json!(id));

@@ -1,14 +1,15 @@
-//! Compares a JSON document with the JSON Schema that its type has, and tells everything that differs at once. Knows the part of
-//! JSON Schema that is made from our types; what it does not know it lets pass, and reading the record finds it.
+//! Compares a JSON document with the JSON Schema of its type and reports all differences. It covers
+//! the part of JSON Schema that schemars generates for metier's types. Anything else passes here
+//! and fails in deserialisation.
 
 use serde_json::{Map, Value};
 
 use super::read::Fault;
 
-/// Deeper documents are none of ours.
+/// Largest nesting depth; metier's documents are less deep.
 const DEEPEST: u32 = 32;
 
-/// Adds a fault for each place where the value is not as the schema wants it.
+/// Adds a fault for each value that violates the schema.
 pub fn compare(value: &Value, schema: &Value, faults: &mut Vec<Fault>) {
     let definitions = schema.get("$defs").and_then(Value::as_object);
     Walk { definitions, faults }.at("", value, schema, 0);
@@ -94,7 +95,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The texts that a value may be, where it is one of some.
+/// The allowed strings, if the schema is an enumeration.
 fn words(schema: &Value) -> Option<Vec<&str>> {
     if let Some(word) = schema.get("const").and_then(Value::as_str) {
         return Some(vec![word]);

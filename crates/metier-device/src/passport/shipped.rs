@@ -1,7 +1,9 @@
-//! Passports that come with the program: common boards and a few classes of machines, from public specifications.
+//! Passports shipped with metier: common boards and some machine classes, from public
+//! specifications.
 //!
-//! Each is one file in `passports/`; adding one touches this list. Nothing in them was measured: compute is cores × clock ×
-//! width of the SIMD units, memory is the bus. The tests compute both anew from the parts that each file states.
+//! Each is one file in `passports/`; a new one also needs an entry in this list. None is measured:
+//! compute is cores × clock × SIMD width, and memory bandwidth is that of the bus. The tests
+//! recompute both from the parts that each file states.
 
 use std::sync::OnceLock;
 
@@ -31,7 +33,7 @@ const FILES: &[&str] = files![
     "cloud-2-vcpu",
 ];
 
-/// All of them, in the order of the list. Read once; the tests see to it that each can be read.
+/// All shipped passports in list order, parsed once; tests check that each parses.
 pub fn shipped() -> &'static [Passport] {
     static READ: OnceLock<Vec<Passport>> = OnceLock::new();
     READ.get_or_init(|| FILES.iter().filter_map(|file| serde_json::from_str(file).ok()).collect())
@@ -107,7 +109,8 @@ mod tests {
         }
     }
 
-    /// Lanes of one register, with one or two units, and dot products of four 8-bit numbers in a lane of 32 bits.
+    /// Lanes of one register, with one or two units, and dot products of four 8-bit integers in a
+    /// 32-bit lane.
     fn width_of(precision: Precision, instructions: &str) -> [f64; 2] {
         let bits = match instructions {
             text if text.starts_with("NEON") => 128.0,

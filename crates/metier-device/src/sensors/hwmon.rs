@@ -1,13 +1,13 @@
 //! Power and energy inputs of hwmon chips: board monitors, GPUs, AMD's energy counters.
 //!
-//! INA3221 has a file of its own. AMD's `amd_energy` shows what RAPL shows where both exist, so it counts only
-//! without RAPL. Batteries are left out: what they give also feeds the screen.
+//! INA3221 has its own module. AMD's `amd_energy` duplicates RAPL, so it counts only without RAPL.
+//! Batteries are excluded, because they also feed the screen.
 
 use super::{Found, Reading, Sensor};
 use metier_linux::Roots;
 use metier_linux::file::{self, Held};
 
-/// Inputs that a chip may have of each kind.
+/// Largest number of inputs of each kind per chip.
 const INPUTS: u32 = 32;
 
 struct Energy(Held);
@@ -42,7 +42,7 @@ pub(super) fn open(roots: &Roots, found: &mut Found) {
             if let Some(held) = Held::open(folder.join(format!("{input}_input"))) {
                 has_energy = true;
                 let name = label(&input);
-                // Sockets hold their cores.
+                // A socket's counter includes its cores.
                 let counted = !(chip == "amd_energy" && (found.has("rapl") || name.contains("core")));
                 found.add("hwmon", name, counted, Box::new(Energy(held)));
             }

@@ -1,8 +1,9 @@
-//! INA3221: the three-channel power monitor of Jetson boards, as hwmon (JetPack 5 and later) or as an industrial
-//! IO device (JetPack 4).
+//! INA3221, the three-channel power monitor of Jetson boards, as hwmon (JetPack 5 and later) or as
+//! an industrial IO device (JetPack 4).
 //!
-//! Which rails make up the whole board is told by [`crate::boards::power`]; where that does not know them, all are
-//! added up. A rail around nothing may show a current below zero. Unused channels are called `NC`.
+//! [`crate::boards::power`] selects the rails that make up the whole board. If it does not
+//! recognise them, all rails are added. A rail near 0 A may report a negative current. Unused
+//! channels are called `NC`.
 
 use std::path::PathBuf;
 
@@ -11,7 +12,7 @@ use crate::boards::power;
 use metier_linux::Roots;
 use metier_linux::file::{self, Held};
 
-/// The name of a channel that nothing is connected to.
+/// Name of an unconnected channel.
 const UNUSED: &str = "NC";
 
 /// Voltage and current of one channel, in millivolts and milliamperes.
@@ -76,7 +77,8 @@ pub(super) fn open(roots: &Roots, found: &mut Found) {
     }
 }
 
-/// `…/bus/i2c/drivers/ina3221x/1-0040/iio:device0`; the oldest releases call the last part `iio_device`.
+/// `…/bus/i2c/drivers/ina3221x/1-0040/iio:device0`; in the oldest releases the last part is
+/// `iio_device`.
 fn iio_folders(roots: &Roots) -> Vec<PathBuf> {
     let below = |folder: PathBuf| {
         std::fs::read_dir(folder)

@@ -1,6 +1,6 @@
-//! Energy meters of the device, all through one interface.
+//! Energy meters of the device behind one interface.
 //!
-//! Adding a kind of sensor: one file of the same shape with an `open` function, one entry in [`KINDS`].
+//! A new kind of sensor needs a file with an `open` function and an entry in [`KINDS`].
 
 mod hwmon;
 mod ina3221;
@@ -17,53 +17,55 @@ use metier_linux::Roots;
 
 pub use node::{Covers, Node};
 
-/// Kinds of sensor that are looked for: files of the kernel, and last a program, which asks what came before.
+/// Kinds of sensor: kernel files first, and last a program that starts only if no earlier sensor
+/// fits.
 const KINDS: [fn(&Roots, &mut Found); 4] = [rapl::open, ina3221::open, hwmon::open, tegrastats::open];
-/// How many of them are files.
+/// Number of kinds that are files.
 const FILES: usize = 3;
 
-/// What a meter shows at one moment.
+/// Reading of a meter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Reading {
-    /// A counter of energy.
+    /// An energy counter.
     Counter {
         microjoules: u64,
-        /// The value after which it starts again from 0.
+        /// The largest value; the next one is 0.
         largest: u64,
     },
-    /// Power now, in watts; energy is integrated from it.
+    /// Present power in watts, integrated to energy.
     Power(f64),
 }
 
 /// One meter of the device.
 pub trait Sensor: Send {
-    /// What it shows now; `None` if it cannot be read at the moment.
+    /// Reads the meter; `None` if that fails at the moment.
     fn read(&mut self) -> Option<Reading>;
 }
 
-/// A sensor with its name and its account.
+/// A sensor with its name and accumulated energy.
 struct Account {
     name: String,
     source: &'static str,
-    /// Whether the sum over meters takes it.
+    /// Whether the sum over meters includes it.
     counted: bool,
     sensor: Box<dyn Sensor>,
     last: Option<(Reading, Instant)>,
     joules: f64,
-    /// Power between the last two readings of a counter, or as last read.
+    /// Mean power between the last two counter readings, or the power last read.
     watts: Option<f64>,
-    /// Of power that is integrated: what is known of the sum's error.
+    /// Integrated power with its error estimates; unused for counters.
     integral: Integrator,
 }
 
 impl Account {
-    /// Whether it is ACPI's power meter, by its name among hwmon chips: of the whole machine, with all that is plugged into it.
+    /// Whether it is ACPI's `power_meter` hwmon chip, which measures the whole machine including
+    /// plugged-in devices.
     fn is_of_machine(&self) -> bool {
         self.source == "hwmon" && self.name.starts_with("power_meter")
     }
 }
 
-/// Sensors that were found, and why others were not.
+/// Detected sensors, and reasons why others are unusable.
 #[derive(Default)]
 pub struct Found {
     accounts: Vec<Account>,
@@ -85,8 +87,8 @@ impl Found {
         });
     }
 
-    /// The meter of ACPI is of everything that the others are of, too, and slow: what a run used is told by counters where there are some,
-    /// else by it alone.
+    /// Prevents double counting: ACPI's meter is slow and includes all other meters. A run uses the
+    /// RAPL counters if present, else ACPI's meter alone.
     fn count_once(&mut self) {
         if !self.accounts.iter().any(Account::is_of_machine) {
             return;
@@ -106,17 +108,17 @@ impl Found {
 pub struct Meters {
     found: Found,
     begun: Instant,
-    /// When all were read last.
+    /// Time of the last reading.
     ticked: Instant,
 }
 
 impl Meters {
-    /// Looks for every kind of sensor.
+    /// Opens every kind of sensor.
     pub fn open(roots: &Roots) -> Self {
         Self::of(KINDS.len(), roots)
     }
 
-    /// Looks only for sensors that cost nothing between two readings: no program is run for them. For who looks all day long.
+    /// Opens only file-based sensors, which cost nothing between readings; for continuous sampling.
     pub fn open_files(roots: &Roots) -> Self {
         Self::of(FILES, roots)
     }
@@ -131,22 +133,22 @@ impl Meters {
         Self { found, begun: now, ticked: now }
     }
 
-    /// Whether there is none.
+    /// Whether there are no meters.
     pub fn is_empty(&self) -> bool {
         self.found.accounts.is_empty()
     }
 
-    /// Whether one of them shows power only, from which energy has to be integrated.
+    /// Whether some meter reports power only, so that energy has to be integrated.
     pub fn has_power(&self) -> bool {
         self.found.accounts.iter().any(|account| matches!(account.last, Some((Reading::Power(_), _))))
     }
 
-    /// Names of the meters, for the device's record.
+    /// Meter names, for the device record.
     pub fn names(&self) -> Vec<String> {
         self.found.accounts.iter().map(|account| format!("{}:{}", account.source, account.name)).collect()
     }
 
-    /// Whether the sum over meters holds everything in the machine, graphics cards with it.
+    /// Whether the sum over meters covers the whole machine, including graphics cards.
     pub fn sum_holds_all(&self) -> bool {
         self.found.accounts.iter().any(|account| account.counted && account.is_of_machine())
     }
@@ -161,7 +163,7 @@ impl Meters {
         }))
     }
 
-    /// Starts the accounts anew.
+    /// Resets all accounts.
     pub fn start(&mut self) {
         for account in &mut self.found.accounts {
             account.last = None;
@@ -173,7 +175,7 @@ impl Meters {
         self.tick();
     }
 
-    /// Reads every meter. Must be called more often than a counter can wrap (a minute at full power).
+    /// Reads every meter. Must be called before a counter can wrap (a minute at full power).
     pub fn tick(&mut self) {
         let now = Instant::now();
         self.ticked = now;
@@ -200,19 +202,20 @@ impl Meters {
         self.found.accounts.iter().map(|a| (a.name.clone(), (a.joules * 1e6) as i64)).collect()
     }
 
-    /// Power of each meter in watts as of the last two looks, where it is known.
+    /// Known power of each meter in watts at the last reading.
     pub fn powers(&self) -> Vec<(String, f64)> {
         let known = |account: &Account| Some((account.name.clone(), account.watts?));
         self.found.accounts.iter().filter_map(known).collect()
     }
 
-    /// Power of the device: the sum over those meters that are not part of another; `None` where one is unknown.
+    /// Power of the device: the sum over meters that are not part of another; `None` if one is
+    /// unknown.
     pub fn power(&self) -> Option<f64> {
         let counted: Vec<&Account> = self.found.accounts.iter().filter(|account| account.counted).collect();
         (!counted.is_empty()).then(|| counted.iter().map(|account| account.watts).sum())?
     }
 
-    /// What each meter counted since [`Meters::start`], and whether the figures come from counters only.
+    /// Energy of each meter since [`Meters::start`], and whether all of it comes from counters.
     pub fn result(&self) -> (Vec<Meter>, bool) {
         let meters =
             self.found.accounts.iter().filter(|account| account.last.is_some()).map(|account| Meter {
@@ -230,7 +233,7 @@ impl Meters {
     }
 }
 
-/// What was integrated, with its error; a counter has none.
+/// Integrated energy with its error; `None` for a counter.
 fn integral(account: &Account) -> Option<Energy> {
     match account.last {
         Some((Reading::Power(_), _)) => account.integral.energy(),
@@ -238,7 +241,7 @@ fn integral(account: &Account) -> Option<Energy> {
     }
 }
 
-/// Energy between two readings of a meter that are `seconds` apart.
+/// Energy in joules between two readings that are `seconds` apart.
 fn energy_between(before: Reading, after: Reading, seconds: f64) -> f64 {
     match (before, after) {
         (Reading::Counter { microjoules: a, .. }, Reading::Counter { microjoules: b, largest }) => {

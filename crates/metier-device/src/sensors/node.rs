@@ -1,8 +1,8 @@
-//! What the meters say of the node as a whole.
+//! Energy of the node as a whole.
 //!
-//! A host may show several meters of different reach: of the whole machine, of the processor and its memory, of a graphics card. Power over time
-//! wants one of them and wants to say of what it is. The whole machine comes first, then the processor; meters of other parts alone
-//! are no power of a node.
+//! A host may have meters of different scope: the whole machine, the processor and its memory, or a
+//! graphics card. A power time series needs one scope and has to name it. The whole machine is
+//! preferred, then the processor. Meters of other parts alone do not give the power of a node.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use metier_types::{Joules, Missing};
 
 use super::{Account, Meters};
 
-/// What a figure of power is of.
+/// Scope of a power figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Covers {
     /// The whole machine or board.
@@ -20,18 +20,18 @@ pub enum Covers {
     PackageAndMemory,
 }
 
-/// The node's meter at one moment.
+/// Energy of the node at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
-    /// What it is of.
+    /// Scope of the energy.
     pub covers: Covers,
     /// Energy since [`Meters::start`].
     pub energy: Joules,
-    /// When it was read.
+    /// Time of the reading.
     pub at: Instant,
 }
 
-/// Meters of the whole machine, the best first.
+/// Meters of the whole machine, in order of preference.
 const WHOLE: [fn(&Account) -> bool; 4] = [
     |account| account.source == "rapl" && account.name.starts_with("psys"),
     |account| account.source == "ina3221",
@@ -49,9 +49,10 @@ fn is_memory(account: &Account) -> bool {
 }
 
 impl Meters {
-    /// The meters that make up the node, and what they are of.
+    /// The meters that make up the node, with their scope.
     fn of_node(&self) -> Option<(Covers, Vec<&Account>)> {
-        // Over a longer time the machine's own meter is the best, although counters are better for a run.
+        // For a long time series the machine's own meter is the best, although a run prefers
+        // counters.
         let counts = |account: &&Account| account.counted || account.is_of_machine();
         let counted = || self.found.accounts.iter().filter(counts);
         for is_whole in WHOLE {
@@ -66,12 +67,12 @@ impl Meters {
         match (has(is_package), has(is_memory)) {
             (true, true) => Some((Covers::PackageAndMemory, parts)),
             (true, false) => Some((Covers::Package, parts)),
-            // Memory alone is no node.
+            // Memory alone is not the node.
             (false, _) => None,
         }
     }
 
-    /// Names of the meters that make up the node, and what they are of together.
+    /// Names of the meters that make up the node, with their combined scope.
     pub fn node_meters(&self) -> Option<(Covers, Vec<String>)> {
         let (covers, accounts) = self.of_node()?;
         let names = accounts.iter().map(|account| format!("{}:{}", account.source, account.name));
@@ -86,12 +87,13 @@ impl Meters {
         self.missing().or_else(|| {
             let names = self.names().join(", ");
             Some(Missing::because(format!(
-                "the meters of this host ({names}) are of parts of it, none of the processor or the whole"
+                "the meters of this host ({names}) measure parts of it; none measures the processor or the whole machine"
             )))
         })
     }
 
-    /// Energy of the node as of the last [`Meters::tick`]; `None` where there is no meter, or one of them could not be read then.
+    /// Energy of the node at the last [`Meters::tick`]; `None` without a meter or if one could not
+    /// be read.
     pub fn node(&self) -> Option<Node> {
         let (covers, accounts) = self.of_node()?;
         let is_read = |account: &&Account| account.last.is_some_and(|(_, at)| at == self.ticked);

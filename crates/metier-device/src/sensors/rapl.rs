@@ -1,8 +1,8 @@
-//! RAPL: the running average power limit counters of x86 processors, under `/sys/class/powercap`.
+//! RAPL: running average power limit counters of x86 processors, under `/sys/class/powercap`.
 //!
-//! A package counter does not hold the memory's share (`dram`), so both count; `core` and `uncore` are parts of
-//! the package. Where the platform counter (`psys`) exists it holds all of them. `intel-rapl-mmio` shows the
-//! same packages a second time and is left out.
+//! A package counter excludes memory (`dram`), so both are added; `core` and `uncore` are parts of
+//! the package. The platform counter (`psys`) includes all of them where it exists.
+//! `intel-rapl-mmio` repeats the same packages and is skipped.
 
 use std::path::Path;
 
@@ -52,7 +52,7 @@ pub(super) fn open(roots: &Roots, found: &mut Found) {
             name.starts_with("package") || name.starts_with("dram")
         };
         let largest = file::number(zone.join("max_energy_range_uj")).unwrap_or(u64::MAX);
-        // Zones of two packages share names such as `dram`; the folder tells them apart.
+        // Zones of two packages share names such as `dram`; the folder distinguishes them.
         let place =
             zone.file_name().map(|n| n.to_string_lossy().replace("intel-rapl:", "")).unwrap_or_default();
         let name = if name.starts_with("package") { name } else { format!("{name}-{place}") };

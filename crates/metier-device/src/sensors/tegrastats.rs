@@ -1,9 +1,10 @@
-//! The vendor's `tegrastats` as a child process, for Jetsons whose power chip is out of reach of ours: closed boards,
-//! containers without `/sys`.
+//! The vendor's `tegrastats` as a child process, for Jetsons whose power chip is not readable:
+//! closed boards, containers without `/sys`.
 //!
-//! It is started by the first reading and ended with the sensor. A reading is the power of the whole board in its latest
-//! line; without a new line there is none, so energy is integrated on the moments at which lines came. Should we
-//! be killed, its next line finds nobody to read it, and it ends.
+//! The first reading starts it, and dropping the sensor ends it. A reading is the board power of
+//! the latest line. Without a new line there is no reading, so energy is integrated at the times of
+//! the lines. If metier is killed, the next write of `tegrastats` fails with a broken pipe, and it
+//! ends.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -15,12 +16,12 @@ use crate::boards::{Kind, Line, kind};
 use metier_linux::Roots;
 use metier_types::LockUnpoisoned;
 
-/// Where the program is.
+/// Default paths of the program.
 const PROGRAMS: [&str; 2] = ["/usr/bin/tegrastats", "/usr/sbin/tegrastats"];
 const VARIABLE: &str = "METIER_TEGRASTATS";
-/// Milliseconds between its lines; it is not quicker in truth.
+/// Milliseconds between lines; shorter intervals have no effect.
 const INTERVAL: &str = "200";
-/// Longest line that is read.
+/// Longest line read, in bytes.
 const LONGEST: u64 = 64 << 10;
 
 pub(super) fn open(roots: &Roots, found: &mut Found) {
@@ -34,7 +35,7 @@ pub(super) fn open(roots: &Roots, found: &mut Found) {
     }
 }
 
-/// The child, once it was asked for.
+/// State of the child process.
 enum State {
     Unasked,
     Runs { child: Child, latest: Arc<Mutex<Option<f64>>> },

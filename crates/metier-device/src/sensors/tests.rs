@@ -1,4 +1,4 @@
-//! Sensors on made-up trees: this needs no host that has any.
+//! Sensors on synthetic file trees, so that the tests need no real sensor.
 
 use std::fs;
 use std::path::Path;
@@ -219,7 +219,7 @@ fn the_whole_machine_stands_for_the_node_else_the_processor_and_never_a_part() {
     };
     assert_eq!((counted(&meters), meters.sum_holds_all()), (vec!["package-0".to_string()], false));
 
-    // Without counters it is the machine's meter alone, not what is inside of it beside.
+    // Without counters only the machine's meter counts, not the parts it includes.
     let (_folder, roots) = tree(&[
         ("class/hwmon/hwmon1/name", "amdgpu"),
         ("class/hwmon/hwmon1/power1_average", "9000000"),

@@ -1,5 +1,5 @@
-//! ONNX Runtime's profile: a list of events, in which an operator's time is a `Node` event that ends in `_kernel_time` and an
-//! inference ends with `model_run`.
+//! ONNX Runtime's profile: a list of events. A `Node` event with the suffix `_kernel_time` holds an
+//! operator's time, and `model_run` ends an inference.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,12 +11,12 @@ use serde::Deserialize;
 
 use crate::{Error, OperatorTime};
 
-/// The graph as it was optimised, in the folder.
+/// File name of the optimised graph in the folder.
 pub(super) const GRAPH: &str = "optimised.onnx";
-/// Most bytes of a profile that are read.
+/// Largest number of profile bytes read.
 const MOST: u64 = 512 << 20;
 
-/// A folder for a profile, which goes away with this.
+/// A temporary folder for a profile, removed on drop.
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
@@ -33,7 +33,7 @@ impl Folder {
         &self.0
     }
 
-    /// The operators of each inference, in their order.
+    /// Operators of each inference in execution order.
     pub(super) fn read(&self, file: &Path) -> Result<Vec<Vec<OperatorTime>>, Error> {
         let failed = |why: String| Error::Operators(format!("{}: {why}", file.display()));
         let content = File::open(file).map_err(|error| failed(error.to_string()))?;
@@ -42,7 +42,8 @@ impl Folder {
         Ok(looks(&events, &self.values()))
     }
 
-    /// What the operators of the optimised graph take and make, by their names; nothing where that graph cannot be read.
+    /// Inputs and outputs of the optimised graph's operators by operator name; empty if that graph
+    /// is unreadable.
     fn values(&self) -> HashMap<String, (Vec<String>, Vec<String>)> {
         let bytes = std::fs::read(self.0.join(GRAPH)).unwrap_or_default();
         let Ok(model) = metier_onnx::read(&bytes, &metier_onnx::Limits::default()) else {
@@ -55,7 +56,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What stays is in the folder for temporary files.
+        // On failure the folder remains among the temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

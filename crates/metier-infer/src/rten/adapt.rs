@@ -1,12 +1,14 @@
-//! Graphs as the built-in engine takes them: what it lacks, or reads otherwise than the standard, is written with other operators.
+//! Adapts graphs to the built-in engine: operators that it lacks, or interprets differently from
+//! the standard, are replaced by others.
 //!
-//! - `LRN` is unknown to it: squares, averaged along the channels by a pool, and a power.
-//! - `Softmax` and `LogSoftmax` before operator set 13 joined all dimensions from `axis` on, where it takes the one at `axis`, by default the last.
-//! - A `Conv` may leave its `kernel_shape` away where the weights say it; the engine wants it.
-//! - Weights in files beside the graph may be in files of any name; the engine wants `.data` or `.onnx_data` at its end, and no folder. They may leave away where
-//!   they start and how long they are; the engine wants both.
+//! - `LRN` is unknown to it. Replaced by squares, an average pool along the channels, and a power.
+//! - `Softmax` and `LogSoftmax` before operator set 13 flattened all dimensions from `axis` on. The
+//!   engine normalises over the dimension `axis` alone, by default the last.
+//! - A `Conv` may omit `kernel_shape`, to be inferred from the weights. The engine requires it.
+//! - External weights may be in files of any name. The engine requires the suffix `.data` or
+//!   `.onnx_data`, and no folder. Offset and length may be omitted; the engine requires both.
 //!
-//! Only operators of the main graph: those inside of an `If` or a loop stay as they are.
+//! Only operators of the main graph are adapted, not those inside an `If` or a loop.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -15,17 +17,17 @@ use metier_onnx::build::Setting;
 use metier_onnx::rewrite::Rewrite;
 use metier_onnx::{Attribute, Bindings, Limits, Model, Node};
 
-/// The operator set from which on a `Softmax` is of one dimension.
+/// Operator set since which `Softmax` normalises over one dimension.
 const SOFTMAX_OF_ONE: i64 = 13;
 
-/// A file that was changed.
+/// An adapted graph file.
 pub struct Adapted {
     pub bytes: Vec<u8>,
-    /// Files beside it that hold weights: as the graph names them, and as the engine does now.
+    /// External weight files: the name in the original graph, and the name in the adapted one.
     pub beside: Vec<(String, String)>,
 }
 
-/// The file as the engine takes it; `None` where it takes it as it is, or where nobody can read it.
+/// Adapts a file to the engine; `None` if no change is needed or the file is unreadable.
 pub fn adapted(bytes: &[u8]) -> Option<Adapted> {
     let model = metier_onnx::read(bytes, &Limits::default()).ok()?;
     let mut rewrite = Rewrite::new(bytes, &model);
@@ -66,7 +68,7 @@ pub fn adapted(bytes: &[u8]) -> Option<Adapted> {
     Some(Adapted { bytes: rewrite.finish().ok()?, beside })
 }
 
-/// Whether the engine takes weights from a file of that name.
+/// Whether the engine accepts weights from a file of that name.
 fn is_taken(name: &str) -> bool {
     let path = Path::new(name);
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
@@ -74,10 +76,10 @@ fn is_taken(name: &str) -> bool {
     is_alone && (ending.starts_with("data") || ending.starts_with("onnx_data"))
 }
 
-/// Dimensions of values by name, where their number is known.
+/// Dimensions of values by name, for values of known rank.
 type Shapes = HashMap<String, Vec<Option<u64>>>;
 
-/// The dimensions of what the operators of the main graph take, weights included.
+/// Dimensions of the inputs of all main graph operators, weights included.
 fn shapes_of(model: &Model) -> Shapes {
     let told = metier_onnx::analyse(model, &Bindings::default(), &Limits::default());
     let operators = told.map(|told| told.operators).unwrap_or_default();
@@ -100,7 +102,8 @@ fn float(node: &Node, name: &str, otherwise: f64) -> f32 {
     }
 }
 
-/// `x / (bias + alpha · mean of x² over size channels) ^ beta`, channels beyond the ends counting 0.
+/// `x / (bias + alpha · mean of x² over size channels) ^ beta`; channels beyond the ends count as
+/// 0.
 fn normalisation(rewrite: &mut Rewrite<'_>, index: usize, node: &Node) {
     let (Some((x, y)), Some(size)) = (single(node), node.integer("size").filter(|size| *size > 0)) else {
         return;
@@ -132,11 +135,11 @@ fn normalisation(rewrite: &mut Rewrite<'_>, index: usize, node: &Node) {
     rewrite.instead(index, "Div", &node.name, &[x, &value("divisor")], y, &[]);
 }
 
-/// All dimensions from `axis` on as one, and back.
+/// Flattens all dimensions from `axis` on, and restores them.
 fn softmax(rewrite: &mut Rewrite<'_>, index: usize, node: &Node, shapes: &Shapes) {
     let Some((x, y)) = single(node) else { return };
     let axis = node.integer("axis");
-    // The last dimension alone is what the engine takes too, and then it may join the operator with others.
+    // The engine handles the last dimension alone correctly, and may then fuse the operator.
     let last = shapes.get(x).and_then(|shape| i64::try_from(shape.len()).ok()?.checked_sub(1));
     if axis == Some(-1) || last.is_some_and(|last| axis.unwrap_or(1) == last) {
         return;
@@ -153,7 +156,7 @@ fn softmax(rewrite: &mut Rewrite<'_>, index: usize, node: &Node, shapes: &Shapes
     rewrite.instead(index, "Reshape", &node.name, &[&value("shares"), &value("shape")], y, &[]);
 }
 
-/// The size of the window, as the weights have it: constants, or what others make of them.
+/// Infers the kernel size from the weights, which are constants or outputs of other operators.
 fn convolution(rewrite: &mut Rewrite<'_>, index: usize, node: &Node, shapes: &Shapes) {
     let weights = node.inputs.get(1).and_then(|name| shapes.get(name));
     let Some(window) = weights.and_then(|weights| weights.get(2..)) else { return };

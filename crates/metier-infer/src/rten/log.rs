@@ -1,6 +1,6 @@
-//! The engine's log of an inference: caught on its way to stdout, and read.
+//! Captures the engine's log of an inference from stdout and parses it.
 //!
-//! Each operator is some lines:
+//! Each operator has some lines:
 //!
 //! ```text
 //! #12 Conv (name of the node)
@@ -9,16 +9,17 @@
 //!   time: 0.123ms
 //! ```
 //!
-//! Operators of a sub-graph come before the one that holds it, whose time is theirs too: control flow is left out.
+//! Operators of a subgraph come before the control flow operator that holds them. Its time includes
+//! theirs, so control flow is omitted.
 
 use std::io::{Read as _, Seek as _, Write as _};
 
 use crate::{Error, OperatorTime};
 
-/// Most bytes of a log that are read.
+/// Largest number of log bytes read.
 const MOST: u64 = 256 << 20;
 
-/// Does something, and gives what this process printed to stdout meanwhile.
+/// Runs `work`, and returns this process's output to stdout meanwhile.
 pub(super) fn caught<T>(work: impl FnOnce() -> T) -> Result<(T, String), Error> {
     let failed = |what: &str, error: std::io::Error| Error::Operators(format!("{what}: {error}"));
     let mut file = scratch().map_err(|error| failed("no file for the engine's log", error))?;
@@ -27,7 +28,7 @@ pub(super) fn caught<T>(work: impl FnOnce() -> T) -> Result<(T, String), Error> 
     let kept = rustix::io::dup(&stdout).map_err(|error| failed("stdout", error.into()))?;
     drop(stdout);
     rustix::stdio::dup2_stdout(&file).map_err(|error| failed("stdout", error.into()))?;
-    // Whatever comes, stdout is put back.
+    // Restore stdout even after a panic.
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     let flushed = std::io::stdout().lock().flush();
     rustix::stdio::dup2_stdout(&kept).map_err(|error| failed("stdout", error.into()))?;
@@ -39,12 +40,12 @@ pub(super) fn caught<T>(work: impl FnOnce() -> T) -> Result<(T, String), Error> 
     Ok((done, String::from_utf8_lossy(&said).into_owned()))
 }
 
-/// A file in memory, without a name.
+/// Creates an anonymous file in memory.
 fn scratch() -> std::io::Result<std::fs::File> {
     Ok(rustix::fs::memfd_create("metier-operators", rustix::fs::MemfdFlags::CLOEXEC)?.into())
 }
 
-/// The operators of a log, in their order.
+/// Operators of a log in execution order.
 pub(super) fn read(said: &str) -> Vec<OperatorTime> {
     let mut all = Vec::new();
     let mut open: Option<OperatorTime> = None;
@@ -70,7 +71,7 @@ pub(super) fn read(said: &str) -> Vec<OperatorTime> {
     all
 }
 
-/// `12 Conv (name)`.
+/// Parses `12 Conv (name)`.
 fn begun(head: &str) -> Option<OperatorTime> {
     let (_, rest) = head.split_once(' ')?;
     let (kind, name) = rest.split_once(" (")?;
@@ -84,7 +85,7 @@ fn begun(head: &str) -> Option<OperatorTime> {
     })
 }
 
-/// `  input 0: name (…`: the name, which may hold anything but what ends it.
+/// Parses the name in `  input 0: name (…`; it may contain anything except the end marker.
 fn value(line: &str, begin: &str, end: &str) -> Option<String> {
     let (_, rest) = line.strip_prefix(begin)?.split_once(": ")?;
     Some(rest.rsplit_once(end)?.0.to_string())

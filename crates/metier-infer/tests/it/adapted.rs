@@ -1,9 +1,10 @@
-//! Operators that the built-in engine lacks, or reads otherwise than the standard, give what the standard says.
+//! Operators that the built-in engine lacks, or interprets differently, give the results of the
+//! standard.
 
 use crate::common::{Message, file, graph, node, value, weights};
 use metier_infer::{Engine, Loaded, Source, Tensor, Values};
 
-/// Numbers that differ, of both signs.
+/// Distinct numbers of both signs.
 fn numbers(count: usize) -> Vec<f32> {
     (0..count).map(|number| ((number * 37 % 23) as f32 - 11.0) / 4.0).collect()
 }
@@ -26,7 +27,7 @@ fn dims(shape: &[usize]) -> Vec<i64> {
     shape.iter().map(|size| *size as i64).collect()
 }
 
-/// An operator with numbers among its attributes.
+/// An operator with float attributes.
 fn with_floats(node: Message, floats: &[(&str, f32)]) -> Message {
     floats.iter().fold(node, |node, (name, value)| {
         let mut attribute = Message::default().text(1, name).number(20, 1);
@@ -73,7 +74,7 @@ fn defaults_of_the_normalisation_are_those_of_the_standard() {
 #[test]
 fn before_operator_set_13_a_softmax_joins_all_dimensions_from_its_axis_on() {
     let shape = [2, 3, 2, 2];
-    // Axis, operator set, and over how many elements that is.
+    // Axis, operator set, and number of elements normalised together.
     for (axis, opset, joined) in [
         (Some(1), 9, 12),
         (None, 12, 12),
@@ -101,7 +102,7 @@ fn before_operator_set_13_a_softmax_joins_all_dimensions_from_its_axis_on() {
             near(&got.values.numbers(), &want);
         }
     }
-    // Since 13 it is of the one dimension.
+    // Since operator set 13 it normalises over one dimension.
     let one = node("Softmax", &["x"], &["y"], &[("axis", &[1])]);
     let bytes = file(&graph(&[one], &[], &[value("x", &dims(&shape))], &[value("y", &dims(&shape))]), 13);
     let got = result(&bytes, &shape).values.numbers();
@@ -111,12 +112,12 @@ fn before_operator_set_13_a_softmax_joins_all_dimensions_from_its_axis_on() {
     }
 }
 
-/// A convolution that leaves its window to the weights; those are in a file where one is named.
+/// A convolution without `kernel_shape`; its weights are external if a file is named.
 fn convolution(beside: Option<&str>) -> (Vec<u8>, Vec<u8>) {
     convolution_told(beside, &[("offset", "0"), ("length", "144")])
 }
 
-/// The same, with what is said of the place in that file.
+/// The same with the given offset and length entries of the external file.
 fn convolution_told(beside: Option<&str>, told: &[(&str, &str)]) -> (Vec<u8>, Vec<u8>) {
     let raw: Vec<u8> = numbers(2 * 2 * 9).iter().flat_map(|number| number.to_le_bytes()).collect();
     let tensor = match beside {
@@ -152,7 +153,7 @@ fn a_convolution_may_leave_its_window_to_its_weights() {
     }
     near(&result(&convolution(None).0, &[1, 2, 4, 4]).values.numbers(), &want);
 
-    // Also where an operator makes them of others, as in networks that were quantised.
+    // Also if an operator computes the weights, as in quantised networks.
     let raw: Vec<u8> = numbers(36).iter().flat_map(|number| [(4.0 * number) as i8 as u8]).collect();
     let whole = Message::default().number(1, 2).number(1, 2).number(1, 3).number(1, 3).number(2, 3);
     let scale = weights("scale", &[]).bytes(9, &0.25f32.to_le_bytes());
@@ -164,7 +165,7 @@ fn a_convolution_may_leave_its_window_to_its_weights() {
     let made = graph(&nodes, &constants, &[value("x", &[1, 2, 4, 4])], &[value("y", &[1, 2, 4, 4])]);
     near(&result(&file(&made, 17), &[1, 2, 4, 4]).values.numbers(), &want);
 
-    // Also where the weights are in a file beside it, and only there.
+    // Also if the weights are external only.
     let folder = std::env::temp_dir().join(format!("metier-adapted-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("net.onnx");
@@ -176,7 +177,7 @@ fn a_convolution_may_leave_its_window_to_its_weights() {
     let values = Values::Float(x);
     loaded.give(&[Tensor { name: "x".into(), shape: vec![1, 2, 4, 4], values }]).unwrap();
     near(&loaded.outputs().unwrap()[0].values.numbers(), &want);
-    // As many exporters name it: after the weights, without an ending, or in a folder below.
+    // As many exporters name it: after the weights, without a suffix, or in a subfolder.
     std::fs::create_dir_all(folder.join("weights")).unwrap();
     for name in ["layer1.weight", "weights/w.bin"] {
         let (bytes, raw) = convolution(Some(name));
@@ -187,7 +188,7 @@ fn a_convolution_may_leave_its_window_to_its_weights() {
         loaded.give(&[Tensor { name: "x".into(), shape: vec![1, 2, 4, 4], values }]).unwrap();
         near(&loaded.outputs().unwrap()[0].values.numbers(), &want);
     }
-    // The format leaves it open whether the place in that file is said.
+    // The format does not require offset and length.
     for told in [&[][..], &[("offset", "0")], &[("length", "144")]] {
         std::fs::write(&path, convolution_told(Some("net.data"), told).0).unwrap();
         let mut loaded = runtime.load(Source::File(&path)).unwrap();

@@ -1,8 +1,8 @@
-//! Operators that an engine joins are those of the file.
+//! Fused operators of an engine map to operators of the file.
 
 use crate::common::{file, graph, node, value, weights};
 
-/// A convolution, its bias and its bend are one operator in an engine, whatever it is called there.
+/// A convolution, its bias and its activation are one engine operator of any name.
 #[test]
 fn joined_operators_are_found_in_the_file() {
     let nodes = [
@@ -23,7 +23,7 @@ fn joined_operators_are_found_in_the_file() {
         outputs: outputs.iter().map(ToString::to_string).collect(),
         seconds: 1.0,
     };
-    // By values, joined; and by names, in a layout of its own, whose values are not the file's.
+    // Fused, mapped by values; and mapped by name, in a layout whose values are not the file's.
     let shares =
         metier_infer::shares(&told, &[time("any", &["x", "w"], &["r"]), time("y_nchwc", &["q"], &["p"])]);
     assert_eq!(shares[0].operators, ["conv", "bend"]);

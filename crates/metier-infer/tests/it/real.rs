@@ -1,4 +1,4 @@
-//! The lab's real graphs in the engines: each runs, and the two agree.
+//! The lab's real graphs in both engines: each runs, and the outputs agree.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ fn graphs() -> Option<PathBuf> {
     folder
 }
 
-/// Sizes for what the graphs leave open, as the benchmarks have them.
+/// Sizes of open dimensions, as in the benchmarks.
 fn bindings(name: &str) -> Bindings {
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../bench/graphs/shapes.json");
     let all: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
@@ -33,7 +33,7 @@ fn told(bytes: &[u8], bindings: &Bindings) -> Analysis {
     metier_onnx::analyse(&model, bindings, &Limits::default()).unwrap()
 }
 
-/// The largest difference, against the largest value.
+/// The largest difference relative to the largest value.
 fn difference(a: &[Tensor], b: &[Tensor]) -> f64 {
     assert_eq!(a.len(), b.len());
     let mut worst: f64 = 0.0;
@@ -47,11 +47,11 @@ fn difference(a: &[Tensor], b: &[Tensor]) -> f64 {
     worst
 }
 
-/// Small ones: the others are for the benchmark, since a debug build has a budget too.
+/// Small graphs only, since a debug build has a time budget; the benchmark covers the others.
 const SMALL: [&str; 6] =
     ["silero-vad", "ppocr-angle", "magika", "light-shufflenet", "arabic-diacritics", "lstm-ocr"];
 
-/// Those with operators that the built-in engine lacks or reads otherwise.
+/// Graphs with operators that the built-in engine lacks or interprets differently.
 const ADAPTED: [&str; 4] = ["light-bvlc_alexnet", "light-inception_v1", "light-squeezenet", "light-zfnet512"];
 
 fn found() -> Option<PathBuf> {
@@ -63,7 +63,7 @@ fn found() -> Option<PathBuf> {
     library
 }
 
-/// What a graph gives in an engine.
+/// Outputs of a graph in an engine.
 fn outputs(runtime: &Runtime, source: Source<'_>, made: &[Tensor], name: &str) -> Vec<Tensor> {
     let mut graph = runtime.load(source).unwrap_or_else(|error| panic!("{name}: {error}"));
     graph.give(made).unwrap();
@@ -88,8 +88,9 @@ fn real_graphs_run_and_the_two_engines_agree() {
     }
 }
 
-/// The weights of these graphs are all alike, so what goes into their last softmax is equal but for rounding, which that blows up: what goes in is compared, and what comes out of the
-/// softmax for equal numbers.
+/// The weights of these graphs are all alike. The inputs of their last softmax are thus equal
+/// except for rounding, which the softmax amplifies. So the test compares these inputs, and the
+/// softmax of equal numbers.
 #[test]
 fn graphs_with_old_operators_run_and_the_two_engines_agree() {
     let Some(folder) = graphs() else { return };

@@ -1,4 +1,4 @@
-//! Small graphs, made here, in the engines.
+//! Small synthetic graphs in both engines.
 
 use crate::common::{self, file, graph, node, value, weights};
 use metier_infer::inputs::{self, Making};
@@ -86,7 +86,7 @@ fn what_does_not_fit_is_refused_by_name() {
     let short = Tensor { name: "x".into(), shape: vec![1, 2], values: Values::Float(vec![0.0; 3]) };
     let error = loaded.give(&[short]).unwrap_err().to_string();
     assert!(error.contains("3 elements") && error.contains('2'), "{error}");
-    // Nothing given: it says so, and does not panic.
+    // Without inputs: an error, not a panic.
     let mut loaded = Loaded::new(&Engine::Rten, &product(), 1).unwrap();
     assert!(matches!(loaded.run_once(), Err(Error::Run { .. })));
     assert!(Runtime::open(&Engine::Rten, 0).is_err());

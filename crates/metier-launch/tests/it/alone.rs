@@ -1,4 +1,5 @@
-//! A launcher whose measuring program is gone ends the command, whenever that happened and however it notices.
+//! A launcher ends the command when the measuring program is gone, whenever and however it detects
+//! that.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -6,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A launcher with its control socket at its standard input, and our end of that socket.
+/// A launcher with its control socket as standard input, and the test's end of that socket.
 fn launcher(command: &[&str]) -> (Child, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let child = Command::new(env!("CARGO_BIN_EXE_metier-launch"))
@@ -20,7 +21,7 @@ fn launcher(command: &[&str]) -> (Child, UnixStream) {
     (child, ours)
 }
 
-/// The command holds the pipe too: it ends when launcher and command are both gone.
+/// The command holds the pipe too, so reading ends only after launcher and command have ended.
 fn ends(mut child: Child) {
     let mut held = child.stdout.take().unwrap();
     let waiting = std::thread::spawn(move || held.read_to_end(&mut Vec::new()));
@@ -38,7 +39,7 @@ fn ends(mut child: Child) {
 fn gone_before_the_start_is_reported() {
     let (child, mut ours) = launcher(&["sleep", "60"]);
     ours.write_all(b"G").unwrap();
-    // The order is in the socket; the report of the start finds nobody.
+    // The order is in the socket; the report of the start finds no reader.
     drop(ours);
     ends(child);
 }

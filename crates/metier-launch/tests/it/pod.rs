@@ -1,8 +1,9 @@
-//! The launcher of a pod on another machine: it says what was used in a file, and ends as the command did.
+//! The launcher of a remote pod reports the resource use in a file, and ends with the command's
+//! status.
 
 use std::process::Command;
 
-/// Runs a command below it, with times of grace, for what lingers, and for all; gives its exit code and its last words.
+/// Runs a command with times for grace, lingering and limit; returns its exit code and the report.
 fn words(name: &str, times: [&str; 3], command: &[&str]) -> (i32, String) {
     let file = std::env::temp_dir().join(format!("metier-launch-{}-{name}", std::process::id()));
     let status = Command::new(env!("CARGO_BIN_EXE_metier-launch"))

@@ -1,26 +1,28 @@
-//! Boosted trees laid out to answer many rows quickly.
+//! Boosted trees laid out for fast predictions of many rows.
 //!
-//! A row is not led through a tree (QuickScorer: Lucchese et al. 2015): each leaf of a tree is a bit, and each split that
-//! sends a row to the right clears the leaves on its left; the lowest bit that stays is the row's leaf. Splits of a
-//! feature are sorted by threshold, so those that send a value to the right are a prefix of them, and the leaves that a
-//! prefix clears in all trees together are stored after every few splits. A row costs a search and a few lines of bits
-//! for each feature, and no step waits for the one before.
+//! The method is QuickScorer (Lucchese et al. 2015): no tree is walked. Each leaf of a tree is a
+//! bit, and each split that sends a row to the right clears the leaves on its left. The lowest
+//! remaining bit is the row's leaf. The splits of a feature are sorted by threshold, so those that
+//! send a value to the right are a prefix. Masks of the leaves that a prefix clears in all trees
+//! are stored after every few splits. A row thus costs a binary search and a few mask lines for
+//! each feature, without dependent steps.
 //!
-//! Trees with more leaves than bits are walked by [`find_leaf`]. Single precision; features are known (no NaN).
+//! Trees with more leaves than bits are walked by [`find_leaf`]. Single precision; features must be
+//! known (no NaN).
 
 use super::Boosted;
 use crate::tree::{LEAF, SplitRule, TreeNode, find_leaf};
 
-/// Rows that are answered side by side.
+/// Rows predicted side by side.
 const LANES: usize = 8;
-/// Splits of a feature between two stored lines of bits.
+/// Splits of a feature between two stored mask lines.
 const LINE_STEP: usize = 8;
-/// Bytes that lines of bits may take; trees that need more are walked.
+/// Largest size of the mask lines; larger trees are walked.
 const MAX_LINE_BYTES: usize = 1 << 20;
-/// Nodes of one tree.
+/// Largest number of nodes of one tree.
 const MAX_TREE_NODES: usize = 1 << 16;
 
-/// Trees that answer batches of rows.
+/// Trees that predict batches of rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BatchTrees {
     width: usize,
@@ -35,7 +37,7 @@ enum TreeLayout {
 }
 
 impl BatchTrees {
-    /// The same trees. `None` if one has too many nodes, compares a feature that rows do not have, or is no tree.
+    /// Converts trees. `None` if one has too many nodes, uses an unknown feature, or is not a tree.
     pub fn new(trees: &Boosted) -> Option<Self> {
         let width = trees.names.len();
         let walked = trees.trees.iter().map(|tree| single_nodes(&tree.places, width));
@@ -47,7 +49,7 @@ impl BatchTrees {
         Some(Self { width, start: trees.start, layout })
     }
 
-    /// Predictions for rows that stand one behind the other.
+    /// Predictions for concatenated rows.
     pub fn predict(&self, rows: &[f32]) -> Vec<f64> {
         let count = rows.len().checked_div(self.width).unwrap_or(0);
         let mut out = vec![self.start; count];
@@ -59,7 +61,8 @@ impl BatchTrees {
     }
 }
 
-/// The nodes in single precision; `None` unless every node but the root is a child of exactly one before it.
+/// The nodes in single precision; `None` unless every node except the root has exactly one parent,
+/// which precedes it.
 fn single_nodes<N: Copy + Into<TreeNode>>(nodes: &[N], width: usize) -> Option<Vec<TreeNode>> {
     let nodes: Vec<TreeNode> = nodes.iter().map(|node| (*node).into()).collect();
     let mut has_parent = vec![false; nodes.len()];
@@ -90,7 +93,7 @@ fn walk(trees: &[Vec<TreeNode>], rows: &[f32], width: usize, out: &mut [f64]) {
     }
 }
 
-/// One split: its tree, and the leaves that stay if a row goes right.
+/// One split: its tree, and the leaves that remain if a row goes right.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct SplitMask {
     tree: u32,
@@ -102,14 +105,15 @@ struct SplitMask {
 struct FeatureSplits {
     thresholds: Vec<f32>,
     masks: Vec<SplitMask>,
-    /// After every few splits, the leaves of each tree that stay if a row goes right at all splits before.
+    /// After every few splits, the leaves of each tree that remain if a row goes right at all
+    /// splits before.
     lines: Vec<u32>,
 }
 
-/// Leaves of a tree as bits.
+/// Largest number of leaves of a tree, which are bits of a mask.
 const LEAVES: usize = u32::BITS as usize;
 
-/// Trees as masks of leaves.
+/// Trees as leaf masks.
 #[derive(Debug, Clone, PartialEq)]
 struct LeafMasks {
     trees: usize,
@@ -119,7 +123,8 @@ struct LeafMasks {
 }
 
 impl LeafMasks {
-    /// `None` if a tree has more leaves than bits or a NaN threshold, or if the lines would be too large.
+    /// Builds the masks. `None` if a tree has more leaves than bits or a NaN threshold, or if the
+    /// lines are too large.
     fn new(trees: &[Vec<TreeNode>], width: usize) -> Option<Self> {
         let mut leaves = Vec::with_capacity(trees.len());
         let mut splits: Vec<Vec<(f32, SplitMask)>> = vec![Vec::new(); width];
@@ -151,7 +156,7 @@ impl LeafMasks {
             }
             for (tree, leaves) in self.leaves.iter().enumerate() {
                 for (lane, out) in out.iter_mut().enumerate() {
-                    // The last leaf of a tree is never cleared: there is always a lowest.
+                    // The last leaf of a tree is never cleared, so a lowest bit always remains.
                     let leaf = stays[lane * self.trees + tree].trailing_zeros() as usize % LEAVES;
                     *out += f64::from(leaves[leaf]);
                 }
@@ -160,7 +165,8 @@ impl LeafMasks {
     }
 }
 
-/// Numbers the leaves below a node from left to right and notes its splits; gives the bits of the leaves.
+/// Numbers the leaves below a node from left to right and collects its splits; returns the leaves'
+/// bits.
 fn collect_masks(
     nodes: &[TreeNode],
     at: usize,
@@ -221,7 +227,7 @@ mod tests {
 
     const WIDTH: usize = 4;
 
-    /// Adds up the trees as their definition says, and compares all bits with `add`.
+    /// Sums the trees by their definition, and compares all bits with `add`.
     fn compare(trees: &[Vec<TreeNode>], rows: &[f64], add: &dyn Fn(&[f32], &mut [f64])) {
         let single: Vec<f32> = rows.iter().map(|value| *value as f32).collect();
         let mut said = vec![0.5; rows.len() / WIDTH];
@@ -240,7 +246,7 @@ mod tests {
             let tree = |random: &mut SplitMix64| single_nodes(&random_tree(random, WIDTH, 5), WIDTH).unwrap();
             let trees: Vec<_> = (0..30).map(|_| tree(&mut random)).collect();
             let masks = LeafMasks::new(&trees, WIDTH).unwrap();
-            // Ties, both zeros and infinities, in numbers of rows that fill no lane and some.
+            // Ties, both zeros and infinities, in row counts with incomplete and complete lanes.
             let mut rows: Vec<f64> =
                 (0..random.below(40)).flat_map(|_| random_row(&mut random, WIDTH)).collect();
             compare(&trees, &rows, &|rows, out| walk(&trees, rows, WIDTH, out));
@@ -262,7 +268,7 @@ mod tests {
         let walked: Vec<_> = fitted.trees.iter().map(nodes).collect();
         let mut rows: Vec<f32> =
             (0..table.len()).flat_map(|row| table.row(row)).map(|value| *value as f32).collect();
-        // Values on the very thresholds.
+        // Values equal to the thresholds.
         for node in walked.iter().flatten().take(200) {
             rows.extend((0..width).map(|_| node.value as f32));
         }

@@ -1,7 +1,8 @@
-//! Features as small numbers: bins between quantiles of the distinct values.
+//! Features discretised into bins between quantiles of their distinct values.
 //!
-//! Bin 0 is for what is not known. A value belongs to the first bin whose upper edge it does not exceed; edges lie half-way between
-//! neighbouring values, so that a predictor does not depend on which of them it saw.
+//! Bin 0 holds unknown values. A value belongs to the first bin whose upper edge it does not
+//! exceed. Edges lie half-way between neighbouring values, so that a predictor does not depend on
+//! which of them it was trained on.
 
 use crate::Table;
 
@@ -9,7 +10,7 @@ use crate::Table;
 pub struct Bins {
     /// Upper edges of the bins 1, 2, … of each feature; the last bin has none.
     edges: Vec<Vec<f64>>,
-    /// Column after column: the bin of each row.
+    /// Bin of each row, column by column.
     codes: Vec<u8>,
     rows: usize,
 }
@@ -40,12 +41,12 @@ impl Bins {
         self.edges.len()
     }
 
-    /// How many bins a feature has, that for what is not known included.
+    /// Number of bins of a feature, including the bin of unknown values.
     pub fn count(&self, feature: usize) -> usize {
         self.edges[feature].len() + 2
     }
 
-    /// The value that separates a bin from the next; behind the last there is none, and every number is below it.
+    /// The value between a bin and the next; the largest number for the last bin.
     pub fn edge(&self, feature: usize, bin: usize) -> f64 {
         self.edges[feature].get(bin - 1).copied().unwrap_or(f64::MAX)
     }
@@ -77,7 +78,7 @@ fn edges_of(sorted: &[f64], most: usize) -> Vec<f64> {
     for (at, (_, count)) in distinct.iter().enumerate().take(distinct.len() - 1) {
         seen += count;
         let bins_left = most - edges.len();
-        // The share of each bin is taken anew: one value with many rows must not starve the others.
+        // Recompute the share of each bin: a value with many rows must not starve the others.
         if bins_left > 1 && seen >= left.div_ceil(bins_left) {
             edges.push(middle(at));
             left -= seen;

@@ -1,4 +1,4 @@
-//! Grows one tree, leaf by leaf: always the split that saves most.
+//! Grows one tree leaf-wise: always the split with the largest gain.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,10 +6,10 @@ use super::bins::Bins;
 use super::{Monotone, Settings};
 use crate::tree::{LEAF, SplitRule, TreeNode, find_leaf};
 
-/// One node as it is grown and stored in predictor files.
+/// One node as grown and as stored in predictor files.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct BoostedNode {
-    /// The feature that is compared; a leaf has none.
+    /// The compared feature; `None` for a leaf.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(super) feature: Option<u32>,
     /// Threshold of a split, value of a leaf.
@@ -21,7 +21,7 @@ pub(super) struct BoostedNode {
     /// Whether rows without the feature go left.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) unknown_left: bool,
-    /// Loss that the split saved.
+    /// Loss reduction of the split.
     #[serde(default)]
     pub(super) gain: f64,
 }
@@ -50,7 +50,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The value of the leaf that a row falls into.
+    /// Value of the leaf that a row reaches.
     pub fn predict(&self, row: &[f64]) -> f64 {
         let value_of = |feature| row.get(feature).copied().unwrap_or(f64::NAN);
         find_leaf(&self.places, SplitRule::UpTo, value_of).map_or(0.0, |leaf| self.places[leaf].value)
@@ -98,7 +98,7 @@ struct Split {
     unknown_left: bool,
 }
 
-/// A leaf that may still grow.
+/// A leaf that may still be split.
 struct Leaf {
     place: usize,
     depth: usize,
@@ -114,7 +114,7 @@ struct Leaf {
 pub struct Grower<'a> {
     bins: &'a Bins,
     settings: &'a Settings,
-    /// Where the sums of each feature start.
+    /// Offset of each feature's histogram.
     starts: Vec<usize>,
     width: usize,
     scratch: Vec<u32>,
@@ -131,7 +131,7 @@ impl<'a> Grower<'a> {
         Self { bins, settings, starts, width, scratch: vec![0; rows] }
     }
 
-    /// A tree, already multiplied by the rate; `None` where no split saves anything.
+    /// Grows a tree with leaf values scaled by the learning rate; `None` if no split has a gain.
     pub fn tree(
         &mut self,
         gradients: &[(f64, f64)],
@@ -163,7 +163,7 @@ impl<'a> Grower<'a> {
                 .iter()
                 .enumerate()
                 .filter_map(|(at, leaf)| leaf.best.map(|split| (at, split)))
-                // The first of equals: trees must not depend on anything but the rows.
+                // The first of equal gains, so that trees depend on the rows only.
                 .reduce(|a, b| if b.1.gain > a.1.gain { b } else { a });
             let Some((at, split)) = next else { break };
             let leaf = leaves.swap_remove(at);
@@ -204,7 +204,7 @@ impl<'a> Grower<'a> {
         sums
     }
 
-    /// What a set of rows saves as a leaf of its own.
+    /// Loss reduction and value of a set of rows as one leaf.
     fn worth(&self, sum: Sum, low: f64, high: f64) -> (f64, f64) {
         let value = self.value(sum).clamp(low, high);
         let loss = sum.gradient * value + 0.5 * (sum.curvature + self.settings.ridge) * value * value;
@@ -228,7 +228,7 @@ impl<'a> Grower<'a> {
                     continue;
                 }
                 let mut left = if unknown_left { unknown } else { Sum::default() };
-                // Behind the last bin there is only what is not known.
+                // After the last bin only unknown values remain.
                 let ends = if unknown_left { own.len() - 1 } else { own.len() };
                 for (bin, sum) in own.iter().enumerate().take(ends).skip(1) {
                     left.add(*sum);
@@ -268,7 +268,7 @@ impl<'a> Grower<'a> {
         let Split { feature, bin, unknown_left, gain } = split;
         let codes = self.bins.column(feature);
         let own = &mut rows[leaf.rows.clone()];
-        // Left rows move to the front, right rows wait aside; both keep their order.
+        // Left rows move to the front, right rows are set aside; both keep their order.
         let (mut lefts, mut rights) = (0, 0);
         let mut left_total = Sum::default();
         for at in 0..own.len() {
@@ -289,14 +289,14 @@ impl<'a> Grower<'a> {
         let middle = leaf.rows.start + lefts;
         let right_total = leaf.total.less(left_total);
         let (left_range, right_range) = (leaf.rows.start..middle, middle..leaf.rows.end);
-        // The larger side's sums are what is left of the whole.
+        // The larger side's histogram is the difference to the whole.
         let small = if lefts <= rights { left_range.clone() } else { right_range.clone() };
         let small_sums = self.sums(gradients, &rows[small], columns);
         let large_sums: Vec<Sum> =
             leaf.sums.iter().zip(&small_sums).map(|(whole, part)| whole.less(*part)).collect();
         let (left_sums, right_sums) =
             if lefts <= rights { (small_sums, large_sums) } else { (large_sums, small_sums) };
-        // Below a monotone split no leaf of one side may pass the middle between the two.
+        // Below a monotone split no leaf of one side may cross the middle between the two.
         let (mut left_high, mut right_low, mut left_low, mut right_high) =
             (leaf.high, leaf.low, leaf.low, leaf.high);
         let between = (self.worth(left_total, leaf.low, leaf.high).1

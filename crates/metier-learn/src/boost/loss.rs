@@ -1,15 +1,15 @@
-//! What is to be small: its gradients, its best constant.
+//! Loss functions: gradient, and best constant.
 
 use crate::score::quantile;
 
-/// The loss of a prediction.
+/// Loss function of a prediction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Loss {
-    /// Squares: predicts the mean.
+    /// Squared error: predicts the mean.
     Squared,
-    /// Absolute values: predicts the median.
+    /// Absolute error: predicts the median.
     Absolute,
-    /// Predicts the value that this share of targets does not exceed (pinball loss).
+    /// Pinball loss: predicts the quantile for this share of targets.
     Quantile(f64),
 }
 
@@ -27,7 +27,8 @@ impl Loss {
         self.leaf(target.iter().copied()).unwrap_or_else(mean)
     }
 
-    /// Gradient and curvature at a prediction. Losses with corners have no curvature: every row counts as one.
+    /// Gradient and curvature at a prediction. Losses with corners have no curvature, so every row
+    /// counts 1.
     pub fn gradient(self, is: f64, said: f64) -> (f64, f64) {
         match self.share() {
             None => (said - is, 1.0),
@@ -35,19 +36,19 @@ impl Loss {
         }
     }
 
-    /// The best constant for what is left over; `None` where gradients tell it.
+    /// The best constant for residuals; `None` if the gradients determine it.
     pub fn leaf(self, left: impl Iterator<Item = f64>) -> Option<f64> {
         let share = self.share()?;
         let mut left: Vec<f64> = left.collect();
         left.sort_by(f64::total_cmp);
         let low = quantile(&left, share)?;
-        // A median of an even number lies half-way; so does any quantile that falls between two values.
+        // The median of an even number lies half-way, as does any quantile between two values.
         let exact = share * left.len() as f64;
         let at = exact as usize;
         Some(if exact.fract() == 0.0 && at < left.len() { (low + left[at]) / 2.0 } else { low })
     }
 
-    /// The same where each row counts something of its own.
+    /// The best constant for weighted residuals.
     pub fn leaf_of(self, left: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
         let share = self.share()?;
         let mut left: Vec<(f64, f64)> = left.collect();
@@ -61,7 +62,7 @@ impl Loss {
         left.iter().find(reaches).or(left.last()).map(|(value, _)| *value)
     }
 
-    /// The mean loss of predictions.
+    /// Mean loss of predictions.
     pub fn mean(self, target: &[f64], said: &[f64]) -> f64 {
         let each = target.iter().zip(said).map(|(is, said)| {
             let error = is - said;

@@ -1,8 +1,9 @@
-//! Boosted regression trees: histograms, grown leaf by leaf, for any loss.
+//! Boosted regression trees: histogram-based, grown leaf-wise, for several losses.
 //!
-//! [`bins`] turns features into small numbers once; [`grow`] makes one tree from gradients; [`loss`] says what gradients and leaf values
-//! are; here the trees are added up. Monotone constraints hold for the sum: every tree honours them.
-//! A feature that is not known (NaN) has a side of its own at every split, learned from the rows that lack it.
+//! [`bins`] discretises features once, [`grow`] grows one tree from gradients, and [`loss`] defines
+//! gradients and leaf values. This module adds up the trees. Monotone constraints hold for the sum,
+//! because every tree satisfies them. Unknown features (NaN) have a default direction at every
+//! split, learned from the rows that lack them.
 
 mod batch;
 mod bins;
@@ -21,7 +22,7 @@ use crate::random::SplitMix64;
 use crate::{Error, Table};
 use bins::Bins;
 
-/// Which way the target may go when a feature grows.
+/// Allowed direction of the target when a feature increases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Monotone {
@@ -33,30 +34,30 @@ pub enum Monotone {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// What is to be small.
+    /// Loss to minimise.
     pub loss: Loss,
     pub trees: usize,
-    /// Most leaves of a tree.
+    /// Largest number of leaves of a tree.
     pub leaves: usize,
-    /// Most questions from the root to a leaf.
+    /// Largest depth of a tree.
     pub depth: usize,
-    /// Fewest rows of a leaf.
+    /// Smallest number of rows of a leaf.
     pub leaf_rows: usize,
-    /// What each tree counts.
+    /// Learning rate.
     pub rate: f64,
-    /// How much leaves are drawn towards 0.
+    /// L2 regularisation of leaf values.
     pub ridge: f64,
-    /// Share of the rows that each tree sees.
+    /// Share of the rows sampled for each tree.
     pub rows: f64,
-    /// Share of the features that each tree sees.
+    /// Share of the features sampled for each tree.
     pub features: f64,
-    /// Most bins of a feature.
+    /// Largest number of bins of a feature.
     pub bins: usize,
-    /// Constraints by feature; those behind the end are free.
+    /// Constraints by feature; missing ones are free.
     pub monotone: Vec<Monotone>,
-    /// Stop when a held-out set has not improved for so many trees.
+    /// Number of trees without an improvement on the held-out set before training stops.
     pub patience: usize,
-    /// Seed of all chance.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
@@ -113,18 +114,18 @@ impl Settings {
     }
 }
 
-/// A predictor: a start and trees that are added to it.
+/// A predictor: an initial prediction and the trees that are added to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Boosted {
-    /// Names of the features, in the order in which rows have them.
+    /// Names of the features, in the order of a row.
     pub names: Vec<String>,
-    /// What is predicted before the first tree.
+    /// Prediction before the first tree.
     pub start: f64,
     pub trees: Vec<Tree>,
 }
 
 impl Boosted {
-    /// Learns from a table; with a held-out set, as many trees as that set likes.
+    /// Trains on a table; a held-out set limits the number of trees by early stopping.
     pub fn fit(table: &Table, held_out: Option<&Table>, settings: &Settings) -> Result<Self, Error> {
         settings.check(table)?;
         if let Some(held_out) = held_out.filter(|held_out| held_out.names() != table.names()) {
@@ -175,12 +176,13 @@ impl Boosted {
         Ok(fitted)
     }
 
-    /// What it predicts for a row.
+    /// Predicts the target of a row.
     pub fn predict(&self, row: &[f64]) -> f64 {
         self.start + self.trees.iter().map(|tree| tree.predict(row)).sum::<f64>()
     }
 
-    /// How often each feature is asked, weighted by the loss that it saved; adds up to 1 where any is.
+    /// Share of each feature in the total gain of all splits; the shares add up to 1 unless there
+    /// is no gain.
     pub fn importance(&self) -> Vec<f64> {
         let mut gains = vec![0.0; self.names.len()];
         self.trees.iter().for_each(|tree| tree.add_gains(&mut gains));
@@ -192,7 +194,7 @@ impl Boosted {
     }
 }
 
-/// Watches a held-out set.
+/// Early stopping on a held-out set.
 struct Judge<'a> {
     table: &'a Table,
     settings: &'a Settings,
@@ -223,7 +225,7 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// Numbers below `count`, all of them or a share chosen by chance, ascending.
+/// Indices below `count`, all or a random share of them, ascending.
 fn sample(count: usize, share: f64, random: &mut SplitMix64) -> Vec<u32> {
     let mut all: Vec<u32> = (0..count as u32).collect();
     if share < 1.0 {

@@ -1,6 +1,7 @@
-//! Boosted trees in few bytes of a file: places in the order question, left side, right side.
+//! Compact encoding of boosted trees in a file: nodes in pre-order (split, left side, right side).
 //!
-//! Thresholds and leaves have single precision, and what each split saved is not kept: [`Boosted::in_single`] makes the trees that a file gives back.
+//! Thresholds and leaves have single precision, and split gains are not stored.
+//! [`Boosted::in_single`] gives the trees as read back from a file.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -9,10 +10,10 @@ use super::Boosted;
 use super::grow::{BoostedNode, Tree};
 use crate::pack::{Reader, Writer};
 
-/// Most questions on the way to a leaf.
+/// Largest depth of a tree.
 const DEPTH: usize = 512;
 
-/// Trees that stand in a file as few bytes.
+/// Trees that are serialised compactly.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Packed(pub Boosted);
 
@@ -50,7 +51,7 @@ fn put(tree: &Tree, writer: &mut Writer) {
     let mut open = vec![0usize];
     let mut places = 0;
     while let Some(place) = open.pop().and_then(|at| tree.places.get(at)) {
-        // A tree from a file may lead in circles: no more is written than it has.
+        // A tree from a file may contain cycles; write no more nodes than it has.
         places += 1;
         let question = place.feature.filter(|_| places <= tree.places.len());
         match question {
@@ -69,7 +70,7 @@ fn put(tree: &Tree, writer: &mut Writer) {
 
 fn take(reader: &mut Reader) -> Option<Tree> {
     let mut places: Vec<BoostedNode> = Vec::new();
-    // Where the number of a right side has to be put once it is known.
+    // Splits whose right child index is still unknown.
     let mut open: Vec<usize> = Vec::new();
     loop {
         let (word, value) = (reader.count()?, f64::from(reader.number()?));
@@ -99,7 +100,7 @@ fn take(reader: &mut Reader) -> Option<Tree> {
 }
 
 impl Boosted {
-    /// The same trees in single precision and without what only their making needed, as a packed file gives them back.
+    /// The trees in single precision and without gains, as a packed file returns them.
     #[must_use]
     pub fn in_single(mut self) -> Self {
         for tree in &mut self.trees {

@@ -34,7 +34,7 @@ fn it_comes_close_to_the_noise_on_friedmans_problem() {
     let settings = Settings { leaves: 8, trees: 200, ..Settings::default() };
     let fitted = Boosted::fit(&train, None, &settings).unwrap();
     let score = Score::of(test.target(), &said(&fitted, &test), 0.0).unwrap();
-    // The noise alone is 1.0, the mean alone about 5.
+    // The noise alone has an error of 1.0, the mean alone about 5.
     assert!(score.rmse < 1.3, "{score:?}");
     let importance = fitted.importance();
     assert!(importance[5..].iter().all(|share| *share < 0.02), "{importance:?}");
@@ -137,7 +137,7 @@ proptest! {
 
 #[test]
 fn rows_that_count_more_are_told_better() {
-    // The same feature, two targets: the one that counts nine times as much is the median.
+    // One feature value with two targets: the one with nine times the weight is the median.
     let mut table = Table::new(vec!["x".into()]);
     (0..40).for_each(|row| table.push(&[0.0], f64::from(row % 2), 0).unwrap());
     (0..40).for_each(|_| table.push(&[1.0], 5.0, 0).unwrap());
@@ -188,7 +188,7 @@ fn trees_that_are_laid_out_flat_say_the_same() {
     let table = friedman(300, 7);
     let fitted = Boosted::fit(&table, None, &Settings { trees: 20, ..Settings::default() }).unwrap();
     let flat = BatchTrees::new(&fitted).unwrap();
-    // Also a number of rows that is no multiple of those that walk side by side.
+    // Also a number of rows that is not a multiple of the rows predicted side by side.
     for count in [0, 1, 7, 8, 9, 300] {
         let rows: Vec<f32> = (0..count).flat_map(|row| table.row(row)).map(|value| *value as f32).collect();
         let said = flat.predict(&rows);

@@ -1,11 +1,12 @@
-//! Alternating least squares: with all platforms' numbers fixed each workload's are a small ridge problem, and the other way round.
+//! Alternating least squares: with all platforms' factors fixed each workload's are a small ridge
+//! regression, and vice versa.
 
 use super::{Run, Runs, Settings, join};
 use crate::Error;
 use crate::algebra::{Cholesky, Matrix};
 use crate::random::SplitMix64;
 
-/// Effects are hardly drawn towards 0: they are not what may be overfitted.
+/// Ridge of the effects, which is small because they hardly overfit.
 const EFFECT_RIDGE: f64 = 0.01;
 
 pub struct Solved {
@@ -24,7 +25,7 @@ pub fn solve(runs: &Runs, settings: &Settings) -> Result<Solved, Error> {
     for matrix in [&mut workloads, &mut platforms] {
         for row in 0..matrix.rows() {
             for column in 1..width {
-                // Small and different: equal columns would stay equal.
+                // Small and different, because equal columns would stay equal.
                 *matrix.at_mut(row, column) = 0.2 * (random.fraction() - 0.5);
             }
         }
@@ -38,14 +39,14 @@ pub fn solve(runs: &Runs, settings: &Settings) -> Result<Solved, Error> {
     let squares = |run: &Run| {
         (run.log_seconds - join(level, workloads.row(run.workload), platforms.row(run.platform))).powi(2)
     };
-    // What a row and a column of numbers have absorbed does not count as noise twice.
+    // Subtract the degrees of freedom absorbed by effects and factors.
     let free = (runs.runs.len() as f64 - (width * (runs.workloads.rows() + runs.platforms.rows())) as f64)
         .max(runs.runs.len() as f64 * 0.2);
     let noise = (runs.runs.iter().map(squares).sum::<f64>() / free).max(1e-8);
     Ok(Solved { level, noise, workloads, platforms })
 }
 
-/// For each of one kind, its partners and times.
+/// For each workload or platform, its partners and times.
 fn lists(count: usize, runs: &[Run], of: impl Fn(&Run) -> (usize, usize)) -> Vec<Vec<(usize, f64)>> {
     let mut out = vec![Vec::new(); count];
     for run in runs {

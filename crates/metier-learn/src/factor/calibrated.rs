@@ -1,4 +1,4 @@
-//! A fitted sum with intervals that hold for workloads it has not seen.
+//! A factor model with intervals that hold for new workloads.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,28 +7,29 @@ use crate::conformal::{Calibration, Unseen};
 use crate::random::mix;
 use crate::{Error, Table, validate};
 
-/// Most measured runs that have an interval of their own; more count as so many.
+/// Largest number of measured runs with a separate calibration; more runs use the last one.
 pub const MOST_RUNS: usize = 5;
 
-/// How a time may turn out, in seconds.
+/// Predicted time with an interval, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
     pub seconds: f64,
-    /// The lower end; `None` where too few workloads were held out for the coverage.
+    /// Lower end; `None` if too few workloads were held out for the coverage.
     pub low: Option<f64>,
     pub high: Option<f64>,
 }
 
-/// A sum and how far its predictions for new workloads reach.
+/// A factor model and the calibration of its predictions for new workloads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Calibrated {
     pub factored: Factored,
-    /// By number of measured runs of the new workload, from none on.
+    /// Calibrations by number of measured runs of the new workload, starting with 0.
     by_runs: Vec<Calibration>,
 }
 
 impl Calibrated {
-    /// Learns from all runs; every workload is once held out with its group, in `folds` parts, to calibrate.
+    /// Trains on all runs. Calibrates by cross-validation with `folds` folds, which hold out whole
+    /// groups of workloads.
     pub fn fit(runs: &Runs, settings: &Settings, folds: usize) -> Result<Self, Error> {
         let factored = Factored::fit(runs, settings)?;
         let mut groups = Table::new(Vec::new());
@@ -59,7 +60,8 @@ impl Calibrated {
         Ok(Self { factored, by_runs })
     }
 
-    /// How long a newcomer takes beside a partner of these numbers, with an interval of this coverage.
+    /// Predicts the time of a new workload with a partner's effect and factors, with an interval of
+    /// this coverage.
     pub fn say(&self, guess: &Guess, partner: &[f64], coverage: f64) -> Interval {
         let (mean, variance) = guess.say(partner);
         let calibration = self.by_runs.get(guess.runs().min(MOST_RUNS));

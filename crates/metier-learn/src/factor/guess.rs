@@ -1,12 +1,14 @@
-//! One workload or platform that the sum was not learned from: what its features say, then what its few runs say.
+//! Posterior of a workload or platform that is not in the training set: a prior from its features,
+//! updated by its few runs.
 //!
-//! The guess and its spread are a normal prior; each run is a look at it through the partner's factors. What comes out is the exact mean and
-//! covariance, so that a run on a platform that is like the asked one says more than any other.
+//! The prediction from features and its covariance form a normal prior. Each run is an observation
+//! through the partner's factors. The result is the exact posterior mean and covariance, so a run
+//! on a similar platform is the most informative.
 
 use crate::Error;
 use crate::algebra::{Matrix, dot};
 
-/// Effect and factors of a newcomer, and how sure they are.
+/// Effect and factors of a new workload or platform, with their covariance.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Guess {
     numbers: Vec<f64>,
@@ -29,7 +31,7 @@ impl Guess {
         Ok(guess)
     }
 
-    /// Adds one measured run beside a partner of these numbers (a Kalman step).
+    /// Updates with one measured run with a partner of this effect and factors (a Kalman step).
     pub fn learn(&mut self, partner: &[f64], log: f64) {
         let design = design(partner);
         let (said, variance) = self.say(partner);
@@ -45,7 +47,7 @@ impl Guess {
         self.runs += 1;
     }
 
-    /// Mean and variance of the logarithm of the seconds beside a partner of these numbers.
+    /// Mean and variance of the logarithm of the seconds with a partner of this effect and factors.
     pub fn say(&self, partner: &[f64]) -> (f64, f64) {
         let design = design(partner);
         let mean = self.level + partner[0] + dot(&design, &self.numbers);
@@ -53,12 +55,12 @@ impl Guess {
         (mean, self.noise + spread.max(0.0))
     }
 
-    /// How many runs corrected it.
+    /// Number of runs used for updates.
     pub fn runs(&self) -> usize {
         self.runs
     }
 
-    /// Its numbers: the effect, then the factors.
+    /// The effect, then the factors.
     pub fn numbers(&self) -> &[f64] {
         &self.numbers
     }

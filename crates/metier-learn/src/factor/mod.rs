@@ -1,9 +1,11 @@
-//! How long workloads take on platforms, where neither needs to be a graph: learned from runs of some on some.
+//! Run time of workloads on platforms, learned from the measured pairs by matrix factorisation.
 //!
-//! `log time = level + workload + platform + Σ workload factor · platform factor`, fitted to the runs there are ([`als`]). What is known of a
-//! workload (its opcode counts, say) and of a platform (its passport) predicts their factors ([`side`]), so that one that has never run has an
-//! answer; each measured run then corrects it, as far as the spread of such guesses says ([`guess`]). Intervals come from
-//! workloads that were held out whole ([`calibrated`]), for each number of measured runs on its own.
+//! `log time = level + workload + platform + Σ workload factor · platform factor`, fitted to the
+//! measured runs ([`als`]). Features of a workload (such as opcode counts) and of a platform (its
+//! passport) predict their effects and factors ([`side`]), so that an unmeasured one has a
+//! prediction. Each measured run then corrects it in proportion to the prior covariance
+//! ([`guess`]). Intervals are calibrated on held-out workloads ([`calibrated`]), separately for
+//! each number of measured runs.
 
 mod als;
 mod calibrated;
@@ -25,18 +27,18 @@ use crate::{Error, random};
 pub struct Run {
     pub workload: usize,
     pub platform: usize,
-    /// The natural logarithm of its seconds.
+    /// Natural logarithm of the seconds.
     pub log_seconds: f64,
 }
 
-/// Runs, and what is known of who ran where.
+/// Measured runs, with features of workloads and platforms.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Runs {
-    /// Features of the workloads, a row each.
+    /// Features of the workloads, one row each.
     pub workloads: Matrix,
-    /// Features of the platforms, a row each.
+    /// Features of the platforms, one row each.
     pub platforms: Matrix,
-    /// The program that each workload belongs to: alike ones are held out together.
+    /// Program of each workload; workloads of one program are held out together.
     pub groups: Vec<u64>,
     pub runs: Vec<Run>,
 }
@@ -66,7 +68,7 @@ impl Runs {
         Ok(())
     }
 
-    /// Only the runs of these workloads, which are numbered anew.
+    /// Selects the runs of these workloads, which are renumbered.
     pub fn only_workloads(&self, keep: &[usize]) -> Self {
         let mut place = vec![None; self.workloads.rows()];
         keep.iter().enumerate().for_each(|(new, old)| place[*old] = Some(new));
@@ -79,7 +81,7 @@ impl Runs {
         }
     }
 
-    /// Only the runs on these platforms, which are numbered anew.
+    /// Selects the runs on these platforms, which are renumbered.
     pub fn only_platforms(&self, keep: &[usize]) -> Self {
         let mut place = vec![None; self.platforms.rows()];
         keep.iter().enumerate().for_each(|(new, old)| place[*old] = Some(new));
@@ -95,13 +97,13 @@ impl Runs {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// How many factors interact, beside the effects.
+    /// Number of interacting factors, besides the effects.
     pub rank: usize,
-    /// How much factors are drawn towards 0.
+    /// Ridge of the factors.
     pub ridge: f64,
-    /// How often all factors are solved anew.
+    /// Number of alternating rounds.
     pub rounds: usize,
-    /// Seed of the first factors.
+    /// Seed of the initial factors.
     pub seed: u64,
 }
 
@@ -112,7 +114,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The rank and ridge that say best what a tenth of the runs took, held out by hash.
+    /// Chooses rank and ridge by the error on a tenth of the runs, held out by hash.
     pub fn tuned(runs: &Runs, seed: u64) -> Result<Self, Error> {
         let is_held = |run: &Run| {
             let pair = random::mix(((run.workload as u64) << 32) | run.platform as u64);
@@ -144,20 +146,20 @@ impl Settings {
     }
 }
 
-/// The fitted sum. A workload's or platform's numbers are its effect, then its factors.
+/// A fitted factor model. Each workload and platform has an effect, then its factors.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Factored {
     /// Mean of all logarithms.
     pub level: f64,
-    /// Variance of what the sum leaves over.
+    /// Residual variance.
     pub noise: f64,
     /// Effect and factors of each workload.
     pub workloads: Matrix,
     /// Effect and factors of each platform.
     pub platforms: Matrix,
-    /// From what is known of a workload to its numbers.
+    /// Predicts effect and factors from a workload's features.
     pub of_workload: Side,
-    /// From what is known of a platform to its numbers.
+    /// Predicts effect and factors from a platform's features.
     pub of_platform: Side,
 }
 
@@ -178,30 +180,30 @@ impl Factored {
         Ok(Self { level, noise, workloads, platforms, of_workload, of_platform })
     }
 
-    /// The logarithm of the seconds of a workload on a platform that both were learned from.
+    /// Predicts the logarithm of the seconds for a workload and a platform of the training set.
     pub fn predict(&self, workload: usize, platform: usize) -> f64 {
         join(self.level, self.workloads.row(workload), self.platforms.row(platform))
     }
 
-    /// A workload that was not there: from its features, corrected by its runs on known platforms.
+    /// Estimates a new workload from its features, corrected by its runs on known platforms.
     pub fn new_workload(&self, features: &[f64], measured: &[(usize, f64)]) -> Result<Guess, Error> {
         let seen = measured.iter().map(|(platform, log)| (self.platforms.row(*platform), *log));
         Guess::new(self.of_workload.guess(features)?, &self.of_workload.spread, self.level, self.noise, seen)
     }
 
-    /// A platform that was not there: from its passport, corrected by known workloads' runs on it.
+    /// Estimates a new platform from its passport, corrected by known workloads' runs on it.
     pub fn new_platform(&self, features: &[f64], measured: &[(usize, f64)]) -> Result<Guess, Error> {
         let seen = measured.iter().map(|(workload, log)| (self.workloads.row(*workload), *log));
         Guess::new(self.of_platform.guess(features)?, &self.of_platform.spread, self.level, self.noise, seen)
     }
 }
 
-/// The sum for a workload's and a platform's numbers.
+/// Evaluates the model for one workload and one platform.
 fn join(level: f64, workload: &[f64], platform: &[f64]) -> f64 {
     level + workload[0] + platform[0] + dot(&workload[1..], &platform[1..])
 }
 
-/// An order by chance that depends on nothing but the seed.
+/// A random order that depends on the seed only.
 fn shuffled(count: usize, seed: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     random::SplitMix64::new(seed).shuffle(&mut order);

@@ -1,26 +1,28 @@
-//! From what is known of a workload or platform to its effect and factors: kernel ridge, chosen by what it says of each one when that one is left out.
+//! Kernel ridge regression from the features of a workload or platform to its effect and factors,
+//! tuned by leave-one-out error.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::algebra::{Cholesky, Matrix, dot};
 
-/// Shares of the median distance that a kernel may reach, and ridges; the best pair is taken for each number on its own.
+/// Candidate kernel widths relative to the median distance, and candidate ridges; the best pair is
+/// chosen for each output.
 const REACHES: [f64; 4] = [0.5, 1.0, 2.0, 4.0];
 const RIDGES: [f64; 7] = [0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0];
-/// Share of the kernel that is linear, so that it goes on beyond what was seen.
+/// Share of the linear kernel, so that the model extrapolates.
 const LINEAR: f64 = 0.3;
 
-/// Predicts the numbers of one kind (workload or platform) from its features.
+/// Predicts effect and factors of workloads or of platforms from their features.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Side {
-    /// Mean and spread of each feature.
+    /// Mean and standard deviation of each feature.
     scales: Vec<(f64, f64)>,
-    /// The features that it was learned from, scaled.
+    /// Scaled features of the training rows.
     known: Matrix,
-    /// For each number: mean, reach of the kernel, weight of each known row.
+    /// For each output: mean, kernel width, weight of each training row.
     numbers: Vec<(f64, f64, Vec<f64>)>,
-    /// Covariance of what it gets wrong on one that it has not seen.
+    /// Covariance of the leave-one-out errors.
     pub spread: Matrix,
 }
 
@@ -37,7 +39,7 @@ impl Side {
             let mean = (0..rows).map(|row| features.at(row, column)).sum::<f64>() / rows as f64;
             let square =
                 (0..rows).map(|row| (features.at(row, column) - mean).powi(2)).sum::<f64>() / rows as f64;
-            // A feature that never changes says nothing, also when it does later.
+            // Ignore a feature that is constant in training, even if it varies later.
             scales.push((mean, if square > 1e-18 { square.sqrt() } else { f64::MAX }));
         }
         let mut known = Matrix::new(features.width());
@@ -62,7 +64,7 @@ impl Side {
                     let mean = (0..rows).map(|row| numbers.at(row, number)).sum::<f64>() / rows as f64;
                     let target: Vec<f64> = (0..rows).map(|row| numbers.at(row, number) - mean).collect();
                     let weights: Vec<f64> = (0..rows).map(|row| dot(inverse.row(row), &target)).collect();
-                    // What is missed when a row is left out, without learning again (Wahba 1990).
+                    // Leave-one-out residuals without refitting (Wahba 1990).
                     let missed: Vec<f64> = weights
                         .iter()
                         .enumerate()
@@ -94,7 +96,7 @@ impl Side {
         Ok(Self { scales, known, numbers, spread })
     }
 
-    /// The numbers of one that was not there.
+    /// Predicts effect and factors of a new workload or platform.
     pub(super) fn guess(&self, features: &[f64]) -> Result<Vec<f64>, Error> {
         if features.len() != self.scales.len() || features.iter().any(|value| !value.is_finite()) {
             let why = format!("{} features; want {} finite ones", features.len(), self.scales.len());
@@ -122,7 +124,7 @@ fn scaled(row: &[f64], scales: &[(f64, f64)]) -> Vec<f64> {
     row.iter().zip(scales).map(|(value, (mean, spread))| (value - mean) / spread).collect()
 }
 
-/// The median distance of pairs, by which reaches are told.
+/// Median distance of all pairs, the unit of kernel widths.
 fn typical_distance(known: &Matrix) -> f64 {
     let mut all = Vec::new();
     for row in 0..known.rows() {

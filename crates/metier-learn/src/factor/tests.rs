@@ -1,7 +1,8 @@
 use super::*;
 use crate::random::SplitMix64;
 
-/// Times that are truly a level, effects and two factors, where the factors depend on the features; a share of all pairs has run.
+/// Synthetic times: a level, effects and two factors that depend on the features; a share of all
+/// pairs is measured.
 struct Truth {
     runs: Runs,
     all: Vec<Vec<f64>>,
@@ -49,7 +50,7 @@ fn settings() -> Settings {
 #[test]
 fn pairs_that_have_not_run_are_filled_in() {
     let truth = truth(40, 30, 0.5, 0.0);
-    // Without noise nothing needs to be drawn towards 0.
+    // Without noise no regularisation is needed.
     let settings = Settings { ridge: 1e-3, rounds: 100, ..settings() };
     let fitted = Factored::fit(&truth.runs, &settings).unwrap();
     let mut worst = 0f64;
@@ -62,7 +63,7 @@ fn pairs_that_have_not_run_are_filled_in() {
     assert_eq!(fitted, Factored::fit(&truth.runs, &settings).unwrap());
 }
 
-/// Root of the mean square of what is missed on the last workloads, with so many runs each.
+/// Root mean squared error on the last workloads, with `count` measured runs each.
 fn missed(truth: &Truth, known: usize, count: usize) -> f64 {
     let fitted =
         Factored::fit(&truth.runs.only_workloads(&(0..known).collect::<Vec<_>>()), &settings()).unwrap();

@@ -1,12 +1,14 @@
-//! Fits a curve with a few numbers to points: Levenberg–Marquardt (Marquardt 1963), with derivatives by differences.
+//! Curve fitting with a few parameters: Levenberg–Marquardt (Marquardt 1963) with finite
+//! differences.
 
 use crate::Error;
 use crate::algebra::{Cholesky, Matrix, dot};
 
-/// Most evaluations of the curve over all points.
+/// Largest number of evaluations of the curve over all points.
 const MOST: usize = 30_000;
 
-/// The numbers with the least squares that is reached from a start; an error where the start has no value.
+/// Parameters with the least squared error reached from a start; an error if the curve is not
+/// finite there.
 pub fn fit(
     s: &[f64],
     y: &[f64],
@@ -62,7 +64,7 @@ pub fn fit(
                 let new = left(&tried);
                 let new_loss = dot(&new, &new);
                 calls += 1;
-                // NaN is not less: where the curve has no value, the step is too long.
+                // NaN is not less: if the curve is undefined, the step is too long.
                 if new_loss < loss {
                     is_better = loss - new_loss > 1e-12 * loss;
                     (weights, error, loss) = (tried, new, new_loss);

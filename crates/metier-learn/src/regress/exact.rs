@@ -1,4 +1,5 @@
-//! Boosted trees of limited depth over exact splits, for squared errors: as scikit-learn grows them, or as XGBoost does, in whose format they can be written.
+//! Boosted trees of limited depth with exact splits, for squared errors. They are grown as in
+//! scikit-learn, or as in XGBoost, whose format they can be written in.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -11,32 +12,32 @@ use crate::tree::{LEAF, SplitRule, TreeNode, find_leaf};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     pub trees: usize,
-    /// Questions from the root to a leaf, at most.
+    /// Largest depth of a tree.
     pub depth: usize,
-    /// What each tree counts.
+    /// Learning rate.
     pub rate: f64,
-    /// How much leaves are drawn towards 0.
+    /// L2 regularisation of leaf values.
     pub ridge: f64,
-    /// Least gain of a split.
+    /// Smallest gain of a split.
     pub gain: f64,
-    /// Features, thresholds and leaves in single precision, as XGBoost keeps them.
+    /// Whether features, thresholds and leaves have single precision, as in XGBoost.
     pub single: bool,
 }
 
 impl Settings {
-    /// scikit-learn's gradient boosting, unasked.
+    /// Default settings of scikit-learn's gradient boosting.
     pub const SCIKIT: Self = Self { trees: 100, depth: 3, rate: 0.1, ridge: 0.0, gain: 0.0, single: false };
-    /// XGBoost's booster, unasked, at rate 0.1.
+    /// Default settings of XGBoost, at rate 0.1.
     pub const XGBOOST: Self = Self { trees: 100, depth: 6, rate: 0.1, ridge: 1.0, gain: 1e-6, single: true };
 }
 
-/// One node as it is grown and stored: a split if it has children, else a leaf.
+/// One node as grown and stored: a split if it has children, else a leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct ExactNode {
     feature: u32,
-    /// Below this (XGBoost) or up to this (scikit-learn) the way is left; a leaf's value.
+    /// Values below this (XGBoost) or up to this (scikit-learn) go left; a leaf's value.
     value: f64,
-    /// The first of two children that follow each other; 0 for a leaf.
+    /// Index of the first of two consecutive children; 0 for a leaf.
     children: u32,
     parent: u32,
     gain: f64,
@@ -52,7 +53,7 @@ impl From<ExactNode> for TreeNode {
     }
 }
 
-/// A start and trees that are added to it.
+/// An initial prediction and the trees that are added to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Exact {
     width: usize,
@@ -66,7 +67,7 @@ fn single(value: f64, is_single: bool) -> f64 {
 }
 
 impl Exact {
-    /// Learns; continues from an earlier one of the same width, where there is one.
+    /// Trains trees, optionally continuing from a predictor of the same width.
     pub fn fit(x: &Matrix, y: &[f64], settings: Settings, from: Option<&Self>) -> Result<Self, Error> {
         check(x, y, 2)?;
         if settings.depth == 0 || settings.depth > 24 {
@@ -103,18 +104,18 @@ impl Exact {
         Ok(out)
     }
 
-    /// What it says for a row.
+    /// Predicts the target of a row.
     pub fn predict(&self, row: &[f64]) -> f64 {
         let add = |sum: f64, tree: &Vec<ExactNode>| single(sum + leaf(tree, row, self.single), self.single);
         self.trees.iter().fold(self.start, add)
     }
 
-    /// How many trees there are.
+    /// Number of trees.
     pub fn trees(&self) -> usize {
         self.trees.len()
     }
 
-    /// The file that XGBoost 2 and later reads.
+    /// The file format of XGBoost 2 and later.
     pub fn to_xgboost(&self) -> Value {
         let trees: Vec<Value> =
             self.trees.iter().enumerate().map(|(id, tree)| tree_json(id, tree, self.width)).collect();
@@ -248,7 +249,8 @@ impl Grower<'_> {
         best
     }
 
-    /// A threshold that parts two values; in single precision the right one itself, where nothing lies between.
+    /// A threshold between two values; in single precision the upper value if no number lies
+    /// between.
     fn between(&self, low: f64, high: f64) -> f64 {
         let middle = single(low + (high - low) / 2.0, self.settings.single);
         match self.settings.single {

@@ -1,8 +1,9 @@
-//! Extremely randomised trees (Geurts, Ernst and Wehenkel 2006) that remember which rows fell into each leaf, so that any quantile of
-//! the target can be told (Meinshausen 2006), not only its mean.
+//! Extremely randomised trees (Geurts, Ernst and Wehenkel 2006) that store the rows of each leaf.
+//! Any quantile of the target can thus be predicted (Meinshausen 2006), not only its mean.
 //!
-//! Every tree sees all rows and draws one threshold a feature at random; the best of them parts the rows. A row that is asked about is alike to the rows that
-//! share its leaves: these are weighed, and the weighted quantile is the answer.
+//! Every tree uses all rows and draws one random threshold per feature; the best of these splits
+//! the rows. The prediction for a row is a weighted quantile over the training rows that share its
+//! leaves.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,9 +17,9 @@ use crate::tree::{LEAF, SplitRule, TreeNode, find_leaf};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     pub trees: usize,
-    /// Fewest rows of a leaf.
+    /// Smallest number of rows of a leaf.
     pub leaf_rows: usize,
-    /// Seed of all chance.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
@@ -30,23 +31,23 @@ struct RowTree {
     rows: Vec<u32>,
 }
 
-/// A forest and the targets of the rows that it was grown from.
+/// A forest and the targets of its training rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Packed", into = "Packed")]
 pub struct Forest {
     trees: Vec<RowTree>,
-    /// Targets, ascending; leaves name rows by their place here.
+    /// Targets in ascending order; leaves store indices into this list.
     targets: Vec<f64>,
-    /// What each row counts.
+    /// Weight of each row.
     weights: Vec<f64>,
 }
 
-/// Targets of rows that are alike to one that is asked about, ascending, with how alike each is.
+/// Targets of the similar training rows in ascending order, with weights.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Alike(Vec<(f64, f64)>);
 
 impl Alike {
-    /// The target up to which a share of the weights lies, where each weight is first multiplied by what `of` says of its target.
+    /// Weighted quantile of the targets; each weight is first multiplied by `of` its target.
     pub fn quantile(&self, share: f64, of: impl Fn(f64) -> f64) -> f64 {
         let total: f64 = self.0.iter().map(|(target, weight)| weight * of(*target)).sum();
         let wanted = total * share;
@@ -60,14 +61,15 @@ impl Alike {
         self.0.last().map_or(0.0, |(target, _)| *target)
     }
 
-    /// All weights together: 1 but for rounding.
+    /// Sum of all weights: 1 except for rounding.
     pub fn total(&self) -> f64 {
         self.0.iter().map(|(_, weight)| weight).sum()
     }
 }
 
 impl Forest {
-    /// Grows trees whose splits make `split` targets alike; the answers are about `y`, and each row counts what `weights` says.
+    /// Grows trees whose splits reduce the variance of `split`; predictions are of `y`. `weights`
+    /// are row weights.
     pub fn fit(
         x: &Matrix,
         y: &[f64],
@@ -93,7 +95,7 @@ impl Forest {
         Ok(Self { trees, targets: sorted(y), weights })
     }
 
-    /// The rows that share leaves with this one.
+    /// The training rows that share leaves with this row.
     pub fn alike(&self, row: &[f64]) -> Alike {
         let share = 1.0 / self.trees.len().max(1) as f64;
         let weight_of = |one: u32| self.weights.get(one as usize).copied().unwrap_or(0.0);
@@ -118,7 +120,8 @@ impl Forest {
     }
 }
 
-/// A forest in few bytes: places in the order question, left side, right side; a leaf's rows ascending, each as its distance from the one before.
+/// Compact form of a forest: nodes in pre-order (split, left side, right side); a leaf's rows
+/// ascending, as differences.
 #[derive(Serialize, Deserialize)]
 struct Packed {
     targets: Vec<f64>,
@@ -150,7 +153,7 @@ impl From<Forest> for Packed {
                 }
             }
         }
-        // Weights are few different numbers; all alike is said with one.
+        // Equal weights are stored as one number.
         let mut weights = forest.weights;
         if weights.windows(2).all(|pair| pair[0] == pair[1]) {
             weights.truncate(1);
@@ -184,7 +187,7 @@ impl RowTree {
         Self { nodes: vec![TreeNode::leaf(0.0)], rows: Vec::new() }
     }
 
-    /// Turns a leaf into a split; gives the index of its left child, which the right one follows.
+    /// Turns a leaf into a split; returns the index of its left child, which the right one follows.
     fn split(&mut self, at: usize, feature: u32, threshold: f32) -> usize {
         let (children, value) = (self.nodes.len(), f64::from(threshold));
         let (left, right) = (children as u32, children as u32 + 1);
@@ -193,13 +196,13 @@ impl RowTree {
         children
     }
 
-    /// Gives a leaf all rows from `begin` on.
+    /// Assigns all rows from `begin` on to a leaf.
     fn fill(&mut self, at: usize, begin: usize) {
         let node = &mut self.nodes[at];
         (node.left, node.right) = (begin as u32, self.rows.len() as u32);
     }
 
-    /// One tree whose leaves name rows below `rows`.
+    /// Reads a tree whose leaves hold rows below `rows`.
     fn read(reader: &mut Reader, rows: usize) -> Option<Self> {
         let mut tree = Self::new();
         let mut open = vec![0usize];
@@ -262,7 +265,7 @@ fn grow(x: &Matrix, split: &[f64], weights: &[f64], leaf_rows: usize, random: &m
     tree
 }
 
-/// The best of one random threshold a feature; `None` where rows are too few or all alike.
+/// The best of one random threshold per feature; `None` if the rows are too few or all equal.
 fn part(
     x: &Matrix,
     split: &[f64],

@@ -1,10 +1,10 @@
-//! The mean of the nearest rows.
+//! k-nearest-neighbours regression: the mean target of the nearest rows.
 
 use super::{check, too_many};
 use crate::Error;
 use crate::algebra::Matrix;
 
-/// Rows that are remembered.
+/// The stored training rows.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Neighbours {
     rows: Matrix,
@@ -13,16 +13,16 @@ pub struct Neighbours {
 }
 
 impl Neighbours {
-    /// Remembers all rows; so many of them are asked.
+    /// Stores all rows; predictions use the `count` nearest.
     pub fn fit(x: &Matrix, y: &[f64], count: usize) -> Result<Self, Error> {
         check(x, y, count.max(1))?;
         too_many(y.len())?;
         Ok(Self { rows: x.clone(), targets: y.to_vec(), count: count.max(1) })
     }
 
-    /// The mean target of the nearest rows by Euclidean distance; the first of equals.
+    /// Mean target of the nearest rows by Euclidean distance; ties go to the first.
     pub fn predict(&self, row: &[f64]) -> f64 {
-        // A file may say any count.
+        // A count from a file may be arbitrarily large.
         let mut near: Vec<(f64, f64)> = Vec::with_capacity(self.count.min(self.targets.len()) + 1);
         for (at, target) in self.targets.iter().enumerate().take(self.rows.rows()) {
             let distance: f64 = self.rows.row(at).iter().zip(row).map(|(a, b)| (a - b) * (a - b)).sum();

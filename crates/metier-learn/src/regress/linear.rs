@@ -1,4 +1,4 @@
-//! Straight lines: ordinary least squares, and with coefficients that are not negative.
+//! Linear regression: ordinary least squares, and with non-negative weights.
 
 use super::check;
 use crate::Error;
@@ -7,20 +7,20 @@ use crate::algebra::{Matrix, dot};
 /// `bias + Σ weight · feature`.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Linear {
-    /// The value at zero.
+    /// Intercept.
     pub bias: f64,
-    /// A weight for each feature.
+    /// Weight of each feature.
     pub weights: Vec<f64>,
 }
 
 impl Linear {
-    /// What it says for a row.
+    /// Predicts the target of a row.
     pub fn predict(&self, row: &[f64]) -> f64 {
         dot(&self.weights, row) + self.bias
     }
 }
 
-/// Columns and target without their means.
+/// Columns and target with their means subtracted.
 fn centred(x: &Matrix, y: &[f64]) -> (Vec<Vec<f64>>, Vec<f64>, Vec<f64>, f64) {
     let rows = y.len() as f64;
     let mean_y = y.iter().sum::<f64>() / rows;
@@ -35,13 +35,14 @@ fn centred(x: &Matrix, y: &[f64]) -> (Vec<Vec<f64>>, Vec<f64>, Vec<f64>, f64) {
     (columns, y.iter().map(|value| value - mean_y).collect(), means, mean_y)
 }
 
-/// Least squares with a free bias, by Householder reflections. A column that the others make up gets weight 0.
+/// Ordinary least squares with intercept, by Householder reflections. A linearly dependent column
+/// gets weight 0.
 pub fn least_squares(x: &Matrix, y: &[f64]) -> Result<Linear, Error> {
     check(x, y, 2)?;
     let (mut columns, mut target, means, mean) = centred(x, y);
     let rows = target.len();
     let sizes: Vec<f64> = columns.iter().map(|column| dot(column, column).sqrt()).collect();
-    // Which columns were taken, and where each one's triangle begins.
+    // Indices of the independent columns.
     let mut taken = Vec::new();
     for (at, whole) in sizes.iter().enumerate() {
         let level = taken.len();
@@ -76,7 +77,7 @@ pub fn least_squares(x: &Matrix, y: &[f64]) -> Result<Linear, Error> {
     Ok(Linear { bias, weights })
 }
 
-/// Least squares with weights that are not negative and a free bias: one weight after the other until none moves.
+/// Non-negative least squares with intercept, by coordinate descent until convergence.
 pub fn not_negative(x: &Matrix, y: &[f64]) -> Result<Linear, Error> {
     check(x, y, 2)?;
     let (columns, mut left, means, mean) = centred(x, y);

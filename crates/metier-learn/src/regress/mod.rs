@@ -1,6 +1,8 @@
-//! Regressors by the book, each in a file of its own: what other systems' trainers use, with their settings, so that theirs can be learned here.
+//! Textbook regressors, one file each, with the settings of other systems' trainers, so that their
+//! predictors can be trained here.
 //!
-//! All take a [`Matrix`] of features, a row each, and as many targets; none knows what they mean. Files in [`serde`]'s JSON give the same numbers back.
+//! All take a [`Matrix`] of features, one row per target. Predictors round-trip through [`serde`]'s
+//! JSON without loss.
 
 pub mod curve;
 pub mod exact;
@@ -13,7 +15,7 @@ pub mod svr;
 use crate::Error;
 use crate::algebra::Matrix;
 
-/// Most rows that are learned from: what is quadratic in rows must end.
+/// Largest number of training rows, because the time of some regressors is quadratic in rows.
 pub const ROWS: usize = 20_000;
 
 fn check(x: &Matrix, y: &[f64], want: usize) -> Result<(), Error> {

@@ -1,5 +1,6 @@
-//! A straight line by stochastic descent, with the settings that scikit-learn has without being asked, for squared errors: rate `0.01 / t^0.25`, squares of weights ·
-//! 1e-4, an end when five epochs in a row improve by less than 0.001 a row.
+//! Linear regression by stochastic gradient descent with scikit-learn's default settings for
+//! squared errors: rate `0.01 / t^0.25`, an L2 penalty of 1e-4, and a stop after five epochs in a
+//! row that improve by less than 0.001 per row.
 
 use super::check;
 use super::linear::Linear;
@@ -14,7 +15,7 @@ const EPOCHS: usize = 1000;
 const TOLERANCE: f64 = 1e-3;
 const PATIENCE: usize = 5;
 
-/// Learns; the order of rows in each epoch comes from the seed.
+/// Trains; the seed determines the order of rows in each epoch.
 pub fn fit(x: &Matrix, y: &[f64], seed: u64) -> Result<Linear, Error> {
     check(x, y, 2)?;
     let mut weights = vec![0.0; x.width()];

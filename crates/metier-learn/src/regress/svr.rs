@@ -1,4 +1,5 @@
-//! Support vectors with a Gaussian kernel for values (ε-SVR), solved pair by pair as LIBSVM does (Fan, Chen and Lin 2005), to its tolerance.
+//! ε-support vector regression with a Gaussian kernel, solved pairwise as in LIBSVM (Fan, Chen and
+//! Lin 2005), to its tolerance.
 
 use super::{check, too_many};
 use crate::Error;
@@ -6,9 +7,9 @@ use crate::algebra::{Matrix, dot};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// The most that one row counts.
+    /// Upper bound of a row's dual variables (C).
     pub cost: f64,
-    /// Errors below this do not count.
+    /// Errors below this are ignored.
     pub epsilon: f64,
 }
 
@@ -25,7 +26,7 @@ fn kernel(a: &[f64], b: &[f64], gamma: f64) -> f64 {
     (-gamma * a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f64>()).exp()
 }
 
-/// One over the number of features times their variance together: scikit-learn's "scale".
+/// One over the number of features times their joint variance: scikit-learn's "scale".
 fn gamma_of(x: &Matrix) -> f64 {
     let count = (x.rows() * x.width()) as f64;
     let all = || (0..x.rows()).flat_map(|row| x.row(row).iter());
@@ -53,7 +54,7 @@ impl Svr {
         })
     }
 
-    /// What it says for a row.
+    /// Predicts the target of a row.
     pub fn predict(&self, row: &[f64]) -> f64 {
         // A file may have more weights than vectors.
         let count = self.weights.len().min(self.vectors.rows());
@@ -62,7 +63,7 @@ impl Svr {
     }
 }
 
-/// Two variables a row: how far the line is pushed up and down by it.
+/// State of the solver, with two dual variables per row.
 struct Solver {
     rows: usize,
     kernels: Vec<f32>,
@@ -113,7 +114,7 @@ impl Solver {
         if at < self.rows { self.alpha[at] > 0.0 } else { self.alpha[at] < self.cost }
     }
 
-    /// The pair that gains most; `None` at the optimum.
+    /// The pair with the largest gain; `None` at the optimum.
     fn pair(&self) -> Option<(usize, usize)> {
         let slope = |at: usize| -self.sign(at) * self.gradient[at];
         let mut first = None;
@@ -134,7 +135,7 @@ impl Solver {
             lowest = lowest.min(own);
             let gap = highest - own;
             if gap > 0.0 {
-                // Every row is at distance 0 from itself: its kernel is 1.
+                // Every row has distance 0 from itself, so its kernel is 1.
                 let bend = (2.0 - 2.0 * f64::from(kernels[at % self.rows])).max(TINY);
                 let gain = -gap * gap / bend;
                 if gain < best {
@@ -158,7 +159,7 @@ impl Solver {
     fn step(&mut self, i: usize, j: usize) {
         let (sign_i, sign_j) = (self.sign(i), self.sign(j));
         let bend = (2.0 - 2.0 * f64::from(self.row(i)[j % self.rows])).max(TINY);
-        // Along the line on which the constraint holds: i moves by sign_i · t, j by −sign_j · t.
+        // Step along the line that keeps the constraint: i moves by sign_i · t, j by −sign_j · t.
         let mut t = (-sign_i * self.gradient[i] + sign_j * self.gradient[j]) / bend;
         let room = |alpha: f64, direction: f64| if direction > 0.0 { self.cost - alpha } else { alpha };
         t = t.min(room(self.alpha[i], sign_i)).min(room(self.alpha[j], -sign_j));

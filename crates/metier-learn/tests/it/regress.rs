@@ -1,4 +1,5 @@
-//! Our regressors say what scikit-learn, SciPy and XGBoost say (`fixtures/regress.json`, recorded by `fixtures/regress.py`).
+//! The regressors reproduce scikit-learn, SciPy and XGBoost (`fixtures/regress.json`, recorded by
+//! `fixtures/regress.py`).
 
 use metier_learn::algebra::Matrix;
 use metier_learn::regress::exact::{Exact, Settings};
@@ -37,7 +38,7 @@ fn recorded() -> Recorded {
 }
 
 impl Recorded {
-    /// The largest difference from what was recorded.
+    /// The largest difference from the recorded values.
     fn off(&self, name: &str, said: impl Fn(&[f64]) -> f64) -> f64 {
         let want = numbers(&self.all[name]);
         assert_eq!(want.len(), self.asked.len());
@@ -60,7 +61,7 @@ fn straight_lines_are_those_of_scikit_learn() {
 
 #[test]
 fn a_descent_ends_where_scikit_learns_does() {
-    // Its order of rows is another one: the recorded values are the mean over 20 orders.
+    // scikit-learn uses another order of rows: the recorded values are the mean over 20 orders.
     let recorded = recorded();
     let line = sgd::fit(&recorded.x, &recorded.y, 1).unwrap();
     let off = recorded.off("sgd", |row| line.predict(row));
@@ -81,7 +82,8 @@ fn neighbours_and_support_vectors_are_those_of_scikit_learn() {
 fn boosted_trees_are_those_of_scikit_learn_and_xgboost() {
     let recorded = recorded();
     let trees = Exact::fit(&recorded.x, &recorded.y, Settings::SCIKIT, None).unwrap();
-    // Where two features part rows alike, scikit-learn takes one by chance and we the first: a few rows differ.
+    // If two features split rows equally, scikit-learn picks one at random and this crate the
+    // first: a few rows differ.
     let want = numbers(&recorded.all["gradient_boosting"]);
     let off: Vec<f64> =
         recorded.asked.iter().zip(&want).map(|(row, want)| (trees.predict(row) - want).abs()).collect();

@@ -1,5 +1,5 @@
-//! Published predictors of XGBoost give the recorded numbers to the last bit. The files are real data beside the project; without them only the
-//! small file here is checked.
+//! Published XGBoost predictors give the recorded numbers bit by bit. The files are real data
+//! beside the project; without them only the small file here is checked.
 
 use std::path::PathBuf;
 
@@ -54,7 +54,7 @@ fn published_predictors_give_the_recorded_numbers_to_the_last_bit() {
     assert!(compared >= 81, "only {compared} predictions were compared");
 }
 
-/// One tree of one split, as XGBoost writes it.
+/// One tree with one split, as XGBoost writes it.
 fn small() -> Value {
     json!({ "learner": {
         "feature_names": ["a", "b"],
@@ -93,7 +93,7 @@ fn files_that_are_not_one_are_refused_by_field() {
     );
     let linear = changed(&|file| file["learner"]["gradient_booster"]["name"] = json!("gblinear"));
     assert!(linear.ends_with("gradient_booster.name is \"gblinear\"; want gbtree or dart"), "{linear}");
-    // A place that leads back to itself would never end.
+    // A node that is its own child would never end.
     assert!(changed(&|file| tree(file, "left_children", json!([0, -1, -1]))).contains("left_children[0]"));
     assert!(
         changed(&|file| tree(file, "right_children", json!([9, -1, -1]))).contains("want places behind it")

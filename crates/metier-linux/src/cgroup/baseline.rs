@@ -1,14 +1,16 @@
-//! What a group had used before the run began, which is not the run's: the engine's own work in a container's group.
+//! Baseline of a control group whose use before the run is not the run's, such as the engine's own
+//! work in a container's group.
 //!
-//! The high-water mark of memory cannot be subtracted; it is set back where the kernel lets us (version 1: by writing
-//! to it; version 2: from Linux 6.12, for the file that asked), after pages that nobody needs have been given back.
+//! The memory high-water mark cannot be subtracted, so it is reset if the kernel allows it, after
+//! reclaimable pages are released. Version 1 resets on any write; version 2 from Linux 6.12, only
+//! for the open file that requested it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 
 use super::{Group, Totals};
 
-/// Reads the counters, and sets back the high-water mark of memory.
+/// Reads the counters and resets the memory high-water mark.
 pub fn take(group: &mut Group) -> Totals {
     let mut is_reset = false;
     if let Some(folder) = group.v1.get("memory") {

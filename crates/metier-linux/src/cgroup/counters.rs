@@ -1,4 +1,4 @@
-//! Reads the run's control group: cheap samples while it runs, exact totals at its end.
+//! Reader of the run's control group: cheap samples during the run, exact totals at its end.
 
 use std::os::unix::fs::FileExt;
 
@@ -7,53 +7,53 @@ use metier_types::{Bytes, Seconds};
 use super::Group;
 use crate::file::{self, Held, keyed, pressure_micros};
 
-/// One moment of the run, for its time line.
+/// Values at one moment of the run, for its time line.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sample {
     /// CPU time used so far, in nanoseconds.
     pub cpu_ns: Option<u64>,
     pub memory: Option<u64>,
-    /// Anonymous part of it.
+    /// Anonymous part of `memory`.
     pub anonymous: Option<u64>,
     pub file: Option<u64>,
     pub kernel: Option<u64>,
-    /// Bytes that devices read for it so far.
+    /// Bytes read from devices so far.
     pub read: Option<u64>,
-    /// Bytes that devices wrote for it so far.
+    /// Bytes written to devices so far.
     pub written: Option<u64>,
 }
 
-/// How often a group is looked at that should be empty, and how long one waits between two looks.
+/// Number of reads until a group counts as not settled, and the interval between two reads.
 const LOOKS: u32 = 50;
 const SETTLES: std::time::Duration = std::time::Duration::from_millis(1);
 
-/// What the run used in all.
+/// Totals of the run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Totals {
     pub cpu: Option<Seconds>,
-    /// CPU time in the program; the split is by the scheduler's tick, only the sum is exact.
+    /// CPU time in user mode; the split is by scheduler ticks, only the sum is exact.
     pub user: Option<Seconds>,
     /// CPU time in the kernel.
     pub system: Option<Seconds>,
     /// High-water mark of memory.
     pub peak_memory: Option<Bytes>,
-    /// Page faults of both kinds.
+    /// Minor and major page faults.
     pub faults: Option<u64>,
-    /// Of those, the ones that waited for IO.
+    /// Page faults that waited for IO.
     pub major_faults: Option<u64>,
-    /// Processes killed for want of memory.
+    /// Processes killed for lack of memory.
     pub oom_kills: Option<u64>,
-    /// Bytes that devices read.
+    /// Bytes read from devices.
     pub device_read: Option<Bytes>,
-    /// Bytes that devices wrote.
+    /// Bytes written to devices.
     pub device_written: Option<Bytes>,
     /// Time in which some task waited for a core.
     pub cpu_pressure: Option<Seconds>,
-    /// The same for memory.
+    /// Time in which some task waited for memory.
     pub memory_pressure: Option<Seconds>,
-    /// The same for IO.
+    /// Time in which some task waited for IO.
     pub io_pressure: Option<Seconds>,
-    /// Whether the high-water mark may be of a time before the run: then the run's own is at most that.
+    /// Whether the high-water mark may predate the run; then it is an upper bound of the run's own.
     pub is_peak_foreign: bool,
 }
 
@@ -72,14 +72,14 @@ pub struct Meter {
 
 #[derive(Debug)]
 enum Cpu {
-    /// `cpuacct.usage`: nanoseconds.
+    /// `cpuacct.usage`, in nanoseconds.
     V1(Held),
-    /// `cpu.stat`: microseconds.
+    /// `cpu.stat`, in microseconds.
     V2(Held),
 }
 
 impl Meter {
-    /// Opens what the group has. What it had used before the run is not shown.
+    /// Opens the existing files; CPU time of the baseline is subtracted from samples.
     pub fn open(group: &Group, baseline: &Totals) -> Self {
         let v1 =
             |controller: &str, name: &str| group.v1.get(controller).and_then(|f| Held::open(f.join(name)));
@@ -101,7 +101,7 @@ impl Meter {
         self.io.is_some()
     }
 
-    /// The moment now; the parts of memory and IO only if `whole`, since they cost more.
+    /// Reads a sample; the parts of memory and the IO only if `whole`, since they cost more.
     pub fn sample(&mut self, whole: bool) -> Sample {
         let cpu_ns = self.cpu.as_mut().and_then(|cpu| match cpu {
             Cpu::V1(held) => held.number(),
@@ -135,7 +135,7 @@ impl Meter {
 }
 
 impl Totals {
-    /// What came on top of an earlier reading. The peak stays what it is.
+    /// Difference to an earlier reading; the peak is not subtracted.
     pub fn since(self, baseline: &Self) -> Self {
         let seconds = |now: Option<Seconds>, then: Option<Seconds>| {
             now.map(|now| Seconds((now.get() - then.unwrap_or_default().get()).max(0.0)))
@@ -160,14 +160,15 @@ impl Totals {
         }
     }
 
-    /// Reads a group whose main process has just ended, until it is empty and counts no more; whether that was seen. It takes moments, while an
-    /// engine takes many to clear the group away: then these counters are the last ones.
+    /// Reads a group whose main process has just ended, until it is empty and its counters are
+    /// stable. Returns whether that was observed. It takes milliseconds, and an engine usually
+    /// removes the group later, so these counters are final.
     pub fn settle(&mut self, group: &Group) -> bool {
         for _ in 0..LOOKS {
             std::thread::sleep(SETTLES);
             let is_empty = group.members().is_empty();
             let now = Self::read(group);
-            // Its hierarchies vanish one after the other.
+            // The engine removes the group's hierarchies one after the other.
             if now.cpu.is_none() || now.peak_memory.is_some() != self.peak_memory.is_some() {
                 return false;
             }
@@ -179,7 +180,8 @@ impl Totals {
         false
     }
 
-    /// Reads the exact counters. To be called when every process is gone and the folders are still there.
+    /// Reads the exact counters. Call it after the last process has ended and before the folders
+    /// are removed.
     pub fn read(group: &Group) -> Self {
         let v1 =
             |controller: &str, name: &str| group.v1.get(controller).and_then(|f| file::text(f.join(name)));
@@ -213,7 +215,8 @@ impl Totals {
         totals.oom_kills = v1("memory", "memory.oom_control")
             .and_then(|text| keyed(&text, "oom_kill"))
             .or_else(|| keyed(&v2("memory.events")?, "oom_kill"));
-        // Version 1 charges buffered writes to the root group, so its figures would mislead; only version 2's count.
+        // Version 1 charges buffered writes to the root group, so only version 2's figures are
+        // used.
         if let Some((read, written)) = v2("io.stat").as_deref().map(device_bytes) {
             totals.device_read = Some(Bytes(read));
             totals.device_written = Some(Bytes(written));
@@ -226,19 +229,19 @@ impl Totals {
     }
 }
 
-/// The split into user and system time, scaled so that the two add up to the exact sum.
+/// Splits CPU time into user and system time that add up to the exact sum.
 fn split(v2_stat: &str, v1_stat: Option<&str>, cpu: Option<Seconds>) -> (Option<Seconds>, Option<Seconds>) {
     let from_v2 = keyed(v2_stat, "user_usec").zip(keyed(v2_stat, "system_usec"));
     let from_v1 = || v1_stat.and_then(|text| keyed(text, "user").zip(keyed(text, "system")));
     let Some(((user, system), cpu)) = from_v2.or_else(from_v1).zip(cpu) else { return (None, None) };
-    // In whole nanoseconds, so that nothing is left over where one part is zero.
+    // In whole nanoseconds, so that a part of zero stays exactly zero.
     let nanos = (cpu.get() * 1e9).round() as u64;
     let parts = u128::from(user + system);
     let user = (u128::from(nanos) * u128::from(user)).checked_div(parts).map_or(nanos, |user| user as u64);
     (Some(Seconds::from_nanos(user)), Some(Seconds::from_nanos(nanos - user)))
 }
 
-/// Kernel memory in a version 2 `memory.stat`; before Linux 5.18 only its parts are there.
+/// Kernel memory in a version 2 `memory.stat`; before Linux 5.18 only its parts are listed.
 fn kernel_part(text: &str) -> Option<u64> {
     keyed(text, "kernel").or_else(|| {
         let parts = ["kernel_stack", "pagetables", "percpu", "sock", "vmalloc", "slab"];
@@ -248,7 +251,7 @@ fn kernel_part(text: &str) -> Option<u64> {
     })
 }
 
-/// Bytes read and written over all devices in an `io.stat`: `8:0 rbytes=1 wbytes=2 rios=…`.
+/// Bytes read and written, summed over all devices of an `io.stat`: `8:0 rbytes=1 wbytes=2 rios=…`.
 fn device_bytes(text: &str) -> (u64, u64) {
     let sum = |key: &str| {
         text.split_whitespace().filter_map(|word| word.strip_prefix(key)?.parse::<u64>().ok()).sum::<u64>()
@@ -288,16 +291,16 @@ mod tests {
         write("cpu.stat", "usage_usec 3000000\nuser_usec 1000000\nsystem_usec 2000000\n");
         write("memory.peak", "1048576\n");
         write("cgroup.procs", "");
-        // Its main process was read a moment too early.
+        // The group was read shortly before its main process ended.
         let early = Totals { cpu: Some(Seconds(2.5)), ..Totals::read(&group) };
         let mut last = early.clone();
         assert!(last.settle(&group));
         assert_eq!(last.cpu, Some(Seconds(3.0)));
-        // Somebody is still in it.
+        // A process is still in the group.
         write("cgroup.procs", "7\n");
         assert!(!early.clone().settle(&group));
         write("cgroup.procs", "");
-        // Half of it is gone, then all: what was known stays.
+        // With half of the files removed, then all, the earlier values stay.
         fs::remove_file(folder.path().join("v2/memory.peak")).unwrap();
         let mut last = early.clone();
         assert!(!last.settle(&group));
@@ -353,7 +356,7 @@ mod tests {
 
     #[test]
     fn the_split_adds_up_and_leaves_no_crumbs() {
-        // For the first, `cpu * user / user` in floating point is less than `cpu`.
+        // For the first case, `cpu * user / user` in floating point is less than `cpu`.
         for (user, system, cpu) in [(774076, 0, 0.402334308), (0, 7, 1.1), (0, 0, 0.7), (1, 2, 1e-9)] {
             let stat = format!("user_usec {user}\nsystem_usec {system}\n");
             let (u, s) = split(&stat, None, Some(Seconds(cpu)));

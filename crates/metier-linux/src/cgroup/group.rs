@@ -1,16 +1,16 @@
-//! Makes the run's control group.
+//! Creation of the run's control group.
 //!
-//! Version 1 (and hybrid): one folder below our own group in each hierarchy that keeps an account, plus one in
-//! version 2 where that is mounted, for pressure and for killing. The `cpu` hierarchy is left alone (a group of
-//! its own there would change how the run is scheduled against its neighbours), and so is `blkio`, which misses
-//! buffered writes.
+//! Version 1 and hybrid: a folder below the caller's group in each accounting hierarchy. A folder
+//! in version 2, if mounted, provides pressure and the kill file. The `cpu` hierarchy is left
+//! alone, because a separate group there would change how the run is scheduled against its
+//! neighbours. `blkio` is left alone because it misses buffered writes.
 //!
-//! Version 2: a folder in the nearest group above us that hands the memory controller down, because a group
-//! that holds processes (ours does) cannot. As an ordinary user that is usually nobody's to write; then
-//! [`super::scope`] asks systemd.
+//! Version 2: a folder in the nearest ancestor group that delegates the memory controller. A group
+//! with processes, such as the caller's, cannot delegate it. An ordinary user usually may not write
+//! there; then [`super::scope`] requests a group from systemd.
 //!
-//! Names are `metier-PID-START-RUN`, with process id and start time of the measuring program, so that whoever
-//! finds a folder later can tell whether its owner is still there.
+//! Names are `metier-PID-START-RUN` with the process id and start time of the measuring process. A
+//! later process can thus check whether the owner of a leftover folder is alive.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,34 +26,35 @@ use super::mounts::Mount;
 /// Version 1 hierarchies in which the run gets a group.
 const V1_ACCOUNTS: [&str; 2] = ["cpuacct", "memory"];
 
-/// The folders of a control group: one of version 2, or one for each version 1 controller.
+/// Folders of a control group: one of version 2, or one for each version 1 controller.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GroupFolders {
-    /// In version 2.
+    /// Folder in version 2.
     pub v2: Option<PathBuf>,
-    /// In version 1 by controller: `cpuacct`, `memory`, `cpu`.
+    /// Folders in version 1 by controller: `cpuacct`, `memory`, `cpu`.
     pub v1: BTreeMap<String, PathBuf>,
 }
 
-/// The run's control group: folders that it has to itself, one for each hierarchy in use.
+/// The run's own control group, with one folder for each hierarchy in use.
 #[derive(Debug)]
 pub struct Group {
-    /// How it was had.
+    /// How the group was created.
     pub method: Method,
-    /// Its folder in version 2.
+    /// Folder in version 2.
     pub v2: Option<PathBuf>,
-    /// Its folders in version 1 by controller.
+    /// Folders in version 1 by controller.
     pub v1: BTreeMap<&'static str, PathBuf>,
-    /// Folders to remove at the end, in that order.
+    /// Folders to remove at the end, in order.
     pub remove: Vec<PathBuf>,
-    /// The group around it, whose CPU limit may hold it back.
+    /// The enclosing group, whose CPU limit may throttle the run.
     pub around: Place,
-    /// The high-water mark of memory since it was set back, for this very file (version 2, Linux 6.12).
+    /// `memory.peak` of version 2 (Linux 6.12), held open because its reset applies to this file
+    /// only.
     pub peak: Option<fs::File>,
 }
 
 impl Group {
-    /// Makes a group for the process that asks. The error is a reason for the record.
+    /// Creates a group below the caller's; the error is a reason for the record.
     pub fn make(place: &Place, name: &str) -> Result<Self, Missing> {
         if place.accounts_on_v1() { Self::make_v1(place, name) } else { Self::make_v2(place, name) }
     }
@@ -105,7 +106,8 @@ impl Group {
         for parent in above.filter(|folder| hands_down(folder, "memory")) {
             match group.add(parent, name) {
                 Ok(folder) => {
-                    // Harmless to others, and without it no device traffic is charged to the run.
+                    // This harms no other group; without it no device traffic is charged to the
+                    // run.
                     if !hands_down(parent, "io") {
                         let _ = fs::write(parent.join("cgroup.subtree_control"), "+io");
                     }
@@ -115,7 +117,8 @@ impl Group {
                 Err(error) => reason = reason.or(Some(refused(parent, &error))),
             }
         }
-        // A group without the memory controller still gives exact CPU time, pressure and a sure kill.
+        // A group without the memory controller still gives exact CPU time, pressure and a reliable
+        // kill.
         match group.add(own, name) {
             Ok(folder) => {
                 group.v2 = Some(folder);
@@ -125,8 +128,9 @@ impl Group {
         }
     }
 
-    /// One of that name below the root of every hierarchy, which nobody has made yet: it is read where an account is kept,
-    /// and removed everywhere, since an engine's runtime makes folders in all.
+    /// A group that an engine will create below the root of every hierarchy. It is read in the
+    /// accounting hierarchies and removed in all, because a container runtime creates folders in
+    /// all.
     pub fn below_roots(hierarchies: &[Mount], name: &str) -> Self {
         let mut group = Self {
             method: Method::Container,
@@ -149,7 +153,7 @@ impl Group {
         group
     }
 
-    /// The folders in which it is read, each once.
+    /// The folders that are read, each once.
     pub fn folders(&self) -> Vec<PathBuf> {
         let mut folders: Vec<PathBuf> = self.v1.values().chain(&self.v2).cloned().collect();
         folders.sort();
@@ -157,25 +161,25 @@ impl Group {
         folders
     }
 
-    /// A group that somebody else made: nothing of it is ours to change or to remove.
+    /// A group created by another program; it is neither changed nor removed.
     pub fn of(folders: GroupFolders) -> Self {
         let known = ["cpuacct", "memory", "cpu"];
         let v1: BTreeMap<&'static str, PathBuf> =
             known.into_iter().filter_map(|c| Some((c, folders.v1.get(c)?.clone()))).collect();
         let around = Place { v2: folders.v2.clone(), v2_mount: None, v1: folders.v1 };
-        // Beside version 1 accounts, version 2 often has only the root group for it, which is everybody's.
+        // With version 1 accounts, version 2 often has only the root group, which is shared by all.
         let v2 = folders.v2.filter(|folder| v1.is_empty() || folder.join("cgroup.type").exists());
         Self { method: Method::Container, v2, v1, remove: Vec::new(), around, peak: None }
     }
 
-    /// Lets the mark of the largest memory begin anew, where the kernel lets us: on version 1.
+    /// Resets the memory high-water mark, possible on version 1 only.
     pub fn forget_peak(&self) {
         if let Some(folder) = self.v1.get("memory") {
             let _ = fs::write(folder.join("memory.max_usage_in_bytes"), "0");
         }
     }
 
-    /// Makes a folder in one more version 1 hierarchy, beside the others.
+    /// Creates a folder in one more version 1 hierarchy.
     pub(super) fn add_v1(&mut self, controller: &'static str, name: &str) -> Result<PathBuf, Missing> {
         let Some(parent) = self.around.v1.get(controller).cloned() else {
             return Err(Missing::because(format!("no {controller} controller is mounted")));
@@ -189,12 +193,13 @@ impl Group {
         Ok(folder)
     }
 
-    /// Makes a folder and checks that a process of ours may enter it.
+    /// Creates a folder and checks that the process may move tasks into it.
     fn add(&mut self, parent: &Path, name: &str) -> io::Result<PathBuf> {
         let folder = parent.join(name);
         fs::create_dir(&folder)?;
         self.remove.push(folder.clone());
-        // An ordinary user may own the folder but not the door: moving in needs the common ancestor, too.
+        // Owning the folder is not sufficient: moving a task also needs write access to the common
+        // ancestor.
         if let Err(error) = fs::OpenOptions::new().write(true).open(folder.join("cgroup.procs")) {
             let _ = fs::remove_dir(&folder);
             self.remove.pop();
@@ -208,7 +213,7 @@ impl Group {
         self.v2.as_ref().is_some_and(|folder| folder.join("memory.current").exists())
     }
 
-    /// The launcher's orders that put a command into it, end it and clean it up.
+    /// Launcher orders that move a command into the group, kill it and remove the folders.
     pub fn orders(&self) -> Vec<(u8, PathBuf)> {
         let folders = self.v1.values().chain(&self.v2);
         let mut orders: Vec<(u8, PathBuf)> =
@@ -225,7 +230,7 @@ impl Group {
         orders
     }
 
-    /// Processes in it now.
+    /// Processes currently in the group.
     pub fn members(&self) -> Vec<u32> {
         let Some(folder) = self.v2.as_ref().or(self.v1.values().next()) else { return Vec::new() };
         let mut pids = Vec::new();
@@ -233,7 +238,7 @@ impl Group {
         pids
     }
 
-    /// Takes it away again, for a run that never started.
+    /// Removes the folders of a run that never started.
     pub fn discard(&mut self) {
         for folder in self.remove.drain(..) {
             let _ = fs::remove_dir(folder);
@@ -244,7 +249,7 @@ impl Group {
 fn members_below(folder: &Path, pids: &mut Vec<u32>, depth: u32) {
     let Ok(text) = fs::read_to_string(folder.join("cgroup.procs")) else { return };
     pids.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()));
-    // A folder's links count its sub-folders; most runs make none, and looking costs more than asking.
+    // A folder's link count reveals subfolders; most groups have none, and listing costs more.
     if depth < 8 && fs::metadata(folder).is_ok_and(|meta| meta.nlink() > 2) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -254,7 +259,7 @@ fn members_below(folder: &Path, pids: &mut Vec<u32>, depth: u32) {
     }
 }
 
-/// Whether groups below this folder get the controller.
+/// Whether this folder delegates the controller to its children.
 pub(super) fn hands_down(folder: &Path, controller: &str) -> bool {
     fs::read_to_string(folder.join("cgroup.subtree_control"))
         .is_ok_and(|text| text.split_whitespace().any(|word| word == controller))
@@ -271,7 +276,7 @@ fn refused(folder: &Path, error: &io::Error) -> Missing {
 mod tests {
     use super::*;
 
-    /// A made-up tree: plain folders have no `cgroup.procs`, so a group in them is refused and nothing stays.
+    /// Plain folders have no `cgroup.procs`: a group in them is refused, and no folder remains.
     #[test]
     fn a_folder_that_is_no_control_group_is_refused_and_left_as_it_was() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Limits of CPU time and memory for a group of ours. What the host cannot enforce is refused before the start: a
-//! limit that does not hold would make the figures of a run say something that is not so.
+//! CPU and memory limits for the run's group. A limit that the host cannot enforce is refused
+//! before the start, since an ineffective limit would invalidate the run's figures.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,13 +9,13 @@ use metier_types::{Bytes, Missing};
 
 use super::{Group, Place};
 
-/// The period over which a share of the cores is enforced.
+/// Period of the CPU quota, in microseconds.
 const PERIOD_US: u64 = 100_000;
 
-/// What a group may use at most.
+/// Resource limits of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct GroupLimits {
-    /// Cores, for example 0.5.
+    /// Number of cores, for example 0.5.
     pub cpu: Option<f64>,
     pub memory: Option<Bytes>,
 }
@@ -23,12 +23,12 @@ pub struct GroupLimits {
 /// A limit that this host cannot enforce.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitRefusal {
-    /// The flag that asked for it.
+    /// The flag that requested it.
     pub limit: &'static str,
     pub reason: String,
 }
 
-/// Sets limits on a group; gives them as the record shows them.
+/// Applies limits to a group and returns them as the record shows them.
 pub fn apply(
     group: &mut Result<Group, Missing>,
     limits: GroupLimits,
@@ -44,10 +44,12 @@ pub fn apply(
         let file = match (group.v1.get("memory"), &group.v2) {
             (Some(folder), _) => folder.join("memory.limit_in_bytes"),
             (None, Some(folder)) => folder.join("memory.max"),
-            (None, None) => return Err(refuse("--memory", "the run has no group with memory".into())),
+            (None, None) => {
+                return Err(refuse("--memory", "the run has no group with the memory controller".into()));
+            }
         };
         write(&file, &memory.0.to_string()).map_err(|reason| refuse("--memory", reason))?;
-        // Without this a run would be slowed down by swapping instead of hitting its limit.
+        // Without this, a run would swap instead of reaching its limit.
         if let Some(folder) = group.v1.get("memory") {
             let _ = fs::write(folder.join("memory.memsw.limit_in_bytes"), memory.0.to_string());
         } else if let Some(folder) = &group.v2 {
@@ -78,8 +80,8 @@ pub fn apply(
 fn write(file: &Path, text: &str) -> Result<(), String> {
     fs::write(file, text).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
-            format!("{} is not there: the controller is not handed down to the run", file.display())
+            format!("{} does not exist: the controller is not delegated to the run's group", file.display())
         }
-        _ => format!("{} does not take {text} ({error})", file.display()),
+        _ => format!("{} does not accept {text} ({error})", file.display()),
     })
 }

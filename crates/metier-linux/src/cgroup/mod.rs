@@ -1,8 +1,9 @@
-//! A control group of the run's own: the source of truth for what it used.
+//! The run's own control group, the reference for its resource use.
 //!
-//! [`mounts`] finds where groups live on this host, [`group`] makes one and takes it away again, [`counters`]
-//! reads it, [`scope`] asks systemd for one where an ordinary user may not make any, [`slice`] for one around a container whose
-//! engine leaves groups to systemd. [`naming`] tells whose any group is.
+//! [`mounts`] locates the control groups of this host. [`group`] creates and removes a group, and
+//! [`counters`] reads it. [`scope`] requests one from systemd for an ordinary user, and [`slice`]
+//! requests one around a container whose engine uses the systemd cgroup driver. [`naming`]
+//! identifies the container, pod, run or unit of any group.
 
 pub mod baseline;
 pub mod counters;

@@ -1,15 +1,16 @@
-//! Where the control group file systems are mounted, and which group of each we are in.
+//! Mount points of the control group file systems, and the groups of a process in each.
 //!
-//! Resolved from `/proc/self/mountinfo` and `/proc/self/cgroup` only. Names of mounts are never assumed: `cpu`
-//! and `cpuacct` may be mounted apart or together, and version 2 may sit anywhere.
+//! Read from `/proc/self/mountinfo` and `/proc/self/cgroup` only, without assumptions about mount
+//! names: `cpu` and `cpuacct` may be mounted apart or together, and version 2 may be mounted
+//! anywhere.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Controllers of version 1 that keep accounts of something.
+/// Version 1 controllers with accounting.
 const CONTROLLERS: [&str; 5] = ["cpu", "cpuacct", "memory", "pids", "blkio"];
 
-/// The group that a process is in, hierarchy by hierarchy.
+/// The control groups of a process in each hierarchy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Place {
     /// Folder of its version 2 group.
@@ -21,15 +22,15 @@ pub struct Place {
 }
 
 impl Place {
-    /// Reads it for a process (`self` or a number) below a `/proc`.
+    /// Reads the groups of a process (`self` or a number) below a `/proc`.
     pub fn of(proc: &Path, process: &str) -> Self {
         let read = |name: &str| std::fs::read_to_string(proc.join(process).join(name)).unwrap_or_default();
-        // Mounts are those of our own namespace: the other process may see other ones.
+        // These mounts are of this process's namespace; the other process may have different ones.
         let mounts = std::fs::read_to_string(proc.join("self/mountinfo")).unwrap_or_default();
         Self::parse(&mounts, &read("cgroup"))
     }
 
-    /// From the texts of the two files.
+    /// Parses the texts of the two files.
     pub fn parse(mountinfo: &str, cgroup: &str) -> Self {
         let mut place = Self::default();
         let mounts: Vec<Mount> = mountinfo.lines().filter_map(Mount::parse).collect();
@@ -56,8 +57,8 @@ impl Place {
         place
     }
 
-    /// The top of every hierarchy, of those that are mounted below `sys` if there are any. A container that looks at
-    /// its host has the host's mounts there, and beside them its own.
+    /// The root of every hierarchy, preferring mounts below `sys`. A container that observes its
+    /// host has the host's mounts there, in addition to its own.
     pub fn top(proc: &Path, sys: &Path) -> Self {
         let text = std::fs::read_to_string(proc.join("self/mountinfo")).unwrap_or_default();
         let mut mounts: Vec<Mount> = text.lines().filter_map(Mount::parse).collect();
@@ -80,7 +81,7 @@ impl Place {
         place
     }
 
-    /// Whether version 1 keeps the accounts of CPU time or memory.
+    /// Whether version 1 accounts CPU time or memory.
     pub fn accounts_on_v1(&self) -> bool {
         self.v1.contains_key("cpuacct") || self.v1.contains_key("memory")
     }
@@ -95,7 +96,7 @@ pub struct Mount {
     controllers: Vec<String>,
 }
 
-/// All hierarchies, from their roots; `None` where some are only seen from further down.
+/// All hierarchies from their roots; `None` if one of them is mounted from a subfolder only.
 pub fn roots_of_hierarchies(proc: &Path) -> Option<Vec<Mount>> {
     let text = std::fs::read_to_string(proc.join("self/mountinfo")).ok()?;
     let mut mounts: Vec<Mount> = text.lines().filter_map(Mount::parse).collect();
@@ -111,12 +112,13 @@ pub fn roots_of_hierarchies(proc: &Path) -> Option<Vec<Mount>> {
 }
 
 impl Mount {
-    /// Whether it is the hierarchy of a controller.
+    /// Whether this is the version 1 hierarchy of a controller.
     pub fn has(&self, controller: &str) -> bool {
         self.version == 1 && self.controllers.iter().any(|one| one == controller)
     }
 
-    /// A line such as `31 23 0:26 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory`.
+    /// Parses a line such as
+    /// `31 23 0:26 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory`.
     fn parse(line: &str) -> Option<Self> {
         let (left, right) = line.split_once(" - ")?;
         let left: Vec<&str> = left.split(' ').collect();
@@ -135,7 +137,7 @@ impl Mount {
         })
     }
 
-    /// The folder of a group path under this mount. A mount may show only a part of the tree.
+    /// Folder of a group path under this mount; a mount may show only a part of the tree.
     fn folder(&self, path: &str) -> PathBuf {
         let inside = if self.root == "/" {
             Some(path)
@@ -143,7 +145,8 @@ impl Mount {
             path.strip_prefix(&self.root).filter(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         match inside.map(|p| p.trim_start_matches('/')) {
-            // A path with `..` belongs to a group outside of our namespace; the mount's root is the best we see.
+            // A path with `..` is outside this cgroup namespace; the mount's root is the closest
+            // visible group.
             Some(rest) if !rest.is_empty() && !rest.split('/').any(|part| part == "..") => {
                 self.point.join(rest)
             }
@@ -152,7 +155,7 @@ impl Mount {
     }
 }
 
-/// Blanks and the like are written as three octal digits in mountinfo.
+/// Decodes mountinfo's octal escapes for blanks and similar characters.
 fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

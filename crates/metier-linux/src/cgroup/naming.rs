@@ -1,37 +1,39 @@
-//! What a control group is, by its path: a container, a pod, a run of ours, a unit of systemd.
+//! Identification of a control group by its path: a container, a pod, a metier run or a systemd
+//! unit.
 //!
-//! Paths are those below a hierarchy's mount, as in `/proc/PID/cgroup`. Known are the names that Docker, Podman,
-//! containerd and CRI-O give with either cgroup driver, alone and below the kubelet's pods, those of LXC and
-//! systemd-nspawn, systemd's services and scopes, and ours. What carries no name of these is nobody.
+//! Paths are relative to a hierarchy's mount, as in `/proc/PID/cgroup`. Recognised are the names of
+//! Docker, Podman, containerd and CRI-O with either cgroup driver, alone and below the kubelet's
+//! pods, those of LXC and systemd-nspawn, systemd's services and scopes, and metier's. Other groups
+//! have no identity.
 //!
-//! Nothing is asked of anyone: a path has identifiers, not the names that people gave.
+//! No engine is queried: a path contains identifiers, not user-given names.
 
-/// What a group is.
+/// Kind of a control group.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// A container; the text is its id, or its name where the path has that.
+    /// A container; the text is its id, or its name if the path contains that.
     Container(String),
     /// All containers of a pod; the text is the pod's uid.
     Pod(String),
-    /// A run of ours; the text is the short id of the run.
+    /// A metier run; the text is its short id.
     Run(String),
-    /// A service or scope of systemd; the text is its name.
+    /// A systemd service or scope; the text is its name.
     Unit(String),
 }
 
-/// A group by its path.
+/// Identity of a group, derived from its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
     pub kind: Kind,
-    /// Uid of the pod that it is in or is.
+    /// Uid of the pod: the group's own or the enclosing one.
     pub pod: Option<String>,
     /// Quality-of-service class of that pod.
     pub quality: Option<&'static str>,
-    /// What runs the container, where the path tells.
+    /// Container runtime, if the path reveals it.
     pub runtime: Option<&'static str>,
 }
 
-/// Prefixes of a container's scope with systemd's driver, and whose they are.
+/// Prefixes of container scopes with the systemd cgroup driver, with their runtimes.
 const SCOPES: [(&str, &str); 5] = [
     ("docker-", "docker"),
     ("cri-containerd-", "containerd"),
@@ -40,10 +42,10 @@ const SCOPES: [(&str, &str); 5] = [
     ("nerdctl-", "containerd"),
 ];
 
-/// Longest name that is taken from a path.
+/// Longest accepted name.
 const LONGEST: usize = 256;
 
-/// What the group at the end of a path is; `None` for groups that only hold others.
+/// Identifies the group at the end of a path; `None` for groups that only contain other groups.
 pub fn of_path(path: &str) -> Option<Named> {
     let path = path.trim_matches('/');
     let (above, last) = path.rsplit_once('/').unwrap_or(("", path));
@@ -53,7 +55,8 @@ pub fn of_path(path: &str) -> Option<Named> {
     if let Some(run) = run_of(last) {
         return Some(Named { kind: Kind::Run(run.to_string()), pod: None, quality: None, runtime: None });
     }
-    // containerd with the wrong driver: `kubepods-burstable-podUID.slice:cri-containerd:ID`.
+    // containerd with a mismatched cgroup driver:
+    // `kubepods-burstable-podUID.slice:cri-containerd:ID`.
     if let Some((slice, rest)) = last.split_once(':') {
         let (prefix, id) = rest.split_once(':')?;
         let runtime = if prefix.contains("containerd") { Some("containerd") } else { None };
@@ -82,7 +85,7 @@ pub fn of_path(path: &str) -> Option<Named> {
         return Some(Named { kind: Kind::Pod(pod.clone()), pod: Some(pod), quality, runtime: None });
     }
     let is_unit = last.ends_with(".service") || last.ends_with(".scope");
-    // The watchers of containers are no workload of anybody.
+    // Monitor processes of containers are not a workload.
     let is_watcher = last.contains("-conmon-");
     (is_unit && !is_watcher).then(|| Named {
         kind: Kind::Unit(last.to_string()),
@@ -92,7 +95,8 @@ pub fn of_path(path: &str) -> Option<Named> {
     })
 }
 
-/// What a process in the group at `path` belongs to: the innermost container, run or pod around it, else a unit.
+/// Identifies the owner of a process in the group at `path`: the innermost container, run or pod,
+/// else a unit.
 pub fn around(path: &str) -> Option<Named> {
     let path = path.trim_end_matches('/');
     let ends = path.match_indices('/').map(|(at, _)| at).filter(|at| *at > 0).chain([path.len()]);
@@ -104,7 +108,7 @@ pub fn around(path: &str) -> Option<Named> {
     }
 }
 
-/// The run in `metier-PID-START-RUN`, as a folder, a scope or (with other strokes) a slice.
+/// The run in `metier-PID-START-RUN`, as a folder or a scope; a slice has underscores instead.
 fn run_of(last: &str) -> Option<&str> {
     let mut parts = match last.strip_suffix(".slice") {
         Some(slice) => slice.strip_prefix("metier_")?.splitn(3, '_'),
@@ -115,7 +119,7 @@ fn run_of(last: &str) -> Option<&str> {
     parts.next().filter(|run| run.len() == 8 && run.bytes().all(|b| b.is_ascii_alphanumeric()))
 }
 
-/// Whether it is an identifier of a container.
+/// Whether the text is a container id.
 fn is_id(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit())
 }
@@ -146,12 +150,13 @@ fn container_of<'a>(above: &str, last: &'a str) -> Option<(&'a str, Option<&'sta
     (parent == "machine.slice").then_some((machine, Some("nspawn")))
 }
 
-/// A pod's uid, and its class where the name has it.
+/// A pod's uid, and its class if the name contains it.
 fn pod_of(name: &str) -> Option<(String, Option<&'static str>)> {
     if let Some(uid) = name.strip_prefix("pod").filter(|uid| is_uid(uid)) {
         return Some((uid.to_string(), None));
     }
-    // kubepods-burstable-podUID.slice, with dashes of the uid written as underscores; more may stand before it.
+    // kubepods-burstable-podUID.slice, with the uid's dashes as underscores; a prefix may precede
+    // it.
     let name = name.strip_suffix(".slice")?;
     let (before, uid) = name.rsplit_once("-pod")?;
     let at = before.find("kubepods")?;
@@ -167,7 +172,8 @@ fn quality_of_folder(folder: &str) -> Option<&'static str> {
     ["burstable", "besteffort"].into_iter().find(|class| *class == folder)
 }
 
-/// Whether it is a pod's uid: that of an object, or the digest that the kubelet gives to a pod from a file.
+/// Whether the text is a pod uid: of an API object, or the digest that the kubelet assigns to a
+/// static pod.
 fn is_uid(text: &str) -> bool {
     let is_hex = |b: u8| b.is_ascii_hexdigit();
     let is_object = text.len() == 36

@@ -1,8 +1,8 @@
-//! A control group for an ordinary user: a transient scope that systemd makes and delegates.
+//! A control group for an ordinary user: a transient scope that systemd creates and delegates.
 //!
-//! The scope is made around the launcher by one D-Bus call to the user's own service manager. Inside it the
-//! launcher moves to a leaf of its own, so that the controllers can be handed down to a second leaf, `work`, in
-//! which the command runs. systemd removes the scope when its last process is gone.
+//! One D-Bus call to the user's service manager creates the scope around the launcher. Inside the
+//! scope the launcher moves to its own leaf, so that controllers can be delegated to a second leaf,
+//! `work`, which runs the command. systemd removes the scope after its last process has ended.
 
 use std::fs;
 use std::io;
@@ -14,16 +14,16 @@ use metier_types::{Method, Missing};
 use super::{Group, Place};
 use crate::dbus::{Connection, Property};
 
-/// How long systemd may take.
+/// Timeout for systemd.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Whether this host could give one: a user's service manager that answers on its bus.
+/// Path of the session bus of the user's service manager, or the reason why there is none.
 pub fn offered() -> Result<PathBuf, Missing> {
     let fix = "log in through a real session, or: loginctl enable-linger $USER; export XDG_RUNTIME_DIR=/run/user/$(id -u)";
     if let Some(path) = std::env::var("DBUS_SESSION_BUS_ADDRESS").ok().as_deref().and_then(bus_path) {
         return Ok(path);
     }
-    // SAFETY: takes nothing, cannot fail.
+    // SAFETY: takes no argument and cannot fail.
     let default = PathBuf::from(format!("/run/user/{}", unsafe { libc::getuid() }));
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map_or(default, PathBuf::from);
     let bus = runtime.join("bus");
@@ -42,12 +42,12 @@ pub(super) fn bus_path(address: &str) -> Option<PathBuf> {
     })
 }
 
-/// Makes a scope named after the run around the launcher, and the group for the command inside it.
+/// Creates a scope named after the run around the launcher, and the command's group inside it.
 pub fn make(proc: &Path, name: &str, launcher: u32) -> Result<Group, Missing> {
     let bus = offered()?;
     let said = |error: io::Error| {
         Missing::fixable(
-            format!("systemd gave no scope ({error})"),
+            format!("systemd created no scope ({error})"),
             "check that `systemd-run --user --scope true` works in this session",
         )
     };
@@ -69,7 +69,7 @@ pub fn make(proc: &Path, name: &str, launcher: u32) -> Result<Group, Missing> {
     divide(&scope, launcher).map_err(said)
 }
 
-/// The reply only says that a job was queued; the launcher's own entry tells when it has been moved.
+/// The reply only confirms a queued job; the launcher's `/proc` entry shows when it was moved.
 fn wait_for_move(proc: &Path, name: &str, launcher: u32) -> io::Result<PathBuf> {
     let deadline = Instant::now() + LIMIT;
     loop {
@@ -91,7 +91,7 @@ fn divide(scope: &Path, launcher: u32) -> io::Result<Group> {
     fs::create_dir(&aside)?;
     fs::write(aside.join("cgroup.procs"), launcher.to_string())?;
     let offered = fs::read_to_string(scope.join("cgroup.controllers"))?;
-    // One by one: a controller that is refused must not take the others with it.
+    // One by one: a refused controller must not prevent the others.
     for controller in offered.split_whitespace().filter(|c| matches!(*c, "memory" | "io" | "pids")) {
         let _ = fs::write(scope.join("cgroup.subtree_control"), format!("+{controller}"));
     }

@@ -1,10 +1,12 @@
-//! A transient slice of systemd around a container, for an engine that leaves control groups to systemd: the engine puts
-//! the container's scope into it, and its counters stay when the scope has vanished.
+//! A transient systemd slice around a container, for an engine with the systemd cgroup driver. The
+//! engine puts the container's scope into it, and the slice's counters remain after the scope has
+//! vanished.
 //!
-//! Only the system's own service manager is asked, which lets root do it, and others where its policy says so. The name has
-//! underscores where a folder's has dashes: a dash in a slice's name means that it is inside another slice.
+//! The call goes to the system's service manager, which allows it for root, and for others by
+//! policy. The name has underscores instead of dashes: a dash in a slice name denotes nesting.
 //!
-//! It ends by `StopUnit`, for which the launcher gets the bytes ([`Slice::farewell`]): so also after our own death.
+//! `StopUnit` ends the slice. The launcher gets the message bytes ([`Slice::farewell`]), so the
+//! slice also ends after metier was killed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,32 +18,33 @@ use super::mounts::roots_of_hierarchies;
 use super::{Group, scope};
 use crate::dbus::{self, Connection, Property};
 
-/// How long systemd may take.
+/// Timeout for systemd.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// A slice that exists.
+/// An existing slice.
 #[derive(Debug)]
 pub struct Slice {
-    /// Its unit, which is what an engine is told.
+    /// Name of its unit, as passed to an engine.
     pub unit: String,
     bus: PathBuf,
-    /// The folder that systemd takes away when it stops the unit.
+    /// The folder that systemd removes when it stops the unit.
     folder: PathBuf,
 }
 
 impl Slice {
-    /// What stops it, for one who can only send bytes: the folder that will be gone, the socket and the bytes.
+    /// Data for the launcher, which only sends bytes: the folder that will vanish, the socket, and
+    /// the message that stops the slice.
     pub fn farewell(&self) -> (&Path, &Path, Vec<u8>) {
         (&self.folder, &self.bus, dbus::stopping(&self.unit))
     }
 }
 
-/// The unit that belongs to a group's name.
+/// The unit name for a group name.
 pub fn unit_name(group: &str) -> String {
     format!("{}.slice", group.replace('-', "_"))
 }
 
-/// The group's name that belongs to a unit, or to anything that is called like one.
+/// The group name for a unit name; `None` if the unit has another form.
 pub fn group_name(unit: &str) -> Option<String> {
     let name = unit.strip_suffix(".slice").filter(|name| !name.contains('-'))?;
     Some(name.replace('_', "-"))
@@ -52,11 +55,11 @@ fn bus() -> PathBuf {
     asked.as_deref().and_then(scope::bus_path).unwrap_or_else(|| "/run/dbus/system_bus_socket".into())
 }
 
-/// Makes one, and the group that is read: its folders in all hierarchies that keep an account.
+/// Creates a slice and its group, with folders in all accounting hierarchies.
 pub fn make(proc: &Path, name: &str) -> Result<(Group, Slice), Missing> {
     let fix = "run as root; check that `systemd-run --slice=test.slice true` works";
     let said = |error: io::Error| {
-        Missing::fixable(format!("systemd gave no slice for the container ({error})"), fix)
+        Missing::fixable(format!("systemd created no slice for the container ({error})"), fix)
     };
     let hierarchies = roots_of_hierarchies(proc)
         .ok_or_else(|| Missing::because("the control groups are not seen from their roots here"))?;
@@ -87,14 +90,15 @@ pub fn make(proc: &Path, name: &str) -> Result<(Group, Slice), Missing> {
     Ok((group, Slice { unit, bus, folder }))
 }
 
-/// Stops one that nobody looks after, and waits until its folder is gone. What is left then is not systemd's.
+/// Stops an ownerless slice and waits until its folder is gone. Remaining folders are not
+/// systemd's.
 pub fn stop(unit: &str, folder: &Path) {
     if Connection::open(&bus(), LIMIT).and_then(|mut bus| bus.stop_unit(unit)).is_ok() {
         wait(|| !folder.exists());
     }
 }
 
-/// Whether it became so. Calls only queue a job; the folders tell when it was done.
+/// Waits for a condition with a timeout. A call only queues a job; the folders show its completion.
 fn wait(is_so: impl Fn() -> bool) -> bool {
     let deadline = Instant::now() + LIMIT;
     while !is_so() {

@@ -1,10 +1,13 @@
-//! Who used the processors between two looks: every process of `/proc`, joined by command and by the container, pod, run or unit around it.
+//! CPU consumers of the host between two samples: every process of `/proc`, grouped by command and
+//! by its container, pod, run or unit.
 //!
-//! What a process used is the growth of its own counters. What its children used that ended meanwhile falls to it: the kernel adds their time to the parent
-//! that waits for them, and what earlier looks saw of them is taken out again. What nobody can be found for (interrupts, processes that ended unseen) is
-//! `unseen`, so that all together is what the processors did.
+//! A process used the growth of its own counters. The kernel adds the time of ended children to the
+//! parent that waits for them, so it is attributed to that parent, minus the part that earlier
+//! samples had already attributed. Time without a process (interrupts, processes that started and
+//! ended between samples) is `unseen`, so that the sum equals the busy time of the processors.
 //!
-//! A look costs one small read for each process; whose a process is is read when it is met and when it becomes another program. Bounded: processes of a look.
+//! A sample costs one small read per process. The owner of a process is read when the process is
+//! new or executes another program. The number of processes per sample is bounded.
 
 #[cfg(test)]
 mod tests;
@@ -23,43 +26,43 @@ use crate::cgroup::naming::{self, Kind};
 use crate::file::Held;
 use crate::proc_stat::{self, CpuTimes};
 
-/// Processes of a look.
+/// Largest number of processes per sample.
 const MOST_PROCESSES: usize = 32_768;
-/// The most that is read of a file.
+/// Largest number of bytes read from a file.
 const FILE_BYTES: u64 = 16 << 10;
-/// The command of all kernel threads.
+/// Command name for all kernel threads.
 const KERNEL: &str = "[kernel]";
 
-/// A command, and what is around it.
+/// A command with its owner.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Who {
-    /// Its name, as the kernel cuts it.
+    /// Command name, truncated by the kernel.
     pub name: String,
-    /// The container, pod, run or unit that it is in.
+    /// The container, pod, run or unit of its processes.
     pub owner: Option<Kind>,
 }
 
-/// What a command used between two looks.
+/// CPU use of a command between two samples.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Used {
     pub who: Arc<Who>,
-    /// Processes that it has now.
+    /// Current number of its processes.
     pub processes: u32,
     pub cpu: Seconds,
 }
 
-/// What was used between two looks.
+/// CPU use of the host between two samples.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Look {
-    /// Time between the looks.
+    /// Time between the samples.
     pub elapsed: Seconds,
-    /// Time that all processors together were busy; `None` where the kernel does not say.
+    /// Busy time of all processors; `None` if the kernel does not report it.
     pub busy: Option<Seconds>,
-    /// Those that used any.
+    /// Commands with a CPU time above 0.
     pub used: Vec<Used>,
-    /// What of `busy` nobody was found for.
+    /// Part of `busy` without a process.
     pub unseen: Seconds,
-    /// Processes that were not looked at.
+    /// Processes beyond the limit, not read.
     pub left_out: u64,
 }
 
@@ -73,7 +76,7 @@ struct Seen {
     look: u64,
 }
 
-/// The processes of this host.
+/// CPU use of this host's processes.
 #[derive(Debug)]
 pub struct Consumers {
     proc: PathBuf,
@@ -86,17 +89,17 @@ pub struct Consumers {
     buffer: Vec<u8>,
 }
 
-/// What one process used, in ticks.
+/// CPU time of one process between two samples, in ticks.
 struct Grown {
     pid: u32,
     who: Arc<Who>,
     own: u64,
-    /// By children that ended; with what was seen of them before.
+    /// Time of ended children, including the part that earlier samples attributed.
     children: u64,
 }
 
 impl Consumers {
-    /// Those below a `/proc`.
+    /// Creates a reader without an earlier sample.
     pub fn new(roots: &Roots) -> Self {
         Self {
             proc: roots.proc.clone(),
@@ -110,7 +113,8 @@ impl Consumers {
         }
     }
 
-    /// Looks at every process; `None` the first time, when there is nothing to compare with.
+    /// Samples every process; `None` for the first sample, which has no earlier one to compare
+    /// with.
     pub fn look(&mut self) -> Option<Look> {
         self.look += 1;
         let now = Instant::now();
@@ -142,7 +146,7 @@ impl Consumers {
         })
     }
 
-    /// Reads one process; `None` where it is gone.
+    /// Reads one process; `None` if it has ended.
     fn note(&mut self, pid: u32, is_first: bool) -> Option<Grown> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let grown = self.noted(pid, is_first, &mut buffer);
@@ -160,7 +164,8 @@ impl Consumers {
         let earlier = self.seen.get(&pid).filter(|seen| seen.started == started);
         let (own, children) = match earlier {
             Some(seen) => (own_now.saturating_sub(seen.own), children_now.saturating_sub(seen.children)),
-            // What it used before anybody looked is of no interest; one that is new began since.
+            // Time before the first sample is ignored; a process that is new since then counts in
+            // full.
             None if is_first => (0, 0),
             None => (own_now, children_now),
         };
@@ -179,7 +184,7 @@ impl Consumers {
         Some(Grown { pid, who, own, children })
     }
 
-    /// One text for all processes of a command.
+    /// Returns one shared identity for all processes of a command.
     fn named(&mut self, who: Who) -> Arc<Who> {
         match self.names.get(&who) {
             Some(known) => known.clone(),
@@ -191,13 +196,14 @@ impl Consumers {
         }
     }
 
-    /// What was seen of processes that are gone, by the nearest ancestor that is still there: the kernel has added their time to it.
+    /// Time already attributed to ended processes, by their nearest living ancestor: the kernel has
+    /// added their time to it.
     fn ended(&self) -> HashMap<u32, u64> {
         let is_here = |pid: &u32| self.seen.get(pid).is_some_and(|seen| seen.look == self.look);
         let mut ended: HashMap<u32, u64> = HashMap::new();
         for gone in self.seen.values().filter(|seen| seen.look != self.look) {
             let mut ancestor = gone.parent;
-            // A chain of parents has an end, unless numbers were given again.
+            // The loop is bounded because reused pids could form a cycle.
             for _ in 0..64 {
                 match self.seen.get(&ancestor) {
                     Some(parent) if !is_here(&ancestor) => ancestor = parent.parent,
@@ -210,7 +216,8 @@ impl Consumers {
     }
 }
 
-/// Joins what processes used by command. Children that ended never make it more than the processors did.
+/// Groups the use of processes by command. Time of ended children is scaled down so that the sum
+/// does not exceed the busy time.
 fn joined(grown: Vec<Grown>, ended: &HashMap<u32, u64>, busy: Option<u64>, tick: f64) -> (Vec<Used>, f64) {
     let own: u64 = grown.iter().map(|one| one.own).sum();
     let inherited =
@@ -235,7 +242,7 @@ fn joined(grown: Vec<Grown>, ended: &HashMap<u32, u64>, busy: Option<u64>, tick:
     (used, unseen)
 }
 
-/// The container, pod, run or unit around a process.
+/// The container, pod, run or unit of a process.
 fn owner(folder: &std::path::Path, buffer: &mut Vec<u8>) -> Option<Kind> {
     read(&folder.join("cgroup"), buffer)?;
     let text = String::from_utf8_lossy(buffer);

@@ -1,4 +1,4 @@
-//! Consumers on a `/proc` of our own, and on the real one.
+//! CPU consumers on a synthetic `/proc`, and on the real one.
 
 use std::fs;
 use std::path::Path;
@@ -75,7 +75,8 @@ fn children_that_ended_fall_to_their_parent_and_are_not_counted_twice() {
     proc.process(21, "cc", 20, 0, 0);
     let mut consumers = Consumers::new(&proc.roots);
     consumers.look();
-    // cc is seen with 30 ticks, and then works for 12 more and ends; another one comes and goes between the looks with 8.
+    // cc is sampled at 30 ticks, uses 12 more and ends; another one with 8 ticks starts and ends
+    // between the samples.
     proc.process(21, "cc", 20, 30, 0);
     proc.busy(30);
     let look = consumers.look().unwrap();
@@ -98,7 +99,7 @@ fn a_whole_branch_that_ended_is_taken_out_of_the_ancestor_that_waited() {
     consumers.look();
     proc.end(32);
     proc.end(31);
-    // The wrapper's 100 and rustc's 100 were seen; 15 were not.
+    // The wrapper's 100 and rustc's 100 were sampled; 15 were not.
     proc.process(30, "cargo", 1, 100, 215);
     proc.busy(15);
     let look = consumers.look().unwrap();
@@ -112,7 +113,8 @@ fn what_parents_inherit_is_never_more_than_the_processors_did() {
     proc.process(41, "worker", 1, 0, 0);
     let mut consumers = Consumers::new(&proc.roots);
     consumers.look();
-    // An orphan's whole life falls to who took it in, though most of it was long ago.
+    // An orphan's whole time is added to the process that adopted it, though most of it was long
+    // ago.
     proc.process(40, "init", 0, 0, 100_000);
     proc.process(41, "worker", 1, 60, 0);
     proc.busy(80);

@@ -1,6 +1,7 @@
-//! Operators that a file defines itself: the function that they call, with what they give it.
+//! Calls of functions that a file defines itself, with their arguments.
 //!
-//! Every call has a copy of the function, with the call's own attributes in it; what all copies take together is bounded.
+//! Every call gets a copy of the function with the call's attributes; the total size of the copies
+//! is bounded.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +10,14 @@ use crate::Error;
 use crate::graph::{Attribute, Function, Graph, Node};
 use crate::shape::Fact;
 
-/// Bytes that all calls of functions may repeat: hundreds of times what networks do.
+/// Largest total size of function copies; hundreds of times what real networks need.
 pub(super) const COPIED: u64 = 512 << 20;
-/// Bytes of a name beside its letters, and of a number.
+/// Bytes of a name besides its letters, and of a number.
 const NAME: u64 = 24;
 const NUMBER: u64 = 8;
 
 impl Walk<'_> {
-    /// Goes through a function as a sub-graph that sees nothing of what is around it.
+    /// Walks a function as a subgraph without access to the enclosing scopes.
     pub(super) fn call(
         &mut self,
         function: &Function,
@@ -31,7 +32,8 @@ impl Walk<'_> {
         bounded("the depth of functions inside functions", self.calls as u64 + 1, self.limits.depth as u64)?;
         let count = 1 + function.graph.nodes.len() as u64;
         let most = self.limits.nodes as u64;
-        // A few functions that each call the one before twice stand for more operators than any file has.
+        // A few functions that each call the previous one twice expand to more operators than any
+        // file has.
         self.called = self.called.checked_sub(count).ok_or(Error::TooMuch {
             what: "the number of operators that functions stand for",
             got: most.saturating_add(count),
@@ -63,7 +65,8 @@ impl Walk<'_> {
     }
 }
 
-/// About the bytes that a copy of a graph takes: names and attributes, in sub-graphs too; constants are shared.
+/// Estimated bytes of a graph's copy: names and attributes, including subgraphs; constants are
+/// shared.
 pub(super) fn size_of(graph: &Graph) -> u64 {
     let texts = |texts: &[String]| texts.iter().map(|text| NAME + text.len() as u64).sum::<u64>();
     let value = |value: &Attribute| match value {
@@ -84,7 +87,7 @@ pub(super) fn size_of(graph: &Graph) -> u64 {
     graph.nodes.iter().map(node).sum()
 }
 
-/// Puts the values of the call's attributes in place, and takes inputs away that the call leaves out.
+/// Substitutes the call's attributes, and removes inputs that the call omits.
 fn filled(graph: &mut Graph, function: &Function, call: &Node, absent: &BTreeSet<&str>) {
     for node in &mut graph.nodes {
         for input in &mut node.inputs {

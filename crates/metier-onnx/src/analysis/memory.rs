@@ -1,7 +1,8 @@
-//! The moment at which most activations are alive.
+//! Peak memory of activations.
 //!
-//! A value lives from the operator that makes it to the last one that takes it; results of the graph live to its end, and what it
-//! is given from its start. Operators that only look at a value in another shape make no copy. Weights do not count.
+//! A value lives from the operator that produces it to its last consumer. Outputs of the graph live
+//! to its end, and its inputs from its start. View operators, which only change the shape, make no
+//! copy. Weights are not counted.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +10,12 @@ use crate::cost::bytes;
 use crate::graph::{Graph, Node};
 use crate::shape::Fact;
 
-/// Operators whose output is their input in another shape.
+/// Whether the output is the input with another shape.
 fn is_view(node: &Node) -> bool {
     matches!(node.kind.as_str(), "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Identity" | "Dropout")
 }
 
-/// Names that a node takes, those that its sub-graphs take from outside included.
+/// Collects a node's input names, including the outer names that its subgraphs use.
 pub(crate) fn taken<'a>(node: &'a Node, names: &mut Vec<&'a str>) {
     names.extend(node.inputs.iter().map(String::as_str));
     for graph in node.graphs() {
@@ -23,7 +24,8 @@ pub(crate) fn taken<'a>(node: &'a Node, names: &mut Vec<&'a str>) {
     }
 }
 
-/// Most bytes alive at one moment. `nested` says what the sub-graphs of each operator need beside that.
+/// Largest number of bytes alive at one moment. `nested` holds the additional memory of each
+/// operator's subgraphs.
 pub fn peak(graph: &Graph, facts: &BTreeMap<String, Fact>, nested: &[Option<u64>]) -> Option<u64> {
     let mut origin: BTreeMap<&str, &str> = BTreeMap::new();
     for node in graph.nodes.iter().filter(|node| is_view(node)) {
@@ -69,7 +71,7 @@ pub fn peak(graph: &Graph, facts: &BTreeMap<String, Fact>, nested: &[Option<u64>
         names.extend(node.outputs.iter().map(String::as_str));
         for name in names {
             let name = root(name);
-            // Never taken again, or never taken at all.
+            // After the last consumer, or without any consumer.
             if last.get(&name).is_none_or(|at| *at <= index)
                 && let Some(bytes) = alive.remove(&name)
             {

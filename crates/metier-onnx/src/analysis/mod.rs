@@ -1,8 +1,9 @@
-//! Everything that can be said of a graph without running it.
+//! Static analysis of a graph.
 //!
-//! [`walk`] goes through the operators in their order, sub-graphs included, [`turns`] through loops, [`call`] through functions of the file; [`memory`] finds the moment at which most activations are alive.
-//! What had to be assumed (a batch of one, the heavier branch of an `If`, one turn of a loop of unknown length) is
-//! said in `notes`; what could not be known is counted, not guessed.
+//! [`walk`] visits the operators in order, including subgraphs, [`turns`] handles loops, and
+//! [`call`] handles functions of the file. [`memory`] finds the peak memory of activations.
+//! Assumptions (a batch of one, the heavier branch of an `If`, one iteration of a loop of unknown
+//! length) are listed in `notes`. Unknown costs are counted, not guessed.
 
 mod call;
 mod memory;
@@ -23,20 +24,22 @@ use crate::shape::Fact;
 use crate::soprano::{self, Characteristics, NetworkType};
 use crate::{Error, Limits};
 
-/// Shapes that the user gives to inputs, and sizes to named dimensions.
+/// Shapes of inputs and sizes of named dimensions, given by the user.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Bindings {
-    /// Whole shapes by input.
+    /// Complete shapes by input.
     pub shapes: BTreeMap<String, Vec<u64>>,
-    /// Sizes by name of dimension.
+    /// Sizes by dimension name.
     pub dims: BTreeMap<String, u64>,
-    /// Values of inputs that decide what the graph does, such as a sampling rate.
+    /// Values of inputs that determine the computation, such as a sampling rate.
     pub values: BTreeMap<String, Vec<i64>>,
 }
 
 impl Bindings {
-    /// Sizes of named dimensions: those that were given, and those that the shapes of inputs give to them. Equal names are equal numbers, so what one input says
-    /// holds for all; a name that shapes give different sizes to has none of its own, and `?`, `-1` and `None`, as some exporters write what they do not know, are no names.
+    /// Sizes of named dimensions, given directly or implied by the given shapes of inputs. Equal
+    /// names have equal sizes, so the size from one input holds for all. A name with conflicting
+    /// sizes is ignored. `?`, `-1` and `None`, which some exporters write for unknown dimensions,
+    /// are not names.
     pub(crate) fn sizes(&self, inputs: &[ValueInfo]) -> BTreeMap<String, u64> {
         let is_name = |name: &str| name.contains(char::is_alphabetic) && !name.eq_ignore_ascii_case("none");
         let mut told: BTreeMap<&str, Option<u64>> = BTreeMap::new();
@@ -56,16 +59,16 @@ impl Bindings {
     }
 }
 
-/// A value at the edge of a graph or of an operator.
+/// A value that is an input or output of a graph or an operator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Value {
-    /// Its name.
+    /// Name of the value.
     pub name: String,
     /// Type of its elements.
     pub data_type: Option<DataType>,
-    /// Its dimensions; `null` where not known.
+    /// Its dimensions; `null` if unknown.
     pub shape: Option<Vec<Option<u64>>>,
-    /// Whether it is a weight, or made of weights only.
+    /// Whether it is a weight or computed from weights only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_constant: bool,
 }
@@ -81,26 +84,26 @@ impl Value {
     }
 }
 
-/// One operator and what it has to do, for one turn.
+/// Cost of one operator for one iteration.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct OperatorCost {
-    /// Its name in the file, often empty.
+    /// Name in the file, often empty.
     pub name: String,
-    /// Its kind.
+    /// Operator type.
     pub kind: String,
-    /// Whose kind; empty for ONNX's own.
+    /// Domain of the operator type; empty for ONNX's own.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub domain: String,
-    /// The sub-graph that it is in, outermost first; empty in the main graph.
+    /// The enclosing subgraphs, outermost first; empty in the main graph.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub inside: String,
-    /// What it takes.
+    /// Its inputs.
     pub inputs: Vec<Value>,
-    /// What it makes.
+    /// Its outputs.
     pub outputs: Vec<Value>,
-    /// Multiply-adds.
+    /// Multiply-adds of one iteration.
     pub multiply_adds: Option<u64>,
-    /// Elements that it makes.
+    /// Elements of its first output.
     pub elements: Option<u64>,
     /// Bytes of activations and weights that it reads.
     pub read_bytes: Option<Bytes>,
@@ -108,70 +111,71 @@ pub struct OperatorCost {
     pub written_bytes: Option<Bytes>,
     /// Bytes of weights among those that it reads.
     pub weight_bytes: Option<Bytes>,
-    /// How often it runs in one inference.
+    /// Number of iterations in one inference.
     pub turns: u64,
-    /// Whole numbers among its attributes that bear on its speed: `group`, `strides`, `kernel_shape`, …
+    /// Integer attributes that affect its speed: `group`, `strides`, `kernel_shape`, …
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, Vec<i64>>,
 }
 
-/// All operators of one kind together.
+/// Totals over all operators of one type.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct KindCost {
-    /// How many there are.
+    /// Number of operators.
     pub operators: u64,
-    /// Their multiply-adds, all turns.
+    /// Multiply-adds over all iterations.
     pub multiply_adds: u64,
-    /// Bytes that they write, all turns.
+    /// Bytes written over all iterations.
     pub written_bytes: Bytes,
 }
 
-/// Everything that can be said of a graph without running it.
+/// Static analysis of a graph.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Analysis {
     /// `metier.graph/1`.
     pub schema: String,
-    /// The graph's name in its file.
+    /// Name of the graph in its file.
     pub name: String,
-    /// Who made the file.
+    /// Program that wrote the file.
     pub producer: String,
     /// Version of ONNX's own operators.
     pub opset: i64,
-    /// What it is given.
+    /// Inputs of the graph.
     pub inputs: Vec<Value>,
-    /// What it gives.
+    /// Outputs of the graph.
     pub outputs: Vec<Value>,
-    /// Operators in the file, sub-graphs and constants included.
+    /// Operators in the file, including subgraphs and constants.
     pub operators_in_file: u64,
-    /// Its weights, wherever they are kept: real numbers, and whole numbers of at most 8 bits in two or more dimensions.
+    /// Number of weights, also external ones: floats, and integers of at most 8 bits of rank 2 or
+    /// more.
     pub parameters: u64,
-    /// Bytes of all its constants.
+    /// Bytes of all constants.
     pub weight_bytes: Bytes,
-    /// Files beside it that hold weights.
+    /// External files that hold weights.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub external_files: BTreeSet<String>,
     /// Multiply-adds of one inference.
     pub multiply_adds: u64,
-    /// Operators whose multiply-adds are not in it, because a size or the operator is not known.
+    /// Operators without a cost in the total, because a size or the operator is unknown.
     pub operators_without_cost: u64,
-    /// Most bytes of activations that are alive at one moment; `null` where a size is not known.
+    /// Peak memory of activations; `null` if a size is unknown.
     pub peak_activation_bytes: Option<Bytes>,
-    /// The kinds of operator that run, by name.
+    /// Totals by type of the operators that run.
     pub kinds: BTreeMap<String, KindCost>,
-    /// Which kind of network it is, by SOPRANO's rule.
+    /// Network type by SOPRANO's rule.
     pub network_type: NetworkType,
-    /// SOPRANO's characteristics as they should be counted.
+    /// SOPRANO's characteristics, counted correctly.
     pub characteristics: Characteristics,
-    /// SOPRANO's characteristics by its own rules, where they differ.
+    /// SOPRANO's characteristics by its own rules, if they differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub characteristics_by_rules: Option<Characteristics>,
-    /// What had to be assumed.
+    /// Assumptions of the analysis.
     pub notes: Vec<String>,
-    /// The operators that run, in their order; those that only make constants are left out.
+    /// Operators that run, in order, without those that only compute constants.
     pub operators: Vec<OperatorCost>,
 }
 
-/// Says everything that can be said of a graph whose open dimensions are bound.
+/// Analyses a graph whose open dimensions are bound.
 pub fn analyse(model: &Model, bindings: &Bindings, limits: &Limits) -> Result<Analysis, Error> {
     let graph = &model.graph;
     let mut notes = Vec::new();
@@ -221,7 +225,7 @@ pub fn analyse(model: &Model, bindings: &Bindings, limits: &Limits) -> Result<An
     })
 }
 
-/// All operators of each kind together.
+/// Totals by operator type.
 pub(crate) fn by_kind(operators: &[OperatorCost]) -> BTreeMap<String, KindCost> {
     let mut kinds: BTreeMap<String, KindCost> = BTreeMap::new();
     for operator in operators {
@@ -235,7 +239,7 @@ pub(crate) fn by_kind(operators: &[OperatorCost]) -> BTreeMap<String, KindCost> 
     kinds
 }
 
-/// What is known of every value of the main graph.
+/// Inferred facts of every value of the main graph.
 pub(crate) fn facts(
     model: &Model,
     bindings: &Bindings,
@@ -245,7 +249,8 @@ pub(crate) fn facts(
     Ok(walk::Walk::new(model, limits).main(&model.graph, inputs)?.facts)
 }
 
-/// The inputs with their open dimensions bound: by the user, else a first dimension is a batch of one.
+/// Binds the open dimensions of the inputs: to the user's sizes, else a first dimension to a batch
+/// of one.
 fn bound(
     inputs: &[ValueInfo],
     bindings: &Bindings,
@@ -331,7 +336,7 @@ fn bind(
         let count = fact.elements().unwrap_or(values.len() as u64);
         if count != values.len() as u64 {
             let got = format!("given {} values", values.len());
-            return Err(Error::Shape { input: input.name.clone(), got, want: format!("{count} of them") });
+            return Err(Error::Shape { input: input.name.clone(), got, want: format!("{count} values") });
         }
         fact.small = Some(crate::graph::Small::Integers(values.clone()));
     }

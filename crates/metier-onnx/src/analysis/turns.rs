@@ -1,4 +1,4 @@
-//! Loops: what their bodies do, and how often.
+//! Loops: the cost of their bodies, and their number of iterations.
 
 use std::collections::HashMap;
 
@@ -7,13 +7,13 @@ use crate::graph::{Attribute, Graph, Node, Small, Tensor};
 use crate::shape::Fact;
 use crate::{DataType, Error};
 
-/// What a `Loop` or `Scan` is given, by what its body makes of it.
+/// Inputs of a `Loop` or `Scan` by their role in the body.
 struct Given<'a> {
-    /// Carried from turn to turn.
+    /// Carried from one iteration to the next.
     carried: &'a [Option<&'a Fact>],
-    /// Taken apart, a piece for each turn; with the axis along which. Only a `Scan` has them.
+    /// Split into one slice per iteration, with the axis; `Scan` only.
     scanned: Vec<(Option<&'a Fact>, i64)>,
-    /// Dimensions in front that the body does not see: the batch of the first version of `Scan`.
+    /// Leading dimensions hidden from the body: the batch of `Scan` version 8.
     hidden: usize,
 }
 
@@ -22,7 +22,7 @@ impl<'a> Given<'a> {
         if node.kind == "Loop" {
             return Self { carried: inputs.get(2..).unwrap_or_default(), scanned: Vec::new(), hidden: 0 };
         }
-        // The first version had lengths in front, and a batch.
+        // `Scan` before version 9 had sequence lengths as first input, and a batch.
         let hidden = usize::from(opset < 9);
         let inputs = inputs.get(hidden..).unwrap_or_default();
         let count = node.integer("num_scan_inputs").unwrap_or(0).max(0) as usize;
@@ -34,20 +34,20 @@ impl<'a> Given<'a> {
     }
 }
 
-/// What stays of a value from turn to turn: type and shape, but not its elements.
+/// The loop-invariant part of a fact: type and shape, without elements.
 fn kept(fact: Option<&Fact>, hidden: usize) -> Fact {
     let Some(fact) = fact else { return Fact::default() };
     let shape = fact.shape.as_ref().and_then(|shape| shape.get(hidden..)).map(<[_]>::to_vec);
     Fact::new(fact.data_type, shape)
 }
 
-/// An axis counted from the front; `None` where there is no such.
+/// An axis counted from the front; `None` if out of range.
 fn counted(axis: i64, rank: usize) -> Option<usize> {
     let axis = if axis < 0 { axis.checked_add(i64::try_from(rank).ok()?)? } else { axis };
     usize::try_from(axis).ok().filter(|axis| *axis < rank)
 }
 
-/// A value without the axis along which it is taken apart, and how long that is.
+/// A slice of a value without the scan axis, and the length of that axis.
 fn piece(fact: Option<&Fact>, axis: i64, hidden: usize) -> (Fact, Option<u64>) {
     let mut fact = kept(fact, hidden);
     let rank = fact.rank().unwrap_or(0);
@@ -60,7 +60,7 @@ fn piece(fact: Option<&Fact>, axis: i64, hidden: usize) -> (Fact, Option<u64>) {
 }
 
 impl Walk<'_> {
-    /// A `Loop` or `Scan`: its body, as often as it turns.
+    /// Walks the body of a `Loop` or `Scan`, and multiplies its cost by the number of iterations.
     pub(super) fn turns(
         &mut self,
         node: &Node,
@@ -88,7 +88,7 @@ impl Walk<'_> {
         };
         let turns = steps.zip(batch).and_then(|(steps, batch)| steps.checked_mul(batch));
         if turns.is_none() {
-            self.note(format!("{place}: only a run tells how often it turns; one turn is counted"));
+            self.note(format!("{place}: its number of iterations is unknown before a run; one is counted"));
         }
         let mut facts = Vec::new();
         if !is_scan {
@@ -122,7 +122,7 @@ impl Walk<'_> {
         Ok((outputs.collect(), told))
     }
 
-    /// How often a `Loop` turns: as often as it is told to, unless its condition ends it before.
+    /// Iterations of a `Loop`: its trip count, unless its condition ends it earlier.
     fn steps(&mut self, body: &Graph, inputs: &[Option<&Fact>], scope: &Around, place: &str) -> Option<u64> {
         let most = first(inputs.first().copied().flatten()).map(|count| count.max(0) as u64);
         if first(inputs.get(1).copied().flatten()) == Some(0) {
@@ -136,17 +136,15 @@ impl Walk<'_> {
         match (followed.filter(|turns| *turns <= self.limits.turns), counted) {
             (Some(turns), _) => Some(turns),
             (None, Some(most)) => {
-                self.note(format!(
-                    "{place}: only a run tells whether it ends before turn {most}; that many are counted"
-                ));
+                self.note(format!("{place}: it may end before iteration {most}; that many are counted"));
                 Some(most)
             }
             (None, None) => None,
         }
     }
 
-    /// How often a `Loop` turns whose condition depends on counters only, at most so often: turn by turn, as long as the condition can be told and
-    /// there is room for it.
+    /// Counts the iterations of a `Loop` whose condition depends on counters only, up to `most`. It
+    /// simulates each iteration while the condition is known and the budget lasts.
     fn simulate(
         &mut self,
         body: &Graph,
@@ -179,12 +177,13 @@ impl Walk<'_> {
     }
 }
 
-/// The first element of a value, where it is known.
+/// The first element of a value, if known.
 fn first(fact: Option<&Fact>) -> Option<i64> {
     fact.and_then(Fact::whole).and_then(|elements| elements.first().copied())
 }
 
-/// Whether a body's condition never ends its loop: it is handed on as it came, or is a constant that is true.
+/// Whether a body's condition never ends its loop: it is passed through unchanged, or is constantly
+/// true.
 fn goes_on(body: &Graph, scope: &Around) -> bool {
     let Some(mut name) = body.outputs.first().map(|output| output.name.as_str()) else { return false };
     let given = body.inputs.get(1).map(|input| input.name.as_str());
@@ -196,7 +195,7 @@ fn goes_on(body: &Graph, scope: &Around) -> bool {
         body.nodes.iter().filter_map(|node| Some((node.outputs.first()?.as_str(), node))).collect();
     let constants: HashMap<&str, &Tensor> =
         body.initializers.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
-    // No way is longer than the body.
+    // No chain of nodes is longer than the body.
     for _ in 0..=body.nodes.len() {
         if Some(name) == given {
             return true;
@@ -217,7 +216,7 @@ fn goes_on(body: &Graph, scope: &Around) -> bool {
     false
 }
 
-/// The shape of pieces that are put together along an axis.
+/// The shape of slices that are stacked along an axis.
 fn stacked(
     shape: &[Option<u64>],
     axis: i64,

@@ -1,6 +1,7 @@
-//! Goes through the operators of a graph in their order, and into its sub-graphs.
+//! Walks a graph's operators in order, including its subgraphs.
 //!
-//! What a file of few bytes could ask for without end is bounded over the whole of it: elements that are followed, and turns of loops.
+//! Small files could cause unbounded work, so tracked elements and loop iterations are bounded over
+//! the whole walk.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -15,7 +16,7 @@ use crate::soprano::{self, Characteristics};
 use crate::{Error, Limits};
 use metier_types::Bytes;
 
-/// Attributes that bear on the speed of an operator.
+/// Attributes that affect an operator's speed.
 const KEPT: [&str; 12] = [
     "group",
     "kernel_shape",
@@ -30,24 +31,25 @@ const KEPT: [&str; 12] = [
     "hidden_size",
     "keepdims",
 ];
-/// How many assumptions are told.
+/// Largest number of notes.
 const NOTES: usize = 20;
-/// Elements that are followed at one time, of all values that operators make.
+/// Largest number of tracked elements over all operator outputs.
 const TOGETHER: usize = 4 << 20;
-/// Operators and constants that are gone through in order to see how often loops turn.
+/// Largest number of operators and constants walked to count loop iterations.
 const SIMULATED: u64 = 50_000;
-/// Bytes of names and attributes that count there like one more operator: far more than one has.
+/// Bytes of names and attributes that count as one more operator in that limit, far more than an
+/// operator has.
 const LONG: u64 = 4096;
 
-/// What was found of one graph.
+/// Result of walking one graph.
 #[derive(Debug, Clone, Default)]
 pub struct Told {
     pub facts: BTreeMap<String, Fact>,
     pub operators: Vec<OperatorCost>,
     pub peak: Option<u64>,
-    /// Facts of the outputs, in their order.
+    /// Facts of the outputs, in order.
     pub outputs: Vec<Fact>,
-    /// The first thing that did not fit, in a branch that a run may never take.
+    /// The first mismatch in a branch that may never run.
     pub misfit: Option<Error>,
 }
 
@@ -59,37 +61,38 @@ impl Told {
     }
 }
 
-/// Values of the graphs around the present one, innermost last.
+/// Values of the enclosing graphs, innermost last.
 pub(super) type Around<'a> = Vec<&'a BTreeMap<String, Fact>>;
 
-/// Operators that the file defines itself, by domain, name and overload.
+/// Functions of the file by domain, name and overload.
 pub(super) type Functions<'a> = HashMap<(&'a str, &'a str, &'a str), &'a Function>;
 
 pub struct Walk<'a> {
     pub(super) opset: i64,
     pub(super) limits: &'a Limits,
     functions: Rc<Functions<'a>>,
-    /// Operators that may still come out of functions.
+    /// Remaining budget of operators from functions.
     pub(super) called: u64,
-    /// Bytes that calls of functions may still repeat.
+    /// Remaining budget of bytes for function copies.
     pub(super) copied: u64,
-    /// Functions inside of functions.
+    /// Nesting depth of function calls.
     pub(super) calls: usize,
-    /// Graphs around the present operator, functions included.
+    /// Nesting depth of graphs, including functions.
     depth: usize,
-    /// Operators seen, sub-graphs included.
+    /// Visited operators, including subgraphs.
     pub seen: u64,
-    /// Weights that operators make out of nothing.
+    /// Weights that operators create from constants, not stored in the file.
     pub made: Weights,
     pub counts: Characteristics,
     pub notes: Vec<String>,
-    /// Branches around the present operator that a run may never take.
+    /// Enclosing branches that may never run.
     open_branches: u32,
-    /// Elements that may still be followed: all that is kept of them is bounded, not only each.
+    /// Remaining budget of tracked elements, which bounds their total and not only each value.
     pub(super) followed: usize,
-    /// Operators and constants that may still be gone through in order to see how often loops turn, those inside of others included.
+    /// Remaining budget of operators and constants for counting loop iterations, nested loops
+    /// included.
     pub(super) simulated: u64,
-    /// Whether this is one turn of such a loop.
+    /// Whether this walk simulates one loop iteration.
     is_turn: bool,
 }
 
@@ -115,7 +118,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The same file, for one turn of a loop that is gone through only to see whether it turns again.
+    /// A walk of the same file that simulates one loop iteration, to determine whether another
+    /// follows.
     pub(super) fn turn(&self) -> Self {
         Self {
             opset: self.opset,
@@ -142,7 +146,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The main graph, given its inputs.
+    /// Walks the main graph with its inputs.
     pub fn main(&mut self, graph: &Graph, inputs: Vec<(String, Fact)>) -> Result<Told, Error> {
         self.graph(graph, inputs, &Vec::new(), "")
     }
@@ -154,7 +158,7 @@ impl<'a> Walk<'a> {
         around: &Around,
         inside: &str,
     ) -> Result<Told, Error> {
-        // Each is a few frames of the stack.
+        // Each level takes some stack frames.
         let most = 2 * self.limits.depth as u64;
         if self.depth as u64 > most {
             let what = "the depth of graphs inside graphs and functions";
@@ -188,7 +192,7 @@ impl<'a> Walk<'a> {
         Ok(told)
     }
 
-    /// One operator; gives what its sub-graphs need of memory.
+    /// Walks one operator; returns the memory of its subgraphs.
     fn node(
         &mut self,
         node: &Node,
@@ -217,7 +221,7 @@ impl<'a> Walk<'a> {
         let mut below = Vec::new();
         let mut misfit = None;
         let function = self.function(node);
-        // Only those of ONNX itself have sub-graphs that we know the meaning of.
+        // Only standard operators have subgraphs with a known meaning.
         let kind = if node.is_standard() { node.kind.as_str() } else { "" };
         let made = match (kind, function) {
             (_, Some(function)) => {
@@ -270,7 +274,7 @@ impl<'a> Walk<'a> {
         Ok(nested)
     }
 
-    /// The function that an operator calls; what the standard defines is known without.
+    /// The function that an operator calls, unless the operator is standard and supported.
     fn function(&self, node: &Node) -> Option<&'a Function> {
         if self.functions.is_empty() || (node.is_standard() && rule(node).is_some()) {
             return None;
@@ -285,7 +289,7 @@ impl<'a> Walk<'a> {
         Given { node, inputs: inputs.to_vec(), opset: self.opset, limits: self.limits }
     }
 
-    /// Keeps the elements of a value as long as there is room for them.
+    /// Keeps a value's elements while the budget lasts.
     fn follow(&mut self, fact: &mut Fact) {
         match self.followed.checked_sub(fact.followed()) {
             Some(left) => self.followed = left,
@@ -293,7 +297,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Counts what the operator means for the whole graph.
+    /// Adds the operator to the totals of the whole graph.
     fn account(&mut self, node: &Node, inputs: &[Option<&Fact>], made: &[Fact]) {
         if node.kind == "ConstantOfShape"
             && let Some(fact) = made.first().filter(|fact| fact.is_constant)
@@ -303,14 +307,14 @@ impl<'a> Walk<'a> {
         }
         let weights = inputs.get(weights_at(&node.kind));
         if node.kind == "MatMulNBits" {
-            // Several weights stand in each byte; one of them has been counted.
+            // Each byte packs several weights, of which one has been counted.
             let bits = node.integer("bits").filter(|bits| (1..=8).contains(bits)).unwrap_or(4) as u64;
             let bytes = weights.copied().flatten().filter(|fact| fact.is_constant).and_then(Fact::elements);
             let more = bytes.unwrap_or(0).saturating_mul(8 / bits - 1);
             self.made.parameters = self.made.parameters.saturating_add(more);
         }
         let weights = weights.copied().flatten().filter(|fact| fact.is_constant);
-        // The other way round, those of a transposed one are told for each group.
+        // A transposed convolution has the axes swapped, and its output channels are per group.
         let is_transposed = node.kind == "ConvTranspose";
         let groups = node.integer("group").filter(|_| is_transposed).map_or(1, |groups| groups.max(1) as u64);
         let channels =
@@ -321,13 +325,11 @@ impl<'a> Walk<'a> {
         } else {
             let whose = if node.domain.is_empty() { String::new() } else { format!(" of {}", node.domain) };
             let kind = &node.kind;
-            self.note(format!(
-                "operator {kind}{whose}: it is not known here, so its sizes and cost are open"
-            ));
+            self.note(format!("operator {kind}{whose} is not supported, so its sizes and cost are unknown"));
         }
     }
 
-    /// An `If`: the branch that the condition chooses, or the heavier one.
+    /// Walks an `If`: the branch that a known condition selects, else the heavier one.
     fn branch(
         &mut self,
         node: &Node,
@@ -337,7 +339,7 @@ impl<'a> Walk<'a> {
     ) -> Result<(Vec<Fact>, Told), Error> {
         let condition = inputs.first().copied().flatten().and_then(Fact::whole).and_then(|one| one.first());
         if let Some(value) = condition {
-            // What does not fit in the other branch is of no importance: it does not run.
+            // A mismatch in the other branch is irrelevant: it does not run.
             let name = if *value != 0 { "then_branch" } else { "else_branch" };
             let Some(graph) = node.graph(name) else {
                 return Err(Error::Misfit { node: place.to_string(), why: format!("no {name}") });
@@ -358,7 +360,7 @@ impl<'a> Walk<'a> {
         let (Some(no), Some(yes)) = (sides.pop(), sides.pop()) else {
             return Ok((Vec::new(), Told::default()));
         };
-        // What does not fit inside a branch is no fault of the graph where the other one fits.
+        // A mismatch inside one branch is not an error if the other branch fits.
         let (yes, no) = match (&yes.misfit, &no.misfit) {
             (None, None) => (yes, no),
             (None, Some(error)) | (Some(error), None) => {
@@ -374,7 +376,9 @@ impl<'a> Walk<'a> {
         let is_yes = yes.multiply_adds() >= no.multiply_adds();
         if yes.multiply_adds() != no.multiply_adds() {
             let which = if is_yes { "then" } else { "else" };
-            self.note(format!("{place}: only a run tells the branch; the heavier one ({which}) is counted"));
+            self.note(format!(
+                "{place}: the branch is unknown before a run; the heavier one ({which}) is counted"
+            ));
         }
         let (taken, other) = if is_yes { (yes, no) } else { (no, yes) };
         let facts = taken.outputs.iter().enumerate().map(|(at, fact)| match other.outputs.get(at) {
@@ -389,7 +393,8 @@ fn find<'b>(name: &str, own: &'b BTreeMap<String, Fact>, around: &Around<'b>) ->
     own.get(name).or_else(|| around.iter().rev().find_map(|facts| facts.get(name)))
 }
 
-/// A value for a graph of its own, with its elements as long as there is room for them: the same one may be given many times.
+/// Copies a fact for another graph; keeps its elements while the budget lasts, since it may be
+/// copied often.
 pub(super) fn within(fact: Option<&Fact>, room: &mut usize) -> Fact {
     let Some(fact) = fact else { return Fact::default() };
     match room.checked_sub(fact.followed()) {
@@ -401,7 +406,7 @@ pub(super) fn within(fact: Option<&Fact>, room: &mut usize) -> Fact {
     }
 }
 
-/// What two facts agree in.
+/// The common part of two facts.
 pub(super) fn common(a: &Fact, b: &Fact) -> Fact {
     let shape = match (&a.shape, &b.shape) {
         (Some(a), Some(b)) if a.len() == b.len() => {
@@ -449,7 +454,7 @@ fn operator(
         attributes: attributes
             .filter_map(|(name, value)| match value {
                 Attribute::Integer(value) => Some((name.clone(), vec![*value])),
-                // No more than the pads of all dimensions; what is longer fits no operator.
+                // At most the pads of all dimensions; a longer list fits no operator.
                 Attribute::Integers(values) if values.len() <= 2 * rank => {
                     Some((name.clone(), values.clone()))
                 }

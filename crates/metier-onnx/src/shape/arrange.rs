@@ -1,4 +1,4 @@
-//! Operators that put elements elsewhere.
+//! Operators that move elements.
 
 use super::{FOLLOWED, Fact, Given, Made};
 use crate::Error;
@@ -14,7 +14,7 @@ fn reshaped(given: &Given, shape: Vec<Option<u64>>) -> Made {
     Ok(vec![Fact { small, ..Fact::new(given.data_type(0), Some(shape)) }])
 }
 
-/// `Reshape`: 0 keeps a dimension (unless told otherwise), -1 takes what is left.
+/// `Reshape`: 0 keeps a dimension (unless `allowzero` is set), -1 is inferred.
 pub fn reshape(given: &Given) -> Made {
     let Some(Some(wanted)) = given.listed(1, "shape") else {
         let rank = given.shape(1).and_then(|shape| shape.first().copied().flatten());
@@ -86,7 +86,8 @@ pub fn squeeze(given: &Given) -> Made {
                 }
             }
         }
-        // Without axes all of size 1 go: with an unknown one nobody can tell how many stay.
+        // Without axes all dimensions of size 1 are removed; with an unknown size their number is
+        // unknown.
         None if shape.contains(&None) => return unknown(given, None),
         None => gone = shape.iter().map(|size| *size == Some(1)).collect(),
     }
@@ -140,8 +141,8 @@ pub fn transpose(given: &Given) -> Made {
     Ok(vec![fact])
 }
 
-/// The elements of the first input that stand at each place of an output of these sizes; `from` says where along
-/// an axis of the input. Shapes are computed from small tables, too.
+/// Elements of the first input at each position of an output of these sizes; `from` maps a position
+/// to an index along an input axis. Shapes are computed from small tables, too.
 fn picked(given: &Given, sizes: &[u64], from: impl Fn(&[u64], usize) -> i64) -> Option<Small> {
     let input = given.input(0)?;
     let (values, dims) = (input.whole()?, input.dims()?);
@@ -244,7 +245,7 @@ pub fn split(given: &Given) -> Made {
     Ok(made)
 }
 
-/// `Slice`: bounds as inputs, in version 9 and before as attributes.
+/// `Slice`: bounds as inputs, up to version 9 as attributes.
 pub fn slice(given: &Given) -> Made {
     let Some(shape) = given.shape(0) else { return unknown(given, None) };
     let (starts, ends, axes, steps) = if given.inputs.len() > 1 {
@@ -255,7 +256,7 @@ pub fn slice(given: &Given) -> Made {
         (get("starts"), get("ends"), get("axes").map(Some), None)
     };
     let (axes, is_told) = match axes {
-        // As many as there are bounds, also where only a run tells those.
+        // As many axes as bounds, even if the bounds are unknown before a run.
         None => {
             let bounds = given.shape(1).and_then(|bounds| bounds.first().copied().flatten());
             let count = starts.as_ref().map(|starts| starts.len() as u64).or(bounds);
@@ -300,7 +301,7 @@ pub fn slice(given: &Given) -> Made {
     Ok(vec![fact])
 }
 
-/// First place and number of the elements between two bounds, as numpy counts.
+/// Start and number of the elements between two bounds, by numpy's rule.
 fn part(size: u64, start: i64, end: i64, step: i64) -> (i64, u64) {
     let (length, step) = (size as i128, i128::from(step));
     let place = |at: i64, low: i128, high: i128| {
@@ -338,7 +339,7 @@ pub fn gather(given: &Given) -> Made {
     Ok(vec![fact])
 }
 
-/// `GatherElements`: as many as there are places.
+/// `GatherElements`: one element for each index.
 pub fn gather_elements(given: &Given) -> Made {
     Ok(vec![Fact::new(given.data_type(0), given.shape(1).map(<[_]>::to_vec))])
 }
@@ -388,7 +389,7 @@ pub fn tile(given: &Given) -> Made {
     Ok(vec![Fact::new(given.data_type(0), Some(sizes.collect::<Result<_, _>>()?))])
 }
 
-/// `Pad`: amounts before and after each dimension, or of the axes that are named.
+/// `Pad`: amounts before and after each dimension, or of the given axes.
 pub fn pad(given: &Given) -> Made {
     let Some(shape) = given.shape(0) else { return unknown(given, None) };
     let Some(Some(pads)) = given.listed(1, "pads") else { return unknown(given, Some(shape.len())) };
@@ -417,7 +418,7 @@ pub fn resize(given: &Given) -> Made {
     let is_new = given.node.kind == "Resize" && given.opset >= 11;
     let sizes = is_new.then(|| given.input(3)).flatten().filter(|fact| fact.elements() != Some(0));
     let scales = given.input(if is_new { 2 } else { 1 }).filter(|fact| fact.elements() != Some(0));
-    // Until version 8 of `Upsample` they were an attribute.
+    // Up to version 8 of `Upsample` the scales were an attribute.
     let said = match given.node.attributes.get("scales") {
         Some(Attribute::Floats(scales)) => Some(scales.clone()),
         _ => None,

@@ -1,23 +1,24 @@
-//! Attention, by whoever defines it: ONNX (from operator set 23 on) and ONNX Runtime.
+//! Attention operators of ONNX (since operator set 23) and of ONNX Runtime.
 //!
-//! [`Heads`] is what all of them have in common: so many heads of queries look at so many keys, those of earlier calls included. Each gives
-//! the sums over the values, and where asked for what the next call has to be given.
+//! [`Heads`] describes all variants: heads of queries attend to a number of keys, including those
+//! of earlier calls. Outputs are the sums over the values and, if requested, the keys and values to
+//! pass to the next call.
 
 use super::{Fact, Given, Made};
 
-/// Sizes of an attention; `None` where one is not known.
+/// Sizes of an attention; `None` for unknown ones.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Heads {
     batch: Option<u64>,
     /// Heads of queries, and of keys and values.
     heads: [Option<u64>; 2],
-    /// Queries, and keys of earlier calls and of this one.
+    /// Number of queries, and of keys including earlier calls.
     lengths: [Option<u64>; 2],
     /// Elements of one head's key, and of one head's value.
     widths: [Option<u64>; 2],
-    /// Multiply-adds that make queries, keys and values first; none where they are given.
+    /// Multiply-adds of the projections to queries, keys and values; 0 if these are inputs.
     before: Option<u64>,
-    /// Whether heads stand in a dimension of their own.
+    /// Whether heads have a separate dimension.
     is_apart: bool,
 }
 
@@ -30,7 +31,7 @@ fn over(whole: Option<u64>, by: Option<u64>) -> Option<u64> {
 }
 
 impl Heads {
-    /// Scores (queries × keys) and their sums over the values.
+    /// Multiply-adds of the scores (queries × keys) and of the sums over the values.
     pub(crate) fn multiply_adds(&self) -> Option<u64> {
         let width = self.widths[0]?.checked_add(self.widths[1]?)?;
         let sums = times(&[self.batch, self.heads[0], self.lengths[0], self.lengths[1], Some(width)])?;
@@ -45,13 +46,13 @@ impl Heads {
         }
     }
 
-    /// Keys or values of all calls.
+    /// Shape of the keys or values of all calls.
     fn present(&self, which: usize) -> Vec<Option<u64>> {
         vec![self.batch, self.heads[1], self.lengths[1], self.widths[which]]
     }
 }
 
-/// How many an attribute says.
+/// A positive integer attribute.
 fn count(given: &Given, name: &str) -> Option<u64> {
     given.node.integer(name).and_then(|count| u64::try_from(count).ok()).filter(|count| *count > 0)
 }
@@ -60,7 +61,7 @@ fn size(given: &Given, input: usize, axis: usize) -> Option<u64> {
     given.shape(input)?.get(axis).copied().flatten()
 }
 
-/// Keys of this call, and those of earlier ones where they are given.
+/// Number of keys of this call, plus those of earlier calls if given.
 fn all_keys(given: &Given, own: Option<u64>, past: usize, axis: usize) -> Option<u64> {
     match given.input(past) {
         Some(_) => own?.checked_add(size(given, past, axis)?),
@@ -68,7 +69,7 @@ fn all_keys(given: &Given, own: Option<u64>, past: usize, axis: usize) -> Option
     }
 }
 
-/// The sizes of an operator's attention; `None` where it is given what none of them takes.
+/// Sizes of an attention operator; `None` for unsupported inputs.
 pub(crate) fn heads(given: &Given) -> Option<Heads> {
     match (given.node.kind.as_str(), given.node.is_standard()) {
         ("Attention", true) => standard(given),
@@ -80,7 +81,7 @@ pub(crate) fn heads(given: &Given) -> Option<Heads> {
     }
 }
 
-/// `Attention` of ONNX: heads in a dimension of their own, or side by side in the last one.
+/// `Attention` of ONNX: heads in a separate dimension, or concatenated in the last one.
 fn standard(given: &Given) -> Option<Heads> {
     let before = Some(0);
     match given.shape(0)?.len() {
@@ -107,7 +108,7 @@ fn standard(given: &Given) -> Option<Heads> {
     }
 }
 
-/// One input, and one matrix that makes queries, keys and values of it.
+/// One input, and one matrix that projects it to queries, keys and values.
 fn fused(given: &Given, past: usize) -> Option<Heads> {
     let (length, inner, wide) = (size(given, 0, 1), size(given, 0, 2), size(given, 1, 1));
     let heads = count(given, "num_heads").or(Some(1));
@@ -117,7 +118,7 @@ fn fused(given: &Given, past: usize) -> Option<Heads> {
     Some(Heads {
         batch: size(given, 0, 0),
         heads: [heads, heads],
-        // Keys and values of earlier calls stand in one value, the first dimension telling them apart.
+        // Keys and values of earlier calls are stacked in one input along its first dimension.
         lengths: [length, all_keys(given, length, past, 3)],
         widths: widths.map(|width| over(width, heads)),
         before: times(&[size(given, 0, 0), length, inner, wide]),
@@ -125,7 +126,8 @@ fn fused(given: &Given, past: usize) -> Option<Heads> {
     })
 }
 
-/// Queries, keys and values as inputs of their own, heads side by side; or all three in the first.
+/// Queries, keys and values as separate inputs with concatenated heads, or all three in the first
+/// input.
 fn parted(given: &Given, past: usize, queries: &str, keys: &str) -> Option<Heads> {
     if given.shape(0)?.len() != 3 {
         return None;
@@ -139,7 +141,7 @@ fn parted(given: &Given, past: usize, queries: &str, keys: &str) -> Option<Heads
         }
         Some(4) => (size(given, 1, 2), [over(wide, Some(heads[0])), size(given, 2, 3)]),
         Some(_) => return None,
-        // Queries, keys and values side by side.
+        // Queries, keys and values concatenated.
         None => {
             let all = heads[1].checked_mul(2).and_then(|both| both.checked_add(heads[0]));
             (length, [over(wide, all); 2])
@@ -155,10 +157,10 @@ fn parted(given: &Given, past: usize, queries: &str, keys: &str) -> Option<Heads
     })
 }
 
-/// All kinds of attention: the result, and what the next call is given.
+/// All attention operators: the result, and the keys and values for the next call.
 pub fn attention(given: &Given) -> Made {
     let data_type = match given.node.kind.as_str() {
-        // It takes whole numbers and gives those that their scale is of.
+        // Integer inputs; the output has the type of their scale.
         "QAttention" => given.data_type(3),
         _ => given.data_type(0),
     };
@@ -174,14 +176,14 @@ pub fn attention(given: &Given) -> Made {
     Ok(vec![fact(heads.result()), fact(heads.present(0)), fact(heads.present(1)), fact(scores)])
 }
 
-/// Sizes of a `LinearAttention`: a state that is carried on instead of all keys. Heads stand side by side.
+/// Sizes of a `LinearAttention`, which carries a state instead of all keys. Heads are concatenated.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Linear {
     batch: Option<u64>,
     steps: Option<u64>,
     heads: [Option<u64>; 2],
     widths: [Option<u64>; 2],
-    /// How often a step goes through the state of each head of keys.
+    /// Passes of one step over the state of each head of keys.
     passes: u64,
 }
 
@@ -198,7 +200,8 @@ pub(crate) fn linear_sizes(given: &Given) -> Linear {
 }
 
 impl Linear {
-    /// Every step changes the state by a product of key and value, and each head of queries takes its sums.
+    /// Every step updates the state by a product of key and value, and each head of queries sums
+    /// over it.
     pub(crate) fn multiply_adds(&self) -> Option<u64> {
         let passes = self.heads[1]?.checked_mul(self.passes)?.checked_add(self.heads[0]?);
         times(&[self.batch, self.steps, passes, self.widths[0], self.widths[1]])

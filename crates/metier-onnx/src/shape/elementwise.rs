@@ -1,10 +1,10 @@
-//! Operators that work element by element, with or without broadcasting.
+//! Element-wise operators, with or without broadcasting.
 
 use super::{Fact, Given, Made};
 use crate::Error;
 use crate::graph::{DataType, Small};
 
-/// The output is like the first input; the elements of `Identity` too.
+/// The output has the type and shape of the first input; `Identity` also keeps the elements.
 pub fn same(given: &Given) -> Made {
     let mut fact = given.input(0).cloned().unwrap_or_default();
     fact.is_constant = false;
@@ -32,7 +32,8 @@ fn real(fact: &mut Fact, of: impl Fn(f64) -> f64) {
     };
 }
 
-/// The first output is like the first input, and so is the mask of `Dropout`; statistics beside it are as large as what they are of.
+/// The first output has the type and shape of the first input, as does the mask of `Dropout`.
+/// Statistics have the shape of the remaining dimensions.
 pub fn normalise(given: &Given) -> Made {
     let mut fact = given.input(0).cloned().unwrap_or_default();
     fact.small = None;
@@ -53,14 +54,14 @@ pub fn normalise(given: &Given) -> Made {
             let sizes = fact.shape.iter().flatten().enumerate();
             let shape = sizes.map(|(at, size)| if at < axis { *size } else { Some(1) }).collect();
             let means = Fact::new(Some(DataType::Float), fact.shape.is_some().then_some(shape));
-            // Those of ONNX Runtime also give the sum of what they take, last.
+            // The `Skip` variants of ONNX Runtime also return the sum of their inputs, last.
             let sum = if kind.starts_with("Skip") { vec![fact.clone()] } else { Vec::new() };
             [vec![fact, means.clone(), means], sum].concat()
         }
     })
 }
 
-/// `EmbedLayerNormalization`: a row of the table for each word, and the length of each text.
+/// `EmbedLayerNormalization`: one table row for each word, and the length of each text.
 pub fn embed(given: &Given) -> Made {
     let Some(words) = given.shape(0) else { return Ok(vec![Fact::default(); given.node.outputs.len()]) };
     let width = given.shape(2).and_then(|table| table.get(1).copied().flatten());
@@ -69,7 +70,7 @@ pub fn embed(given: &Given) -> Made {
     Ok(vec![rows.clone(), lengths, rows])
 }
 
-/// The shape of several values together, by numpy's rule.
+/// Broadcasts several shapes by numpy's rule.
 pub fn broadcast(
     given: &Given,
     shapes: &[Option<&[Option<u64>]>],
@@ -87,7 +88,7 @@ pub fn broadcast(
                 (Some(a), Some(b)) if a != b => {
                     return Err(given.misfit(format!("sizes {a} and {b} do not go together")));
                 }
-                // A known size above 1 settles an unknown one.
+                // A known size above 1 determines an unknown one.
                 (Some(a), _) => Some(a),
                 (None, other) => other,
             };
@@ -105,13 +106,14 @@ fn together(given: &Given, inputs: std::ops::Range<usize>) -> Result<Option<Vec<
     broadcast(given, &shapes)
 }
 
-/// Before version 7 the second value was put to the first one at a named axis, and the result is like the first.
+/// Before version 7 the second value was aligned to the first at a given axis; the result has the
+/// first one's shape.
 fn at_axis(given: &Given) -> Option<Vec<Option<u64>>> {
     let is_old = given.opset < 7 && given.node.integer("broadcast").unwrap_or(0) != 0;
     (is_old && given.node.integer("axis").is_some()).then(|| given.shape(0).map(<[_]>::to_vec)).flatten()
 }
 
-/// Two or more values, one result of their type.
+/// Two or more inputs, one output of their type.
 pub fn arithmetic(given: &Given) -> Made {
     let shape = together(given, 0..given.inputs.len())?;
     let mut fact = Fact::new(given.data_type(0), shape);
@@ -132,10 +134,10 @@ pub fn arithmetic(given: &Given) -> Made {
     Ok(vec![fact])
 }
 
-/// Sums of more than so many lists are not followed: no shape is computed so.
+/// Elements of operators with more inputs are not tracked, since no shape is computed that way.
 const LISTS: usize = 64;
 
-/// Element by element, where all inputs have the same number of elements or one.
+/// Folds element-wise, if all inputs have the same number of elements or one.
 fn fold(given: &Given, of: fn(i64, i64) -> Option<i64>) -> Option<Vec<i64>> {
     if given.inputs.len() > LISTS {
         return None;
@@ -170,7 +172,7 @@ fn pairs<T: Copy>(a: &[T], b: &[T]) -> Option<Vec<(T, T)>> {
     }
 }
 
-/// Two values, a truth.
+/// Two inputs, one boolean output.
 pub fn compare(given: &Given) -> Made {
     let mut fact = Fact::new(Some(DataType::Bool), together(given, 0..2)?);
     let of: fn(f64, f64) -> bool = match given.node.kind.as_str() {
@@ -183,7 +185,7 @@ pub fn compare(given: &Given) -> Made {
         "Or" => |a, b| a != 0.0 || b != 0.0,
         _ => |a, b| (a != 0.0) != (b != 0.0),
     };
-    // Sizes and counters are far below 2^53: as real numbers they compare as they are.
+    // Sizes and counters are far below 2^53, so comparing them as floats is exact.
     let both = || {
         let (a, b) = (given.input(0)?.real()?, given.input(1)?.real()?);
         Some(pairs(&a, &b)?.into_iter().map(|(a, b)| i64::from(of(a, b))).collect())
@@ -192,7 +194,7 @@ pub fn compare(given: &Given) -> Made {
     Ok(vec![fact])
 }
 
-/// One value, a truth for each element.
+/// One input, a boolean for each element.
 pub fn truth(given: &Given) -> Made {
     Ok(vec![Fact::new(Some(DataType::Bool), given.shape(0).map(<[_]>::to_vec))])
 }
@@ -213,7 +215,7 @@ pub fn choose(given: &Given) -> Made {
     Ok(vec![fact])
 }
 
-/// `Cast`: whole numbers stay what they are.
+/// `Cast`: integers keep their values.
 pub fn cast(given: &Given) -> Made {
     let to = given.node.integer("to").map(|number| DataType::of(number as u64));
     let mut fact = Fact::new(to, given.shape(0).map(<[_]>::to_vec));
@@ -243,7 +245,7 @@ pub fn recast(given: &Given) -> Made {
     Ok(vec![Fact::new(to, given.shape(0).map(<[_]>::to_vec))])
 }
 
-/// `QuantizeLinear`: the type is that of the zero point, or said.
+/// `QuantizeLinear`: the type of the zero point, or of the attribute.
 pub fn quantise(given: &Given) -> Made {
     let said = given.node.integer("output_dtype").filter(|number| *number > 0);
     let said = said.map(|number| DataType::of(number as u64));
@@ -251,7 +253,7 @@ pub fn quantise(given: &Given) -> Made {
     Ok(vec![Fact::new(to, given.shape(0).map(<[_]>::to_vec))])
 }
 
-/// `DequantizeLinear`: the type is that of the scale, or said.
+/// `DequantizeLinear`: the type of the attribute, else of the scale.
 pub fn dequantise(given: &Given) -> Made {
     let said = given.node.integer("output_dtype").filter(|number| *number > 0);
     let to = said.map(|number| DataType::of(number as u64)).or(given.data_type(1));

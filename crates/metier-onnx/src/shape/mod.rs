@@ -1,11 +1,12 @@
-//! Gives every value of a graph its type and size, operator by operator.
+//! Infers the type and shape of every value of a graph, operator by operator.
 //!
-//! A [`Fact`] is what is known of a value. Where a size depends on a value (the target of Reshape, the bounds of Slice),
-//! small constants are followed through the operators that exporters compute shapes with. What cannot be known stays
-//! `None`: an operator that we do not know makes values of unknown shape, never an error. A contradiction (a matrix
-//! product of 3 and 4 columns) is an error that names the operator.
+//! A [`Fact`] holds what is known of a value. If a size depends on a value (the target of Reshape,
+//! the bounds of Slice), small constants are tracked through the operators with which exporters
+//! compute shapes. Unknown sizes are `None`: an unsupported operator has outputs of unknown shape,
+//! and is not an error. A contradiction (a matrix product of 3 and 4 columns) is an error that
+//! names the operator.
 //!
-//! Each family of operators is a file; [`of_kind`] is the one list of them.
+//! Each family of operators is one file; [`of_kind`] lists the rules by operator type.
 
 mod arrange;
 mod attention;
@@ -26,19 +27,19 @@ pub(crate) use quantised::weights_at;
 use crate::graph::{DataType, Node, Small, Tensor};
 use crate::{Error, Limits};
 
-/// Small values are followed up to so many elements.
+/// Largest number of tracked elements per value.
 pub(crate) const FOLLOWED: usize = 4096;
 
-/// What is known of a value.
+/// Inferred facts of a value.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Fact {
     /// Type of its elements.
     pub data_type: Option<DataType>,
-    /// Its dimensions, where their number is known; each where it is known.
+    /// Its dimensions if its rank is known; each if known.
     pub shape: Option<Vec<Option<u64>>>,
-    /// Its elements, where they are few and known before the graph runs.
+    /// Its elements, if they are few and known before the graph runs.
     pub small: Option<Small>,
-    /// Whether it is the same in every run: a weight, or made of weights only.
+    /// Whether it is the same in every run: a weight, or computed from weights only.
     pub is_constant: bool,
 }
 
@@ -58,7 +59,7 @@ impl Fact {
         }
     }
 
-    /// Whole numbers that are known before the graph runs, as a list or a single one.
+    /// Integers that are known before the graph runs, as a list or a scalar.
     pub(crate) fn integers(data_type: DataType, shape: Vec<Option<u64>>, values: Vec<i64>) -> Self {
         Self { small: Some(Small::Integers(values)), ..Self::new(Some(data_type), Some(shape)) }
     }
@@ -80,7 +81,7 @@ impl Fact {
         Some(bits.div_ceil(8))
     }
 
-    /// How many of its elements are known before the graph runs.
+    /// Number of elements known before the graph runs.
     pub(crate) fn followed(&self) -> usize {
         match &self.small {
             Some(Small::Integers(values)) => values.len(),
@@ -89,7 +90,7 @@ impl Fact {
         }
     }
 
-    /// Its elements as whole numbers.
+    /// Its elements as integers.
     pub fn whole(&self) -> Option<&[i64]> {
         match &self.small {
             Some(Small::Integers(values)) => Some(values),
@@ -97,7 +98,7 @@ impl Fact {
         }
     }
 
-    /// Its elements as numbers.
+    /// Its elements as floats.
     pub fn real(&self) -> Option<Vec<f64>> {
         Some(match self.small.as_ref()? {
             Small::Integers(values) => values.iter().map(|value| *value as f64).collect(),
@@ -106,10 +107,10 @@ impl Fact {
     }
 }
 
-/// What a rule is given: the operator, what it takes, and the version of the operators.
+/// Context of a rule: the operator, its inputs, and the operator set version.
 pub struct Given<'a> {
     pub node: &'a Node,
-    /// What it takes; `None` where an optional one is left out.
+    /// Facts of the inputs; `None` for an omitted optional input.
     pub inputs: Vec<Option<&'a Fact>>,
     /// Version of ONNX's own operators.
     pub opset: i64,
@@ -129,8 +130,8 @@ impl Given<'_> {
         self.input(index)?.data_type
     }
 
-    /// Whole numbers that newer versions take as an input and older ones as an attribute. `Some(None)` where they are
-    /// left out, `None` where they cannot be known.
+    /// Integers that newer versions take as an input and older ones as an attribute. `Some(None)`
+    /// if omitted, `None` if unknown.
     pub(crate) fn listed(&self, input: usize, attribute: &str) -> Option<Option<Vec<i64>>> {
         match self.input(input) {
             Some(fact) => fact.whole().map(|values| Some(values.to_vec())),
@@ -151,7 +152,7 @@ impl Given<'_> {
         Error::Misfit { node: self.node.called(0), why: why.into() }
     }
 
-    /// A size that arithmetic gave.
+    /// Checks a computed size.
     pub(crate) fn size(&self, value: i128) -> Result<u64, Error> {
         u64::try_from(value)
             .ok()
@@ -160,17 +161,17 @@ impl Given<'_> {
     }
 }
 
-/// What a rule gives: a fact for each output.
+/// Result of a rule: a fact for each output.
 pub type Made = Result<Vec<Fact>, Error>;
 
 type Rule = fn(&Given) -> Made;
 
-/// The rule of an operator; `None` where its kind is not known, or is somebody else's.
+/// The rule of an operator; `None` if its type or its domain is unknown.
 pub fn rule(node: &Node) -> Option<Rule> {
     node.is_familiar().then(|| of_kind(&node.kind)).flatten()
 }
 
-/// The one list of rules, by kind of operator.
+/// All rules by operator type.
 fn of_kind(kind: &str) -> Option<Rule> {
     Some(match kind {
         "Conv" | "ConvInteger" | "QLinearConv" | "FusedConv" | "DeformConv" => window::conv,
@@ -331,7 +332,7 @@ fn of_kind(kind: &str) -> Option<Rule> {
     })
 }
 
-/// The outputs of an operator, as far as they can be told.
+/// Infers the outputs of an operator.
 pub fn infer(given: &Given) -> Made {
     let Some(rule) = rule(given.node) else {
         return Ok(vec![Fact::default(); given.node.outputs.len()]);
@@ -340,7 +341,7 @@ pub fn infer(given: &Given) -> Made {
     let is_constant = is_made_of_constants(given);
     for fact in &mut made {
         fact.is_constant |= is_constant;
-        // Too many elements to follow are forgotten; the shape stays.
+        // Drop the elements if there are too many to track; the shape stays.
         if fact.followed() > FOLLOWED {
             fact.small = None;
         }
@@ -349,14 +350,14 @@ pub fn infer(given: &Given) -> Made {
             return Err(given.misfit(format!("a value of {rank} dimensions")));
         }
         if fact.dims().is_some() && fact.elements().is_none_or(|count| count > given.limits.elements) {
-            return Err(given.misfit("a value of more elements than any machine holds"));
+            return Err(given.misfit("a value of more elements than the limit"));
         }
     }
     made.resize(given.node.outputs.len(), Fact::default());
     Ok(made)
 }
 
-/// Whether an operator only rearranges weights: it has inputs, all constant, and no chance in it.
+/// Whether all inputs are constant and the operator is not random.
 fn is_made_of_constants(given: &Given) -> bool {
     let kind = given.node.kind.as_str();
     if kind.starts_with("Random") || matches!(kind, "Bernoulli" | "Multinomial") {

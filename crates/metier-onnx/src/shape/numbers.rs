@@ -1,9 +1,9 @@
-//! Operators that make values out of shapes, attributes or chance.
+//! Operators that compute values from shapes, attributes or random numbers.
 
 use super::{FOLLOWED, Fact, Given, Made};
 use crate::graph::{Attribute, DataType, Small};
 
-/// `Shape`, with the bounds that version 15 brought.
+/// `Shape`, with the bounds added in version 15.
 pub fn shape(given: &Given) -> Made {
     let Some(shape) = given.shape(0) else {
         return Ok(vec![Fact::new(Some(DataType::Int64), Some(vec![None]))]);
@@ -32,7 +32,7 @@ pub fn size(given: &Given) -> Made {
 pub fn constant(given: &Given) -> Made {
     let node = given.node;
     let list = |count: usize| Some(vec![Some(count as u64)]);
-    // Longer ones are not followed, and a loop may come here very often.
+    // Longer lists are not tracked; a loop may call this very often.
     let is_short = |count: usize| count <= FOLLOWED;
     let fact =
         match node.attributes.iter().find(|(name, _)| name.starts_with("value") || *name == "sparse_value") {
@@ -104,7 +104,7 @@ pub fn range(given: &Given) -> Made {
     Ok(vec![fact])
 }
 
-/// `NonZero`: how many there are, only a run can tell.
+/// `NonZero`: the number of results is unknown before a run.
 pub fn non_zero(given: &Given) -> Made {
     let rank = given.input(0).and_then(Fact::rank).map(|rank| rank as u64);
     Ok(vec![Fact::new(Some(DataType::Int64), Some(vec![rank, None]))])
@@ -128,12 +128,12 @@ pub fn random(given: &Given) -> Made {
     Ok(vec![Fact::new(Some(kind_of(given).unwrap_or(DataType::Float)), Some(shape))])
 }
 
-/// The same, like another value.
+/// Random values with the shape of another value.
 pub fn random_like(given: &Given) -> Made {
     Ok(vec![Fact::new(kind_of(given).or(given.data_type(0)), given.shape(0).map(<[_]>::to_vec))])
 }
 
-/// `Multinomial`: so many draws for each row.
+/// `Multinomial`: a number of draws for each row.
 pub fn drawn(given: &Given) -> Made {
     let count = given.size(i128::from(given.node.integer("sample_size").unwrap_or(1)))?;
     let rows = given.shape(0).and_then(|shape| shape.first().copied().flatten());

@@ -1,4 +1,4 @@
-//! Matrix products and what is made of them.
+//! Matrix products and operators based on them.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ fn fits(given: &Given, a: Option<u64>, b: Option<u64>) -> Result<(), Error> {
     }
 }
 
-/// `MatMul`, `MatMulInteger` and the fused one, by numpy's rule.
+/// `MatMul`, `MatMulInteger` and `FusedMatMul`, by numpy's rule.
 pub fn matmul(given: &Given) -> Made {
     let data_type = match given.node.kind.as_str() {
         "MatMulInteger" => Some(DataType::Int32),
@@ -62,7 +62,8 @@ fn product(
     if a.is_empty() || b.is_empty() {
         return Err(given.misfit("a product with a single number"));
     }
-    // A list stands for one row on the left, and for one column on the right; that dimension is gone afterwards.
+    // A vector is a row on the left and a column on the right; that dimension is removed from the
+    // result.
     let (is_row, is_column) = (a.len() == 1, b.len() == 1);
     if is_row {
         a.insert(0, Some(1));
@@ -82,13 +83,14 @@ fn product(
     Ok(vec![Fact::new(data_type, Some(shape))])
 }
 
-/// The first of the letters that stand for dimensions under dots: no equation has it.
+/// First of the private-use letters for dimensions under an ellipsis; no equation contains them.
 const DOTS: u32 = 0xE000;
-/// Letters of an equation that people are told.
+/// Largest number of displayed characters of an equation.
 const TOLD: usize = 60;
 
-/// The letters of each input, which has so many dimensions, and of the output of an `Einsum`. Dots are written as letters, too: those of the dimensions that have
-/// none, the last of one input being the last of all others. `None` where that cannot be.
+/// The letters of each `Einsum` input, given its rank, and of the output. Dimensions under an
+/// ellipsis get private-use letters, aligned at their last dimension. `None` if the equation does
+/// not fit the ranks.
 fn equation(text: &str, ranks: &[usize]) -> Option<(Vec<Vec<char>>, Vec<char>)> {
     let text: String = text.chars().filter(|letter| !letter.is_whitespace()).collect();
     let (left, right) = match text.split_once("->") {
@@ -119,7 +121,7 @@ fn equation(text: &str, ranks: &[usize]) -> Option<(Vec<Vec<char>>, Vec<char>)> 
             let mut counts = BTreeMap::new();
             inputs.iter().flatten().for_each(|letter| *counts.entry(*letter).or_insert(0) += 1);
             let is_under = |letter: &char| u32::from(*letter) >= DOTS;
-            // What is under dots stays, in front.
+            // Dimensions under an ellipsis come first in the output.
             let single = counts.into_iter().filter(|(letter, count)| *count == 1 && !is_under(letter));
             written("...", most)?.into_iter().chain(single.map(|(letter, _)| letter)).collect()
         }
@@ -130,7 +132,7 @@ fn equation(text: &str, ranks: &[usize]) -> Option<(Vec<Vec<char>>, Vec<char>)> 
 /// The size of each letter of an `Einsum`, and the letters of its output.
 type Letters = (BTreeMap<char, u64>, Vec<char>);
 
-/// The letters of an `Einsum` with their sizes; `None` where one is not known.
+/// The letters of an `Einsum` with their sizes; `None` if one is unknown.
 pub fn letters(given: &Given) -> Result<Option<Letters>, Error> {
     let dims: Option<Vec<Vec<u64>>> =
         (0..given.inputs.len()).map(|index| given.input(index).and_then(Fact::dims)).collect();

@@ -1,10 +1,11 @@
-//! Operators on whole numbers that ONNX Runtime's quantiser writes: each value comes with a scale and a zero point behind it.
+//! Integer operators written by ONNX Runtime's quantiser: each value is followed by a scale and a
+//! zero point.
 
 use super::elementwise::broadcast;
 use super::{Fact, Given, Made};
 use crate::graph::DataType;
 
-/// Where the weights of an operator stand among its inputs.
+/// Index of the weights among an operator's inputs.
 pub(crate) fn weights_at(kind: &str) -> usize {
     match kind {
         "QLinearConv" | "QLinearMatMul" | "QGemm" => 3,
@@ -12,7 +13,7 @@ pub(crate) fn weights_at(kind: &str) -> usize {
     }
 }
 
-/// The operator as it would be with these inputs only.
+/// The operator's context with these inputs only.
 fn with<'a>(given: &'a Given, inputs: &[usize]) -> Given<'a> {
     let inputs = inputs.iter().map(|index| given.inputs.get(*index).copied().flatten()).collect();
     Given { node: given.node, inputs, opset: given.opset, limits: given.limits }
@@ -34,13 +35,13 @@ pub fn choose(given: &Given) -> Made {
     Ok(vec![Fact::new(given.data_type(1), shape)])
 }
 
-/// `QLinearConcat`: scale and zero point of the result first.
+/// `QLinearConcat`: scale and zero point of the result come first.
 pub fn concat(given: &Given) -> Made {
     let values: Vec<usize> = (2..given.inputs.len()).step_by(3).collect();
     super::arrange::concat(&with(given, &values))
 }
 
-/// `QLinearAveragePool`, `QLinearGlobalAveragePool`; with the channels last where that is said.
+/// `QLinearAveragePool`, `QLinearGlobalAveragePool`; sizes are unknown with `channels_last`.
 pub fn pool(given: &Given) -> Made {
     if given.node.integer("channels_last").unwrap_or(0) != 0 {
         let rank = given.input(0).and_then(Fact::rank);
@@ -59,19 +60,19 @@ pub fn reduce(given: &Given) -> Made {
     super::reduce::reduce(&with(given, &[0]))
 }
 
-/// `QGemm`: whole numbers where a zero point of the result is given, else real ones.
+/// `QGemm`: integers if the result has a zero point, else floats.
 pub fn gemm(given: &Given) -> Made {
     let data_type = given.data_type(8).or(given.data_type(1));
     typed(super::products::gemm(&with(given, &[0, 3])), data_type)
 }
 
-/// `DynamicQuantizeMatMul`, `MatMulIntegerToFloat`: real numbers come out.
+/// `DynamicQuantizeMatMul`, `MatMulIntegerToFloat`: the result is float.
 pub fn matmul(given: &Given) -> Made {
     let data_type = given.data_type(2).or(Some(DataType::Float));
     typed(super::products::matmul(&with(given, &[0, 1])), data_type)
 }
 
-/// `MatMulNBits`: weights of few bits, packed; their size is an attribute.
+/// `MatMulNBits`: packed weights of a few bits; their sizes are attributes.
 pub fn packed(given: &Given) -> Made {
     let Some(shape) = given.shape(0) else { return Ok(vec![Fact::new(given.data_type(0), None)]) };
     let columns = given.node.integer("N").map(|size| given.size(i128::from(size))).transpose()?;
@@ -86,7 +87,7 @@ pub fn packed(given: &Given) -> Made {
     Ok(vec![Fact::new(given.data_type(0), Some(shape))])
 }
 
-/// `DynamicQuantizeLSTM`: as an LSTM, but with its weights the other way round.
+/// `DynamicQuantizeLSTM`: an LSTM with transposed weights.
 pub fn recurrent(given: &Given) -> Made {
     typed(super::recurrent::recurrent(&with(given, &[0])), given.data_type(0))
 }

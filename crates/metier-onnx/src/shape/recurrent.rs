@@ -2,13 +2,13 @@
 
 use super::{Fact, Given, Made};
 
-/// Outputs: all steps, the last step, and for LSTM the last cell.
+/// Outputs: all steps, the last step, and for LSTM the last cell state.
 pub fn recurrent(given: &Given) -> Made {
     let data_type = given.data_type(0);
     let is_both = given.node.text("direction") == Some("bidirectional");
     let directions = Some(if is_both { 2 } else { 1 });
     let hidden = given.node.integer("hidden_size").map(|size| given.size(i128::from(size))).transpose()?;
-    // The recurrence weights tell it, too: directions, gates × hidden, hidden.
+    // The recurrence weights imply it, too: directions, gates × hidden, hidden.
     let hidden = hidden.or_else(|| given.shape(2).and_then(|shape| shape.get(2).copied().flatten()));
     let Some(&[first, second, _]) = given.shape(0) else {
         return match given.shape(0) {

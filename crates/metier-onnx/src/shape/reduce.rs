@@ -1,10 +1,10 @@
-//! Operators that take dimensions away.
+//! Operators that remove dimensions.
 
 use super::{Fact, Given, Made};
 use crate::Error;
 use crate::graph::{DataType, Small};
 
-/// `ReduceMean` and its kin: axes as an attribute, from version 13 (sum) or 18 (all) as an input.
+/// `ReduceMean` and similar: axes as an attribute, from version 13 (sum) or 18 (all) as an input.
 pub fn reduce(given: &Given) -> Made {
     let keep = given.node.integer("keepdims").unwrap_or(1) != 0;
     let Some(shape) = given.shape(0) else { return Ok(vec![Fact::new(given.data_type(0), None)]) };
@@ -28,7 +28,7 @@ pub fn reduce(given: &Given) -> Made {
     Ok(vec![fact])
 }
 
-/// All elements of a short list of whole numbers, as shapes are computed.
+/// Reduces all elements of a short integer list, as in shape computations.
 fn folded(given: &Given) -> Option<i64> {
     let values = given.input(0)?.whole()?;
     if given.input(0)?.rank()? > 1 {
@@ -63,7 +63,7 @@ pub fn arg(given: &Given) -> Made {
     Ok(vec![Fact::new(Some(DataType::Int64), Some(left(shape, &gone, keep)))])
 }
 
-/// `TopK`: values and places.
+/// `TopK`: values and indices.
 pub fn top_k(given: &Given) -> Made {
     let shape = given.shape(0).map(<[_]>::to_vec).map(|mut shape| -> Result<_, Error> {
         let axis = given.axis(given.node.integer("axis").unwrap_or(-1), shape.len())?;
@@ -85,7 +85,8 @@ pub fn determinant(given: &Given) -> Made {
     Ok(vec![Fact::new(given.data_type(0), shape)])
 }
 
-/// `NegativeLogLikelihoodLoss`, `SoftmaxCrossEntropyLoss`: one number, or one for each label; the second also gives its logarithms.
+/// `NegativeLogLikelihoodLoss`, `SoftmaxCrossEntropyLoss`: one number, or one for each label; the
+/// latter also returns log probabilities.
 pub fn loss(given: &Given) -> Made {
     let shape = match given.node.text("reduction") {
         Some("none") => given.shape(1).map(<[_]>::to_vec),
@@ -95,7 +96,7 @@ pub fn loss(given: &Given) -> Made {
     Ok(vec![Fact::new(given.data_type(0), shape), scores])
 }
 
-/// `Compress`: only a run tells how many are kept, along an axis or of all.
+/// `Compress`: the number of kept elements, along an axis or overall, is unknown before a run.
 pub fn compress(given: &Given) -> Made {
     let shape = match (given.node.integer("axis"), given.shape(0)) {
         (None, _) => Some(vec![None]),
@@ -108,7 +109,7 @@ pub fn compress(given: &Given) -> Made {
     Ok(vec![Fact::new(given.data_type(0), shape)])
 }
 
-/// `Unique`: only a run tells how many there are; beside them places and counts.
+/// `Unique`: the number of results is unknown before a run; further outputs are indices and counts.
 pub fn unique(given: &Given) -> Made {
     let kept = compress(given)?;
     let list = Fact::new(Some(DataType::Int64), Some(vec![None]));

@@ -1,9 +1,9 @@
-//! Operators of signals: windows, Fourier transforms, filters of pitch.
+//! Signal operators: windows, Fourier transforms, mel filters.
 
 use super::{Fact, Given, Made};
 use crate::graph::DataType;
 
-/// One whole number that is known before the graph runs.
+/// An integer that is known before the graph runs.
 fn single(given: &Given, input: usize) -> Option<i64> {
     given.input(input).and_then(Fact::whole).and_then(|values| values.first().copied())
 }
@@ -12,20 +12,20 @@ fn type_of(given: &Given, name: &str) -> Option<DataType> {
     given.node.integer(name).map_or(Some(DataType::Float), |number| Some(DataType::of(number as u64)))
 }
 
-/// `HannWindow`, `HammingWindow`, `BlackmanWindow`: as many elements as asked for.
+/// `HannWindow`, `HammingWindow`, `BlackmanWindow`: the length is an input.
 pub fn window(given: &Given) -> Made {
     let count = single(given, 0).map(|count| given.size(i128::from(count))).transpose()?;
     Ok(vec![Fact::new(type_of(given, "output_datatype"), Some(vec![count]))])
 }
 
-/// `MelWeightMatrix`: half of the bins of a transform, and as many bands as asked for.
+/// `MelWeightMatrix`: half of a transform's bins, by the requested number of bands.
 pub fn mel(given: &Given) -> Made {
     let bands = single(given, 0).map(|count| given.size(i128::from(count))).transpose()?;
     let bins = single(given, 1).map(|count| given.size(i128::from(count) / 2 + 1)).transpose()?;
     Ok(vec![Fact::new(type_of(given, "output_datatype"), Some(vec![bins, bands]))])
 }
 
-/// `DFT`: along one axis; the last one holds real and imaginary parts.
+/// `DFT` along one axis; the last axis holds real and imaginary parts.
 pub fn transform(given: &Given) -> Made {
     let Some(shape) = given.shape(0) else { return Ok(vec![Fact::new(given.data_type(0), None)]) };
     let axis = match given.opset {
@@ -46,7 +46,8 @@ pub fn transform(given: &Given) -> Made {
     if let Some(place) = out.get_mut(axis) {
         *place = match (is_set("onesided"), is_set("inverse")) {
             (true, false) => length.map(|length| length / 2 + 1),
-            // From half of the bins back: twice as many but for the two ends, unless a length is given.
+            // An inverse transform from half of the bins: twice their number except the two ends,
+            // unless a length is given.
             (true, true) if given.input(1).is_none() => {
                 length.map(|length| length.saturating_sub(1).saturating_mul(2))
             }

@@ -1,10 +1,10 @@
-//! Operators that detectors and generators of images are made of, beside windows.
+//! Operators of image detectors and generators, apart from convolutions and pools.
 
 use super::{Fact, Given, Made};
 use crate::Error;
 use crate::graph::DataType;
 
-/// Dimensions in front of the spatial ones: batch and channels.
+/// Leading dimensions before the spatial ones: batch and channels.
 const FRONT: usize = 2;
 
 fn like_first(given: &Given, shape: Option<Vec<Option<u64>>>) -> Made {
@@ -15,7 +15,7 @@ fn size(given: &Given, input: usize, axis: usize) -> Option<u64> {
     given.shape(input)?.get(axis).copied().flatten()
 }
 
-/// The whole numbers of an input as sizes; `None` where they are not known.
+/// The integers of an input as sizes; `None` if unknown.
 fn sizes(given: &Given, input: usize) -> Result<Option<Vec<Option<u64>>>, Error> {
     let Some(values) = given.input(input).and_then(Fact::whole) else { return Ok(None) };
     values
@@ -25,7 +25,7 @@ fn sizes(given: &Given, input: usize) -> Result<Option<Vec<Option<u64>>>, Error>
         .map(Some)
 }
 
-/// `GridSample`: batch and channels of the image, and the places of the grid.
+/// `GridSample`: batch and channels of the image, and the positions of the grid.
 pub fn grid_sample(given: &Given) -> Made {
     let (Some(image), Some(grid)) = (given.shape(0), given.shape(1)) else { return like_first(given, None) };
     let places = grid.get(1..grid.len().saturating_sub(1)).unwrap_or_default();
@@ -33,7 +33,7 @@ pub fn grid_sample(given: &Given) -> Made {
     like_first(given, Some([front, places].concat()))
 }
 
-/// `AffineGrid`: a place for each element of an image of that size.
+/// `AffineGrid`: a position for each element of an image of that size.
 pub fn affine_grid(given: &Given) -> Made {
     let Some(image) = sizes(given, 1)? else { return like_first(given, None) };
     let spatial = image.get(FRONT..).unwrap_or_default();
@@ -42,7 +42,7 @@ pub fn affine_grid(given: &Given) -> Made {
     like_first(given, Some([&[batch], spatial, &[depth]].concat()))
 }
 
-/// `RoiAlign`, `MaxRoiPool`: for each region as many elements as asked for.
+/// `RoiAlign`, `MaxRoiPool`: the requested number of elements for each region.
 pub fn regions(given: &Given) -> Made {
     let [height, width] = match given.node.kind.as_str() {
         "RoiAlign" => ["output_height", "output_width"].map(|name| given.node.integer(name).unwrap_or(1)),
@@ -55,12 +55,13 @@ pub fn regions(given: &Given) -> Made {
     like_first(given, Some(vec![size(given, 1, 0), size(given, 0, 1), Some(height), Some(width)]))
 }
 
-/// `NonMaxSuppression`: only a run tells how many boxes are left; each is told by three numbers.
+/// `NonMaxSuppression`: the number of remaining boxes is unknown before a run; three indices
+/// identify each.
 pub fn boxes(_: &Given) -> Made {
     Ok(vec![Fact::new(Some(DataType::Int64), Some(vec![None, Some(3)]))])
 }
 
-/// `CenterCropPad`: the sizes that are asked for, of all axes or of those that are named.
+/// `CenterCropPad`: the requested sizes, of all axes or of the given ones.
 pub fn center(given: &Given) -> Made {
     let Some(shape) = given.shape(0) else { return like_first(given, None) };
     let Some(wanted) = sizes(given, 1)? else {
@@ -83,7 +84,7 @@ pub fn center(given: &Given) -> Made {
     like_first(given, Some(out))
 }
 
-/// `Col2Im`: columns of blocks back to an image.
+/// `Col2Im`: columns of blocks to an image.
 pub fn image(given: &Given) -> Made {
     let (Some(spatial), Some(block)) = (sizes(given, 1)?, sizes(given, 2)?) else {
         return like_first(given, None);
@@ -93,7 +94,7 @@ pub fn image(given: &Given) -> Made {
     like_first(given, Some([&[size(given, 0, 0), channels], spatial.as_slice()].concat()))
 }
 
-/// `MaxUnpool`: the shape that is asked for, else that which the pool had before it.
+/// `MaxUnpool`: the requested shape, else the input shape of the corresponding pool.
 pub fn unpool(given: &Given) -> Made {
     if given.input(2).is_some() {
         return like_first(given, sizes(given, 2)?);

@@ -4,7 +4,7 @@ use super::{Fact, Given, Made};
 use crate::Error;
 use crate::graph::DataType;
 
-/// How a window moves over one dimension.
+/// Parameters of a window in one dimension.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     size: u64,
@@ -14,7 +14,7 @@ struct Step {
     after: i64,
 }
 
-/// How many spatial dimensions an input has, and the steps over them.
+/// The window parameters for each spatial dimension.
 fn steps(given: &Given, kernel: &[u64]) -> Result<Vec<Step>, Error> {
     let rank = kernel.len();
     let list = |name: &str, otherwise: i64, want: usize| -> Result<Vec<i64>, Error> {
@@ -41,7 +41,7 @@ fn steps(given: &Given, kernel: &[u64]) -> Result<Vec<Step>, Error> {
         .collect())
 }
 
-/// Size of one dimension after a window has moved over it.
+/// Output size of a window over one dimension.
 fn moved(given: &Given, input: Option<u64>, step: Step, is_ceiling: bool) -> Result<Option<u64>, Error> {
     let Some(input) = input else { return Ok(None) };
     let (input, stride) = (i128::from(input), i128::from(step.stride));
@@ -58,7 +58,7 @@ fn moved(given: &Given, input: Option<u64>, step: Step, is_ceiling: bool) -> Res
                 );
             }
             let mut count = if is_ceiling { (room + stride - 1) / stride } else { room / stride } + 1;
-            // A window that would start in the padding behind the end is left out.
+            // A window that would start in the padding after the end is dropped.
             if is_ceiling && (count - 1) * stride >= input + i128::from(step.before) {
                 count -= 1;
             }
@@ -115,7 +115,8 @@ pub fn conv(given: &Given) -> Made {
     Ok(vec![Fact::new(data_type, Some(shape))])
 }
 
-/// `CausalConvWithState`: a convolution of each channel that looks back only, and what the next call has to look back at.
+/// `CausalConvWithState`: a depthwise convolution over past elements, and the state for the next
+/// call.
 pub fn causal(given: &Given) -> Made {
     let (Some(input), weights) = (given.shape(0), given.shape(1)) else {
         return Ok(vec![Fact::new(given.data_type(0), None); 2]);
@@ -197,7 +198,7 @@ pub fn pool(given: &Given) -> Made {
     ])
 }
 
-/// `GlobalAveragePool` and its kin.
+/// `GlobalAveragePool` and similar.
 pub fn global_pool(given: &Given) -> Made {
     let shape = given.shape(0).map(|shape| {
         shape.iter().enumerate().map(|(axis, size)| if axis < 2 { *size } else { Some(1) }).collect()

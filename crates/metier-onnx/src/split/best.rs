@@ -1,63 +1,66 @@
-//! The cuts and devices with the least time.
+//! Solver for the fastest cuts and devices.
 //!
-//! Operators keep their order; each device takes at most one stretch of it. The time of an answer is the sum of all stretches and of what
-//! flows between them (`Goal::Latency`); the time between two answers of a full pipeline is that of its slowest stage,
-//! sending included (`Goal::Throughput`). Both are found exactly, by dynamic programming over (place, devices used, last
-//! device): `2^devices × devices² × places²` steps at most, so at most [`DEVICES`] devices.
+//! Operators keep their order, and each device runs at most one contiguous stage. The latency is
+//! the sum of all stages and of the transfers between them (`Goal::Latency`). The interval between
+//! two results of a full pipeline is the time of its slowest stage, transfers included
+//! (`Goal::Throughput`). Dynamic programming over (place, used devices, last device) finds both
+//! exactly in at most `2^devices × devices² × places²` steps. This limits it to [`DEVICES`]
+//! devices.
 
 use crate::Error;
 
-/// Devices that can be asked about at once.
+/// Largest number of devices.
 pub const DEVICES: usize = 8;
 
-/// What is to be small.
+/// Quantity to minimise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Goal {
     /// The time from input to result.
     Latency,
-    /// The time between two results when inputs come without a break.
+    /// The time between two results when inputs arrive continuously.
     Throughput,
 }
 
-/// What the search is given; all times in seconds.
+/// Input of the search; all times in seconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problem {
     /// Time of each operator on each device: `times[device][operator]`.
     pub times: Vec<Vec<f64>>,
     /// Bytes of weights of each operator.
     pub weights: Vec<u64>,
-    /// Memory for weights on each device; `None` for enough.
+    /// Memory for weights on each device; `None` for unlimited.
     pub memory: Vec<Option<u64>>,
-    /// Bytes over the place before each operator: what goes in, …, what comes out last (one more than operators).
+    /// Bytes transferred at a cut before each operator, from the graph's inputs to its outputs (one
+    /// more than operators).
     pub crossing: Vec<u64>,
-    /// Bytes a second between two devices: `bandwidth[from][to]`.
+    /// Bytes per second between two devices: `bandwidth[from][to]`.
     pub bandwidth: Vec<Vec<f64>>,
-    /// Seconds that each sending takes beside.
+    /// Fixed seconds per transfer.
     pub delay: f64,
-    /// The device that has the input, where it has to be sent from there.
+    /// Device that holds the input, if it has to be sent.
     pub input_at: Option<usize>,
-    /// The device that wants the result, where it has to be sent there.
+    /// Device that needs the result, if it has to be sent.
     pub output_at: Option<usize>,
-    /// What is to be small.
+    /// Quantity to minimise.
     pub goal: Goal,
 }
 
-/// A stretch of operators on a device.
+/// A contiguous stage of operators on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stretch {
-    /// Number of the device.
+    /// Index of the device.
     pub device: usize,
     pub from: usize,
-    /// Operator behind the last.
+    /// Index after the last operator.
     pub to: usize,
 }
 
-/// What the search found.
+/// Result of the search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
-    /// The stretches, in their order.
+    /// The stages in order.
     pub stretches: Vec<Stretch>,
-    /// Their time, in seconds, as the goal counts it.
+    /// Their objective value in seconds.
     pub seconds: f64,
 }
 
@@ -79,7 +82,7 @@ impl Problem {
         }
         let is_time = |value: &f64| value.is_finite() && *value >= 0.0;
         if !self.times.iter().flatten().all(is_time) || !is_time(&self.delay) {
-            return wrong("a time that is no time".to_string());
+            return wrong("a time that is negative or not finite".to_string());
         }
         if self.bandwidth.iter().flatten().any(|speed| speed.is_nan() || *speed <= 0.0) {
             return wrong("a bandwidth that is not above 0".to_string());
@@ -87,18 +90,18 @@ impl Problem {
         Ok(())
     }
 
-    /// Seconds for what flows at a place to go from one device to another.
+    /// Seconds to transfer the values at a cut between two devices.
     pub fn send(&self, from: usize, to: usize, place: usize) -> f64 {
         let bytes = self.crossing[place] as f64;
         if bytes == 0.0 { self.delay } else { self.delay + bytes / self.bandwidth[from][to] }
     }
 
-    /// The input's way to the device that comes first.
+    /// Seconds to transfer the input to the first device.
     fn arrive(&self, device: usize) -> f64 {
         self.input_at.filter(|from| *from != device).map_or(0.0, |from| self.send(from, device, 0))
     }
 
-    /// The result's way from the device that comes last.
+    /// Seconds to transfer the result from the last device.
     fn leave(&self, device: usize) -> f64 {
         let place = self.weights.len();
         self.output_at.filter(|to| *to != device).map_or(0.0, |to| self.send(device, to, place))
@@ -111,7 +114,7 @@ impl Problem {
         }
     }
 
-    /// Times and weights up to each operator, so that a stretch is a difference.
+    /// Prefix sums of times and weights, so that a stage's total is a difference.
     fn sums(&self) -> (Vec<Vec<f64>>, Vec<u64>) {
         let times = self.times.iter().map(|times| {
             let mut sum = 0.0;
@@ -131,7 +134,7 @@ impl Problem {
         (times.collect(), weights)
     }
 
-    /// The time of stretches that cover all operators, as the goal counts it.
+    /// Objective value of stages that cover all operators.
     pub fn seconds(&self, stretches: &[Stretch]) -> f64 {
         let mut sum = stretches.first().map_or(0.0, |first| self.arrive(first.device));
         for (number, stretch) in stretches.iter().enumerate() {
@@ -143,7 +146,7 @@ impl Problem {
         self.join(sum, stretches.last().map_or(0.0, |last| self.leave(last.device)))
     }
 
-    /// The best stretches over the places at which a cut is allowed; `None` where no device has the memory.
+    /// Finds the best stages over the allowed cuts; `None` if the devices have too little memory.
     pub fn solve(&self, places: &[usize]) -> Result<Option<Found>, Error> {
         self.check()?;
         let operators = self.weights.len();
@@ -158,7 +161,7 @@ impl Problem {
         let fits = |device: usize, from: usize, to: usize| {
             self.memory[device].is_none_or(|memory| weights[to] - weights[from] <= memory)
         };
-        // best[end][used][last] = (seconds, end before, last device before)
+        // best[end][used][last] = (seconds, previous end, previous device)
         type Entry = Option<(f64, Option<(usize, usize)>)>;
         let mut best: Vec<Vec<Entry>> = vec![vec![None; states * devices]; ends.len()];
         for (at, to) in ends.iter().enumerate() {
@@ -221,7 +224,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// All ways to cut and assign, one by one.
+    /// All cuts and assignments, exhaustively.
     fn brute(problem: &Problem, from: usize, used: usize, last: Option<usize>, so_far: f64) -> Option<f64> {
         let operators = problem.weights.len();
         if from == operators {
@@ -282,7 +285,7 @@ mod tests {
             prop_assert_eq!(found.is_some(), brute.is_some());
             if let (Some(found), Some(brute)) = (found, brute) {
                 prop_assert!((found.seconds - brute).abs() < 1e-9, "{} against {}", found.seconds, brute);
-                // And the stretches that are told cover everything once, on different devices.
+                // The returned stages cover all operators once, on different devices.
                 let mut at = 0;
                 for stretch in &found.stretches {
                     prop_assert_eq!(stretch.from, at);
@@ -292,7 +295,7 @@ mod tests {
                 let used: std::collections::BTreeSet<usize> =
                     found.stretches.iter().map(|stretch| stretch.device).collect();
                 prop_assert_eq!(used.len(), found.stretches.len());
-                // Their time is the one that is told.
+                // Their time is the returned one.
                 prop_assert!((problem.seconds(&found.stretches) - brute).abs() < 1e-9);
             }
         }

@@ -1,12 +1,13 @@
-//! Cuts a graph into parts that can run one after the other, on one device or on several.
+//! Partitions a graph into parts that run one after the other, on one device or on several.
 //!
-//! The operators that run stand in one order, that of the file; a cut is a place in it. What flows over a cut are the values that are made before and taken
-//! after it. Operators that only make constants (`Constant`, `ConstantOfShape`, reshapes of weights) are not in
-//! the order: each part carries those that it needs, and only the weights that it needs, so the parts together
-//! are about as large as the whole.
+//! The running operators have one order, that of the file; a cut is a position in it. Values that
+//! are produced before a cut and consumed after it cross the cut. Operators that only compute
+//! constants (`Constant`, `ConstantOfShape`, reshapes of weights) are not in the order. Each part
+//! includes the ones it needs, and only its own weights, so the parts together are about as large
+//! as the whole.
 //!
-//! [`Chain`] knows the order and what flows over each place, [`part`] writes one part as a file, [`best`] finds the
-//! cuts and devices with the least time.
+//! [`Chain`] provides the order and the crossings of each cut, [`part`] writes one part as a file,
+//! and [`best`] finds the fastest cuts and devices.
 
 pub mod best;
 mod part;
@@ -21,31 +22,31 @@ use crate::{Error, Limits};
 
 pub use part::{Outside, Part, Piece};
 
-/// The operators of a graph that run, in their order, and what flows between them.
+/// The running operators of a graph in order, and the values between them.
 #[derive(Debug)]
 pub struct Chain<'a> {
     bytes: &'a [u8],
     model: &'a Model,
-    /// What is known of its values.
+    /// Inferred facts of its values.
     facts: BTreeMap<String, Fact>,
-    /// Numbers of the operators that run.
+    /// Indices of the running operators.
     steps: Vec<usize>,
-    /// Which operator makes a value.
+    /// The operator that produces a value.
     maker: BTreeMap<&'a str, usize>,
-    /// Position in `steps` of the last operator that takes a value; past the end for results.
+    /// Position in `steps` of a value's last consumer; past the end for outputs.
     last: BTreeMap<&'a str, usize>,
-    /// Whether sizes are those of every run: no input was left open.
+    /// Whether all sizes are fixed, because no input is open.
     is_closed: bool,
-    /// Inputs whose sizes are those of every run.
+    /// Inputs with fixed sizes.
     bound: BTreeSet<String>,
-    /// What the files of its parts are called, but for their numbers.
+    /// Stem of the part file names.
     stem: String,
 }
 
-/// Values over all places of a graph that are listed; real ones have a few at each.
+/// Largest number of values over all cuts; real graphs have a few at each.
 const LISTED: u64 = 10_000_000;
 
-/// Refuses a graph over whose places so many values flow that nobody could list them.
+/// Rejects a graph with too many values over its cuts.
 fn listed(graph: &Graph, steps: &[usize], last: &BTreeMap<&str, usize>) -> Result<(), Error> {
     let outputs = steps.iter().enumerate().flat_map(|(position, index)| {
         graph.nodes[*index].outputs.iter().map(move |name| (name.as_str(), position))
@@ -62,18 +63,18 @@ fn listed(graph: &Graph, steps: &[usize], last: &BTreeMap<&str, usize>) -> Resul
     Ok(())
 }
 
-/// What flows over a place between two operators.
+/// The values that cross a cut between two operators.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Crossing {
     pub place: usize,
-    /// The values, by name.
+    /// Names of the values.
     pub values: Vec<String>,
-    /// Their size; `None` where one is not known.
+    /// Their size; `None` if one is unknown.
     pub bytes: Option<u64>,
 }
 
 impl<'a> Chain<'a> {
-    /// The order of a graph's operators.
+    /// Determines the order of a graph's operators.
     pub fn new(
         bytes: &'a [u8],
         model: &'a Model,
@@ -124,13 +125,13 @@ impl<'a> Chain<'a> {
         Ok(Self { bytes, model, facts, steps, maker, last, is_closed, bound, stem })
     }
 
-    /// The same, for parts whose files are called `STEM.1.onnx`, `STEM.2.onnx`, …: weights that stand outside of the whole's file stand
-    /// outside of theirs too, in `STEM.1.onnx.data` and so on.
+    /// Names the part files `STEM.1.onnx`, `STEM.2.onnx`, …. Weights that are external in the whole
+    /// graph stay external, in `STEM.1.onnx.data` and so on.
     pub fn called(self, stem: &str) -> Self {
         Self { stem: stem.to_string(), ..self }
     }
 
-    /// How many operators run.
+    /// Number of running operators.
     pub fn len(&self) -> usize {
         self.steps.len()
     }
@@ -139,12 +140,14 @@ impl<'a> Chain<'a> {
         self.steps.is_empty()
     }
 
-    /// Numbers of the operators that run, in their order, as [`crate::Analysis::operators`] has those of the main graph.
+    /// Indices of the running operators in order, matching the main graph's in
+    /// [`crate::Analysis::operators`].
     pub fn steps(&self) -> &[usize] {
         &self.steps
     }
 
-    /// For each operator of the order the stretch of [`Analysis::operators`] that is its own: one, or those inside of its sub-graphs.
+    /// For each operator of the order its range in [`Analysis::operators`]: itself, or the
+    /// operators of its subgraphs.
     pub fn costs(&self, whole: &Analysis) -> Vec<Range<usize>> {
         let makers: BTreeMap<&str, usize> = whole
             .operators
@@ -176,7 +179,8 @@ impl<'a> Chain<'a> {
         all
     }
 
-    /// What is said of the whole, for the operators of a part: sizes are those of the whole's run. Counts by SOPRANO's rules are not of parts.
+    /// Analysis of a part, derived from the whole's: sizes are those of the whole graph.
+    /// Characteristics by SOPRANO's rules are omitted.
     pub fn analysis(&self, whole: &Analysis, costs: &[Range<usize>], part: &Part) -> Analysis {
         let stretch = costs.get(part.range.clone()).unwrap_or_default();
         let ends = stretch.first().map(|first| first.start).zip(stretch.last().map(|last| last.end));
@@ -207,7 +211,7 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// Bytes of what the whole is given, and of what it gives; `None` where a size is not known.
+    /// Bytes of the graph's inputs, and of its outputs; `None` if a size is unknown.
     pub fn ends(&self) -> [Option<u64>; 2] {
         let graph = &self.model.graph;
         [&graph.inputs, &graph.outputs].map(|values| {
@@ -221,7 +225,7 @@ impl<'a> Chain<'a> {
         self.facts.get(name).is_some_and(|fact| fact.is_constant)
     }
 
-    /// What flows over every place at which the graph can be cut: all but its two ends.
+    /// Crossings of every possible cut, without the two ends.
     pub fn crossings(&self) -> Vec<Crossing> {
         let nodes = &self.model.graph.nodes;
         let mut alive: BTreeSet<&str> = self
@@ -256,13 +260,13 @@ impl<'a> Chain<'a> {
         all
     }
 
-    /// The place right after the operator that makes a value.
+    /// The cut right after the operator that produces a value.
     pub fn after(&self, value: &str) -> Option<usize> {
         let index = self.maker.get(value)?;
         self.steps.iter().position(|step| step == index).map(|position| position + 1)
     }
 
-    /// The parts between cuts, which are places in ascending order.
+    /// The parts between cuts, which are given in ascending order.
     pub fn parts(&self, cuts: &[usize]) -> Result<Vec<Part>, Error> {
         let ends = || cuts.iter().copied().chain([self.steps.len()]);
         let starts = [0].into_iter().chain(cuts.iter().copied());

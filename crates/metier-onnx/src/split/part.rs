@@ -1,4 +1,4 @@
-//! Writes a stretch of operators as a file of its own.
+//! Writes a range of operators as a separate file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -16,50 +16,51 @@ use crate::write::Message;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
     pub bytes: Vec<u8>,
-    /// What it is given: inputs of the whole, and what earlier parts make.
+    /// Its inputs: inputs of the whole, and outputs of earlier parts.
     pub inputs: Vec<String>,
-    /// What it gives: results of the whole, and what later parts take.
+    /// Its outputs: outputs of the whole, and inputs of later parts.
     pub outputs: Vec<String>,
-    /// The operators of the order that it has.
+    /// Its range in the operator order.
     pub range: Range<usize>,
-    /// How many these are.
+    /// Number of its operators.
     pub operators: usize,
-    /// What it has of the weights.
+    /// Totals of its weights.
     pub weights: Weights,
-    /// Those of them that stand outside of its file; this crate reads none, so whoever writes the part has to put them there.
+    /// Its external weights; this crate accesses no files, so the caller has to write them.
     pub outside: Option<Outside>,
 }
 
-/// A file of weights beside a part.
+/// An external weight file of a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outside {
-    /// What it has to be called.
+    /// Required file name.
     pub name: String,
-    /// What stands in it.
+    /// Contents of the file.
     pub pieces: Vec<Piece>,
 }
 
-/// Weights that stand outside of a graph's file.
+/// A segment of external weights.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
-    /// The file beside the whole graph that has them, as that graph names it.
+    /// File of the whole graph that contains it, as that graph names it.
     pub file: String,
-    /// Where they start in it.
+    /// Offset in that file.
     pub from: u64,
-    /// How many bytes they are.
+    /// Length in bytes.
     pub length: u64,
-    /// Where they start in the part's own.
+    /// Offset in the part's file.
     pub to: u64,
 }
 
-/// Weights start at multiples of so many bytes, so that they can be mapped.
+/// Alignment of weights, so that they can be memory-mapped.
 const ALIGNED: u64 = 64;
 
-/// The part with these positions of the order.
+/// Writes the part with this range of the order.
 pub fn write(chain: &Chain, range: Range<usize>, number: usize) -> Result<Part, Error> {
     let graph = &chain.model.graph;
     let running: BTreeSet<usize> = chain.steps[range.clone()].iter().copied().collect();
-    // Results that are made of constants only belong to no operator that runs: the last part gives them.
+    // Outputs computed from constants only belong to no running operator; the last part provides
+    // them.
     let is_last = range.end == chain.steps.len();
     let fixed = graph.outputs.iter().map(|output| output.name.as_str());
     let fixed = fixed.filter(|name| is_last && chain.is_constant(name));
@@ -69,7 +70,7 @@ pub fn write(chain: &Chain, range: Range<usize>, number: usize) -> Result<Part, 
     let mut inputs = BTreeSet::new();
     let mut open: Vec<usize> = needed.iter().copied().collect();
     let mut names_taken = BTreeSet::new();
-    // Operators that only make constants come along with whoever takes what they make.
+    // Operators that only compute constants are included with their consumers.
     while let Some(index) = open.pop() {
         let mut names = Vec::new();
         taken(&graph.nodes[index], &mut names);
@@ -151,7 +152,7 @@ pub fn write(chain: &Chain, range: Range<usize>, number: usize) -> Result<Part, 
     })
 }
 
-/// Weights inside of an operator can only be carried along where they stand in the same file.
+/// Weights inside an operator are supported only if they are stored in the same file.
 fn within(node: &Node, number: usize) -> Result<(), Error> {
     let mut file = None;
     let alone = Graph { nodes: vec![node.clone()], ..Graph::default() };
@@ -160,14 +161,14 @@ fn within(node: &Node, number: usize) -> Result<(), Error> {
         Some(file) => Err(Error::Misfit {
             node: node.called(number),
             why: format!(
-                "weights inside of it are in {file:?}; want them among those of the graph, or in its own file"
+                "weights inside it are in {file:?}; want them among those of the graph, or in its own file"
             ),
         }),
         None => Ok(()),
     }
 }
 
-/// The description of weights outside, with their place in the part's own file.
+/// The description of external weights, with their position in the part's own file.
 fn moved(tensor: &Tensor, file: &str, own: &[u8], outside: &mut Outside) -> Result<Vec<u8>, Error> {
     let (from, length) = tensor.external_span;
     let length = length.or(tensor.bytes()).ok_or_else(|| Error::Misfit {
@@ -212,13 +213,13 @@ fn file(chain: &Chain, graph: &[u8]) -> Result<Vec<u8>, Error> {
     Ok(message.into_bytes())
 }
 
-/// The description of a value: its type, and its sizes where they are those of every run.
+/// Declaration of a value: its type, and its fixed sizes.
 fn value(chain: &Chain, name: &str, told: Option<&ValueInfo>) -> Result<Vec<u8>, Error> {
     let fact = chain.facts.get(name).cloned().unwrap_or_default();
     let number = told.and_then(|told| told.data_type).or(fact.data_type).and_then(|kind| kind.number());
     let number = number.ok_or_else(|| Error::Misfit {
         node: "split".to_string(),
-        why: format!("the type of {name:?} is not known, so it cannot flow between parts; cut elsewhere"),
+        why: format!("the type of {name:?} is unknown, so it cannot cross a cut; cut elsewhere"),
     })?;
     let mut tensor = Message::default();
     tensor.number(1, number);
@@ -234,7 +235,7 @@ fn value(chain: &Chain, name: &str, told: Option<&ValueInfo>) -> Result<Vec<u8>,
     Ok(value.into_bytes())
 }
 
-/// The sizes of a value; where they are those of every run also what the file leaves open.
+/// Declared sizes of a value; fixed sizes also fill dimensions that the file leaves open.
 fn shape(is_sure: bool, fact: &Fact, told: Option<&ValueInfo>) -> Option<Vec<u8>> {
     let mut shape = Message::default();
     let mut add = |size: Option<u64>, name: Option<&str>| {

@@ -1,9 +1,9 @@
-//! The graph that is shipped as an example is the one that is made here. `METIER_BLESS=1` writes it anew.
+//! The shipped example graph equals the one built here. `METIER_BLESS=1` rewrites it.
 
 use metier_onnx::build::{Builder, Setting};
 use metier_onnx::{Bindings, DataType, Limits, analyse, read};
 
-/// A small network for pictures: convolutions that halve the picture, and ten classes.
+/// A small image network: strided convolutions and ten classes.
 fn network() -> Vec<u8> {
     let list = |sizes: &[i64]| Setting::Integers(sizes.to_vec());
     let mut made = Builder::new(1789);

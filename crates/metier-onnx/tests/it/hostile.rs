@@ -1,4 +1,4 @@
-//! Files that nobody means well with: refused within limits, never a panic, a hang or a flood.
+//! Malicious files: rejected within limits, without a panic, a hang or excessive memory.
 
 use crate::common::{Message, file, graph, integers, node, value, weights};
 use metier_onnx::{Bindings, Error, Limits, analyse, read};
@@ -8,7 +8,7 @@ fn tell(bytes: &[u8], limits: &Limits) -> Result<metier_onnx::Analysis, Error> {
     analyse(&read(bytes, limits)?, &Bindings::default(), limits)
 }
 
-/// A graph with something of everything: products, windows, shapes, a branch, a loop.
+/// A graph with all families of operators: products, windows, shapes, a branch, a loop.
 fn everything() -> Vec<u8> {
     let branch = |name: &str| {
         let nodes = [node("Relu", &["c"], &[name], &[])];
@@ -50,7 +50,7 @@ fn a_graph_with_something_of_everything_is_understood() {
 fn every_cut_of_a_file_is_refused_or_read_but_never_panics() {
     let whole = everything();
     let read_whole = (0..whole.len()).filter(|end| tell(&whole[..*end], &Limits::default()).is_ok()).count();
-    // The graph is the last field: no cut leaves it whole.
+    // The graph is the last field, so every truncation damages it.
     assert_eq!(read_whole, 0);
 }
 
@@ -86,7 +86,7 @@ fn giant_dimensions_are_refused() {
         let said = tell(&bytes, &Limits::default()).unwrap_err();
         assert!(matches!(said, Error::TooMuch { .. }), "{said}");
     }
-    // The same by operators that make values out of numbers.
+    // The same by operators that compute values from numbers.
     let nodes = [node("ConstantOfShape", &["s"], &["y"], &[])];
     let constants = [integers("s", &[1 << 40, 1 << 40])];
     let said =
@@ -127,20 +127,24 @@ fn a_loop_without_an_end_is_counted_once() {
         tell(&file(&graph(&nodes, &[], &[value("x", &[2])], &[value("y", &[])]), 13), &Limits::default())
             .unwrap();
     assert_eq!(told.operators[0].turns, 1);
-    assert!(told.notes.iter().any(|note| note.contains("how often it turns")), "{:?}", told.notes);
+    assert!(
+        told.notes.iter().any(|note| note.contains("number of iterations is unknown")),
+        "{:?}",
+        told.notes
+    );
 }
 
-/// Far more than all tests here take together, and less than what they would take without bounds.
+/// Far more than all tests here need together, and less than without limits.
 const MOST_MIB: u64 = 1000;
 
-/// The most memory that this process has had.
+/// Peak memory of this process.
 fn peak_mib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
 }
 
-/// A body that says itself that it turns again, and does `inner` in each turn.
+/// A loop body whose condition is always true, and that runs `inner` in each iteration.
 fn endless(inner: Option<Message>) -> Message {
     let truth = Message::default().number(1, 1).number(2, 9).bytes(9, &[1]);
     let truth = Message::default().text(1, "value").message(5, &truth).number(20, 4);
@@ -160,13 +164,17 @@ fn endless_loops_inside_of_each_other_cost_no_more_than_one() {
         [node("Loop", &["", ""], &[], &[]).message(5, &sub(&body)), node("Relu", &["x"], &["y"], &[])];
     let bytes = file(&graph(&nodes, &[], &[value("x", &[2])], &[value("y", &[])]), 13);
     let told = tell(&bytes, &Limits::default()).unwrap();
-    assert!(told.notes.iter().any(|note| note.contains("how often it turns")), "{:?}", told.notes);
+    assert!(
+        told.notes.iter().any(|note| note.contains("number of iterations is unknown")),
+        "{:?}",
+        told.notes
+    );
     assert!(told.operators.iter().all(|one| one.turns == 1));
 }
 
 #[test]
 fn one_constant_that_is_taken_very_often_is_not_kept_as_often() {
-    // 300,000 times 4096 whole numbers would be 9.8 GB, out of a file of 1.2 MB.
+    // 300,000 times 4096 integers would take 9.8 GB, from a file of 1.2 MB.
     let many = vec!["w"; 300_000];
     let nodes = [node("Concat", &many, &["y"], &[("axis", &[0])]), node("Sum", &many, &["z"], &[])];
     let constants = [integers("w", &[1; 4096])];
@@ -179,7 +187,7 @@ fn one_constant_that_is_taken_very_often_is_not_kept_as_often() {
 
 #[test]
 fn copies_of_followed_values_are_bounded_together() {
-    // 40,000 values of 4096 whole numbers would be 1.3 GB, out of a file of 1 MB.
+    // 40,000 values of 4096 integers would take 1.3 GB, from a file of 1 MB.
     let names: Vec<String> = (0..=40_000).map(|at| format!("v{at}")).collect();
     let nodes: Vec<Message> =
         names.windows(2).map(|pair| node("Neg", &[&pair[0]], &[&pair[1]], &[])).collect();
@@ -230,7 +238,7 @@ fn functions_that_call_each_other_twice_are_refused_before_they_are_many() {
     let limits = Limits { nodes: 10_000, ..Limits::default() };
     let said = tell(&bytes, &limits).unwrap_err().to_string();
     assert!(said.contains("operators that functions stand for"), "{said}");
-    // One that calls itself has no end.
+    // A function that calls itself never ends.
     let nodes = [node("F", &["x"], &["y"], &[]).text(7, "own")];
     let mut bytes = file(&graph(&nodes, &[], &[value("x", &[2])], &[value("y", &[])]), 17);
     bytes.extend(Message::default().message(25, &function("F", "F")).0);
@@ -255,7 +263,7 @@ fn a_constant_whose_content_does_not_fill_its_dimensions_is_refused() {
     }
 }
 
-/// An operator with a list of a million numbers among its attributes.
+/// An operator with a list attribute of a million numbers.
 fn long_list() -> Message {
     let list = Message::default().text(1, "value_ints").number(20, 7).bytes(8, &[1; 1_000_000]);
     node("Constant", &[], &["list"], &[]).message(5, &list)
@@ -263,7 +271,7 @@ fn long_list() -> Message {
 
 #[test]
 fn a_function_with_a_long_list_is_not_copied_for_each_of_very_many_calls() {
-    // 60,000 copies of 8 MB, out of a file of 3 MB.
+    // 60,000 copies of 8 MB, from a file of 3 MB.
     let names: Vec<String> = (0..=60_000).map(|at| format!("v{at}")).collect();
     let call = |pair: &[String]| node("F", &[&pair[0]], &[&pair[1]], &[]).text(7, "own");
     let nodes: Vec<Message> = names.windows(2).map(call).collect();
@@ -293,7 +301,11 @@ fn a_loop_with_a_long_list_is_followed_for_a_few_turns_only() {
     let constants = [integers("last", &[12_000])];
     let bytes = file(&graph(&nodes, &constants, &[value("x", &[2])], &[value("y", &[])]), 17);
     let told = tell(&bytes, &Limits::default()).unwrap();
-    assert!(told.notes.iter().any(|note| note.contains("how often it turns")), "{:?}", told.notes);
+    assert!(
+        told.notes.iter().any(|note| note.contains("number of iterations is unknown")),
+        "{:?}",
+        told.notes
+    );
 }
 
 #[test]
@@ -307,7 +319,7 @@ fn numbers_at_the_end_of_what_there_is_do_not_overflow() {
 
 #[test]
 fn very_many_layers_and_weights_are_looked_up_by_name() {
-    // By going through all weights for each layer this would be 4·10^8 comparisons of long names.
+    // Searching all weights for each layer would take 4·10^8 comparisons of long names.
     let count = 20_000;
     let names: Vec<String> = (0..count).map(|at| format!("weights-of-layer-{at}")).collect();
     let nodes: Vec<Message> = names

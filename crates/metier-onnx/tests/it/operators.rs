@@ -1,4 +1,5 @@
-//! Operators of quantised, recurrent, attending and self-defined kinds: sizes and costs worked out by hand from their definitions.
+//! Quantised, recurrent, attention and self-defined operators: sizes and costs calculated by hand
+//! from their definitions.
 
 use crate::common::{Message, file, graph, integers, node, value, weights};
 use metier_onnx::{Analysis, Bindings, DataType, Limits, analyse, read};
@@ -25,7 +26,8 @@ const INT4: i64 = 22;
 
 #[test]
 fn attention_counts_heads_that_share_keys_and_what_was_before() {
-    // 8 heads of queries on 2 of keys; 3 new places behind 5 old ones; 4 elements a key and 6 a value.
+    // 8 heads of queries on 2 of keys; 3 new positions after 5 old ones; 4 elements per key and 6
+    // per value.
     let inputs = [
         value("q", &[1, 8, 3, 4]),
         value("k", &[1, 2, 3, 4]),
@@ -41,7 +43,8 @@ fn attention_counts_heads_that_share_keys_and_what_was_before() {
     assert_eq!(told.multiply_adds, 8 * 3 * 8 * (4 + 6));
     assert!(told.peak_activation_bytes.is_some());
 
-    // The same with the heads side by side: the result is as wide as all heads of queries, not as the values.
+    // The same with concatenated heads: the result is as wide as all heads of queries, not as the
+    // values.
     let inputs = [value("q", &[1, 3, 32]), value("k", &[1, 3, 8]), value("v", &[1, 3, 12])];
     let heads: [(&str, &[i64]); 2] = [("q_num_heads", &[8]), ("kv_num_heads", &[2])];
     let nodes = [node("Attention", &["q", "k", "v"], &["y"], &heads)];
@@ -110,7 +113,7 @@ fn a_quantised_network_has_the_weights_and_products_of_the_one_that_it_was() {
     assert_eq!((shape(&told, 0), shape(&told, 1)), (vec![1, 10], vec![1, 16, 16, 16]));
     assert_eq!(told.outputs[0].data_type, Some(DataType::Uint8));
     assert_eq!(told.multiply_adds, 8 * 256 * 27 + 10 * 8);
-    // Weights of both layers, and the one scale; zero points and whole-number biases are none.
+    // Weights of both layers, and the one scale; zero points and integer biases do not count.
     assert_eq!(told.parameters, 8 * 27 + 8 * 10 + 1);
     assert_eq!(told.weight_bytes.0, 8 * 27 + 8 * 10 + 4 + 1 + 8 * 4);
     let counts = told.characteristics;
@@ -216,7 +219,7 @@ fn shapes_that_only_a_run_tells_are_left_open() {
     assert_eq!(shape(&told, 0), [1, 122, 257, 2]);
 }
 
-/// A loop with a condition that `again` tells, and 2 × 8 × 8 multiply-adds in each turn.
+/// A loop whose condition `again` computes, with 2 × 8 × 8 multiply-adds in each iteration.
 fn looped(again: Message, count: Option<i64>, begins: u8) -> Analysis {
     let body = graph(
         &[again, node("MatMul", &["state", "w"], &["next"], &[])],
@@ -240,21 +243,21 @@ fn looped(again: Message, count: Option<i64>, begins: u8) -> Analysis {
 #[test]
 fn a_condition_may_end_a_loop_before_its_count() {
     let once = 2 * 8 * 8;
-    // Turns 0, 1, 2 go on, turn 3 is the last.
+    // Iterations 0, 1, 2 continue, iteration 3 is the last.
     let less = || node("Less", &["turn", "last"], &["again"], &[]);
     let told = looped(less(), Some(1000), 1);
     assert_eq!((told.multiply_adds, told.notes.len()), (4 * once, 0), "{:?}", told.notes);
     assert_eq!(looped(less(), None, 1).multiply_adds, 4 * once);
     assert_eq!(looped(less(), Some(2), 1).multiply_adds, 2 * once);
     assert_eq!(looped(less(), Some(1000), 0).multiply_adds, 0);
-    // What is handed on never ends it, however many turns there are.
+    // A condition that is passed through never ends the loop, however many iterations there are.
     let same = || node("Identity", &["cond"], &["again"], &[]);
     let told = looped(same(), Some(1_000_000), 1);
     assert_eq!((told.multiply_adds, told.notes.len()), (1_000_000 * once, 0), "{:?}", told.notes);
-    // What only a run tells is counted in full, and said.
+    // A condition that is unknown before a run: all iterations are counted, with a note.
     let told = looped(node("Not", &["open"], &["again"], &[]), Some(1000), 1);
     assert_eq!(told.multiply_adds, 1000 * once);
-    assert!(told.notes.iter().any(|note| note.contains("ends before turn 1000")), "{:?}", told.notes);
+    assert!(told.notes.iter().any(|note| note.contains("end before iteration 1000")), "{:?}", told.notes);
 }
 
 #[test]
@@ -277,9 +280,9 @@ fn an_einsum_may_leave_dimensions_to_dots() {
         told.map(|told| (shape(&told, 0), told.multiply_adds))
     };
     assert_eq!(of("...ij,jk->...ik", &[2, 3, 4, 5], &[5, 7]).unwrap(), (vec![2, 3, 4, 7], 6 * 4 * 5 * 7));
-    // Without a right side dots come first, then the letters that stand once.
+    // Without a right side the ellipsis comes first, then the letters that occur once.
     assert_eq!(of("b...a, ...c", &[9, 3, 4], &[3, 6]).unwrap(), (vec![3, 4, 9, 6], 9 * 3 * 4 * 6));
-    // Dimensions under dots are put to each other from the last one on, and spread where they are 1.
+    // Dimensions under an ellipsis are aligned at the last one, and broadcast where they are 1.
     assert_eq!(of("...i,...i->...", &[2, 3, 5], &[1, 5]).unwrap(), (vec![2, 3], 2 * 3 * 5));
     let said = of("...ij,jk->ik", &[5], &[5, 7]).unwrap_err().to_string();
     assert!(said.contains("for values of 1 and 2 dimensions"), "{said}");
@@ -294,7 +297,7 @@ fn an_operator_of_somebody_else_is_not_taken_for_one_of_the_same_name() {
         let told =
             analysed(&file(&graph(&nodes, &constants, &[value("x", &[2, 3, 4])], &[value("y", &[])]), 17));
         assert_eq!((told.operators_without_cost, told.characteristics.fc_layers), (2, 1), "{kind}");
-        let note = format!("operator {kind} of acme: it is not known here");
+        let note = format!("operator {kind} of acme is not supported");
         assert!(told.notes.iter().any(|one| one.starts_with(&note)), "{:?}", told.notes);
     }
 }

@@ -1,13 +1,14 @@
-//! Real networks from `scripts/graphs`: parameters and multiply-adds as others have counted them.
+//! Real networks from `scripts/graphs`: parameters and multiply-adds against independent counts.
 //!
-//! Parameters are all float weights wherever the file keeps them; multiply-adds (in millions) are those of Conv, Gemm and
-//! MatMul, counted by hand-written scripts over ONNX's own shape inference.
+//! Parameters are all float weights wherever the file stores them. Multiply-adds (in millions) are
+//! those of Conv, Gemm and MatMul, counted by hand-written scripts over ONNX's own shape inference.
 
 use std::path::PathBuf;
 
 use metier_onnx::{Analysis, Bindings, Limits, analyse, read};
 
-/// Name, shapes of open inputs, parameters, convolutions, millions of multiply-adds of Conv, Gemm and MatMul (0: not known).
+/// Name, shapes of open inputs, parameters, convolutions, millions of multiply-adds of Conv, Gemm
+/// and MatMul (0: unknown).
 type Row = (&'static str, &'static [(&'static str, &'static [u64])], u64, u64, u64);
 
 const KNOWN: [Row; 23] = [
@@ -82,7 +83,7 @@ fn parameters_layers_and_multiply_adds_are_those_that_others_count() {
 #[test]
 fn the_rules_of_the_original_see_what_it_saw() {
     let Some(folder) = folder() else { return };
-    // Convolutions and parameters that the original counts.
+    // Convolutions and parameters that SOPRANO counts.
     let seen = [
         ("ppocr4-detector", 0, 0),
         ("ppocr6-recogniser", 57, 5_267_734),

@@ -1,4 +1,4 @@
-//! Sizes and costs of single operators, worked out by hand from the operators' definitions.
+//! Sizes and costs of single operators, calculated by hand from their definitions.
 
 use crate::common::{Message, file, graph, integers, node, value, weights};
 use metier_onnx::{Analysis, Bindings, Error, Limits, analyse, read};
@@ -60,7 +60,7 @@ fn a_pool_may_round_up_but_not_start_behind_the_end() {
         one("MaxPool", &[1, 1, size], &[], &[], &attributes).0[2]
     };
     assert_eq!((pool(5, 2, 0), pool(5, 2, 1)), (2, 3));
-    // With a stride of 3 over 6 elements a third window would start at 6, behind the end.
+    // With a stride of 3 over 6 elements a third window would start at 6, after the end.
     assert_eq!((pool(6, 3, 0), pool(6, 3, 1)), (2, 2));
 }
 
@@ -154,10 +154,10 @@ fn a_size_that_one_input_gives_to_a_name_holds_for_all() {
     let bound = told(&bindings).unwrap();
     assert_eq!(bound.inputs[1].shape, Some(vec![Some(3), Some(8), Some(4)]));
     assert_eq!((bound.multiply_adds, bound.notes.len()), (3 * 16 * 8 * 4, 0), "{:?}", bound.notes);
-    // Where shapes are given for both they are taken as they are.
+    // Given shapes of both inputs are used unchanged.
     bindings.shapes.insert("b".to_string(), vec![1, 8, 4]);
     assert_eq!(told(&bindings).unwrap().inputs[1].shape, Some(vec![Some(1), Some(8), Some(4)]));
-    // What some exporters write for what they do not know is no name.
+    // The markers of some exporters for unknown dimensions are not names.
     let unnamed = |name: &str| {
         let dim = |text: &str| Message::default().message(1, &Message::default().text(2, text));
         let shape = dim("?").message(1, &Message::default().number(1, 8));

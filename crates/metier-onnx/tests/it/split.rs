@@ -1,5 +1,6 @@
-//! Parts of a graph: each can be read, gets all that it needs from the whole's inputs and earlier parts, and carries
-//! only its own weights. That a chain of parts computes what the whole computes is checked with a runtime by `bench/split`.
+//! Parts of a graph: each is readable, has all inputs from the whole's inputs and earlier parts,
+//! and contains only its own weights. `bench/split` checks with a runtime that the parts compute
+//! the same as the whole.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +8,7 @@ use crate::common::{self, file, graph, integers, node, value, weights};
 use metier_onnx::split::{Chain, Piece};
 use metier_onnx::{Bindings, Limits, Model, analyse, read};
 
-/// Two convolutions with a shortcut, a weight that an operator makes, and one that both halves use.
+/// Two convolutions with a shortcut, a computed weight, and a weight that both halves use.
 fn shortcut() -> Vec<u8> {
     let nodes = [
         node("ConstantOfShape", &["dims"], &["made"], &[]),
@@ -26,7 +27,7 @@ fn parameters(bytes: &[u8]) -> u64 {
     analyse(&model, &Bindings::default(), &Limits::default()).unwrap().parameters
 }
 
-/// Everything that holds for the parts of any graph.
+/// Properties of the parts of any graph.
 fn holds(bytes: &[u8], model: &Model, chain: &Chain, cuts: &[usize], name: &str) {
     let parts = chain.parts(cuts).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert_eq!(parts.len(), cuts.len() + 1);
@@ -52,7 +53,7 @@ fn a_part_carries_only_its_own_weights_and_what_flows_over_the_cut() {
     let (limits, bindings) = (Limits::default(), Bindings::default());
     let model = read(&bytes, &limits).unwrap();
     let chain = Chain::new(&bytes, &model, &bindings, &limits).unwrap();
-    // The operator that makes a weight does not count.
+    // The operator that computes a weight does not count.
     assert_eq!(chain.len(), 5);
     let flows: Vec<(Vec<String>, Option<u64>)> =
         chain.crossings().into_iter().map(|one| (one.values, one.bytes)).collect();
@@ -72,12 +73,12 @@ fn a_part_carries_only_its_own_weights_and_what_flows_over_the_cut() {
     let parts = chain.parts(&[cut]).unwrap();
     assert_eq!((parts[0].inputs.clone(), parts[0].outputs.clone()), (named(&["x"]), named(&["a", "b"])));
     assert_eq!((parts[1].inputs.clone(), parts[1].outputs.clone()), (named(&["a", "b"]), named(&["y"])));
-    // 4·3·9 and the shared one; then 4·4·9 and the shared one again.
+    // 4·3·9 and the shared weight; then 4·4·9 and the shared weight again.
     assert_eq!((parameters(&parts[0].bytes), parameters(&parts[1].bytes)), (109, 145));
     assert_eq!(parts[0].weights.parameters + parts[1].weights.parameters, 109 + 145);
 }
 
-/// A constant whose content is outside.
+/// A constant with external content.
 fn outside(name: &str, dims: &[u64], place: &[(&str, &str)]) -> common::Message {
     let entry = |(key, value): &(&str, &str)| common::Message::default().text(1, key).text(2, value);
     place.iter().fold(weights(name, dims).number(14, 1), |tensor, one| tensor.message(13, &entry(one)))
@@ -104,7 +105,7 @@ fn weights_outside_of_the_file_are_parted_too() {
     let tensor = &inner.graph.initializers[0];
     assert_eq!(tensor.external.as_deref(), Some("net.2.onnx.data"));
     assert_eq!((tensor.name.as_str(), tensor.external_span), ("b", (0, Some(40))));
-    // Both in one part stand one behind the other, each where it can be mapped.
+    // In one part the two follow each other, each aligned for mapping.
     let whole = chain.parts(&[]).unwrap();
     let starts: Vec<u64> = whole[0].outside.iter().flat_map(|all| &all.pieces).map(|one| one.to).collect();
     assert_eq!(starts, [0, 64]);
@@ -202,7 +203,7 @@ fn sizes_that_were_given_stand_in_the_parts() {
         (shape(0).unwrap(), shape(1).unwrap())
     };
     let (open, _) = sizes(&Bindings::default());
-    assert_eq!(open[0], Dim::Named("batch".into()), "nobody said it");
+    assert_eq!(open[0], Dim::Named("batch".into()), "no size was given");
     let shapes = [(input, vec![4, 8])].into_iter().collect();
     let want = vec![Dim::Known(4), Dim::Known(8)];
     assert_eq!(sizes(&Bindings { shapes, ..Bindings::default() }), (want.clone(), want));

@@ -1,4 +1,4 @@
-//! Recorded logs of real boards against figures that were computed apart from this program.
+//! Recorded logs of real boards against figures computed independently of this crate.
 
 use super::*;
 use crate::boards::recorded::{MADE, shared};
@@ -59,7 +59,7 @@ fn a_log_without_stamps_goes_by_the_interval_and_says_so() {
     assert_eq!((summary.lines, summary.samples, summary.clock), (76, 76, Clock::Interval));
     assert_eq!(energy.covered, Seconds(75.0));
     assert_eq!(summary.power_rails, ["POM_5V_IN"]);
-    // The program's own running mean over all lines so far, cut to whole milliwatts.
+    // `tegrastats`' own running mean over all lines so far, cut to whole milliwatts.
     close(energy.mean_watts.get(), 4.208, 0.001);
     close(energy.clock_joules.get(), 0.03 * energy.joules.get(), 1e-9);
     assert!(lines.iter().all(|(line, _)| line.unknown.is_empty() && line.board.iram.is_some()));

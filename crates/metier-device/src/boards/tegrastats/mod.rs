@@ -1,11 +1,11 @@
-//! A line of the vendor program `tegrastats`, of every generation of boards.
+//! Parser for lines of the vendor program `tegrastats`, of every board generation.
 //!
-//! The set of fields depends on the board, the release and the privilege of whoever started it, and changes each
-//! year. So nothing is taken by position: the line is cut into tokens, each field is recognised by the shape of
-//! its value, and what is not recognised is kept. `CPU [12%@1420]` are cores, `CPU 311/311` is a rail and
-//! `CPU@40C` a temperature; the name alone never decides.
+//! The set of fields depends on the board, the release and the caller's privilege, and changes each
+//! year. No field is read by position. The line is cut into tokens, each field is recognised by the
+//! shape of its value, and unrecognised tokens are kept. `CPU [12%@1420]` are cores, `CPU 311/311`
+//! is a rail and `CPU@40C` a temperature; the name alone never decides.
 //!
-//! Any bytes give a [`Line`], and none panics. A field that comes a second time in a line is kept as unknown.
+//! Any byte sequence gives a [`Line`] without a panic. A repeated field is kept as unknown.
 
 mod shape;
 mod token;
@@ -22,10 +22,10 @@ use self::shape::{Shape, percent};
 use self::token::tokens;
 use super::{Engine, Memory, Morphing, Rail, Snapshot};
 
-/// What is looked at of one line; the longest known is below 1 KiB.
+/// Largest number of bytes parsed of one line; the longest known line is below 1 KiB.
 const LONGEST: usize = 64 * 1024;
 
-/// Names of engines, by their beginning; what follows is a number or a suffix.
+/// Prefixes of engine names; a number or a suffix follows.
 const ENGINES: [&str; 14] = [
     "NVENC", "NVDEC", "NVJPG", "MSENC", "VIC", "OFA", "NVDLA", "PVA", "APE", "NVCSI", "ISP", "SE", "TSEC",
     "VI",
@@ -33,19 +33,19 @@ const ENGINES: [&str; 14] = [
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Line {
-    /// Local time in whole seconds, where it is printed.
+    /// Local time in whole seconds, if printed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stamp: Option<jiff::civil::DateTime>,
-    /// What it says of the board.
+    /// The parsed state of the board.
     #[serde(flatten)]
     pub board: Snapshot,
-    /// Tokens that were not recognised, in their order.
+    /// Unrecognised tokens, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<String>,
 }
 
 impl Line {
-    /// Reads a line from text.
+    /// Parses a line of text.
     pub fn parse(text: &str) -> Self {
         let mut cut = text.len().min(LONGEST);
         while !text.is_char_boundary(cut) {
@@ -64,13 +64,13 @@ impl Line {
         line
     }
 
-    /// Reads a line from bytes; what is no UTF-8 is replaced.
+    /// Parses a line of bytes; invalid UTF-8 is replaced.
     pub fn parse_bytes(bytes: &[u8]) -> Self {
         let text: Cow<'_, str> = String::from_utf8_lossy(bytes.get(..LONGEST).unwrap_or(bytes));
         Self::parse(&text)
     }
 
-    /// Takes the field that the tokens begin with, and says how many of them it has; 0 if it is none.
+    /// Parses the field at the front of `tokens`. Returns its number of tokens, 0 if unrecognised.
     fn take(&mut self, tokens: &[&str]) -> usize {
         let (first, second) = (tokens[0], tokens.get(1).copied().unwrap_or_default());
         if let Some(temperature) = shape::temperature(first) {
@@ -98,7 +98,7 @@ impl Line {
                 self.board.cores = cores;
                 2
             }
-            // A channel of the power chip that nothing is connected to.
+            // An unconnected channel of the power chip.
             Some(Shape::Power { .. }) if first == "NC" => 2,
             Some(Shape::Power { now, mean, peak }) => {
                 self.board.rails.push(Rail { name, now, mean, peak });
@@ -172,7 +172,7 @@ impl Line {
     }
 }
 
-/// Whether a bare number or `off` behind this name is the state of an engine.
+/// Whether a bare number or `off` after this name is the state of an engine.
 fn is_engine(name: &str) -> bool {
     let stem = name.strip_suffix("_FREQ");
     let bare = stem.unwrap_or(name).trim_end_matches(|c: char| c.is_ascii_digit());

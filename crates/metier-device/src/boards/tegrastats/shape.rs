@@ -1,17 +1,17 @@
-//! Shapes of values.
+//! Shapes of field values.
 
 use jiff::civil::DateTime;
 use metier_types::{Bytes, Celsius, Hertz, Ratio, Watts};
 
 use super::super::{Blocks, Core, Temperature};
 
-/// What a switched-off temperature sensor shows.
+/// Value of a switched-off temperature sensor.
 const SENSOR_OFF: f64 = -256.0;
 
-/// Most clocks or cores in one list.
+/// Largest number of clocks or cores read from one list.
 const MOST: usize = 1024;
 
-/// The value behind a name.
+/// The value after a field name.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Shape {
     /// `5246/7771MB`.
@@ -31,7 +31,7 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    /// The shape of a token, if it is one of these.
+    /// Parses a token into its shape; `None` if it has none of these.
     pub(super) fn of(token: &str) -> Option<Self> {
         match token {
             "" => return None,
@@ -52,7 +52,7 @@ impl Shape {
     }
 }
 
-/// What stands in a bracket behind memory.
+/// Bracketed detail after a memory field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Group {
     /// `(lfb 7x4MB)`, `(lfb 252kB)`; `(lfb kB)` has no figures.
@@ -82,7 +82,7 @@ pub(super) fn group(token: &str) -> Option<Group> {
     }
 }
 
-/// Whether a token can be a field's name: letters, digits and joints, a letter first.
+/// Whether a token can be a field name: a letter, then letters, digits, `_`, `-`, `.` and `+`.
 pub(super) fn is_name(token: &str) -> bool {
     token.starts_with(|c: char| c.is_ascii_alphabetic())
         && token.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'+'))
@@ -184,7 +184,7 @@ fn power(token: &str) -> Option<Shape> {
     if parts.next().is_some() {
         return None;
     }
-    // All of them carry the unit or none does; a mixture is a line that was cut.
+    // Either all numbers carry the unit or none does; a mixture is a truncated line.
     let has_unit = now.ends_with("mW");
     let watts = |text: &str| -> Option<Watts> {
         let number = if has_unit { text.strip_suffix("mW")? } else { text };
@@ -198,7 +198,7 @@ fn power(token: &str) -> Option<Shape> {
     Some(Shape::Power { now: watts(now)?, mean: Some(watts(mean)?), peak })
 }
 
-/// `252kB` in bytes. The units are powers of 1024, whatever they are called.
+/// Parses `252kB` as bytes. Despite their names, the units are powers of 1024.
 fn amount(text: &str) -> Option<Bytes> {
     let at = text.find(|c: char| c.is_ascii_alphabetic())?;
     Some(Bytes(whole(&text[..at])?.checked_mul(unit(&text[at..])?)?))
@@ -214,17 +214,17 @@ fn unit(text: &str) -> Option<u64> {
     }
 }
 
-/// A clock in megahertz.
+/// Parses a clock in megahertz.
 fn megahertz(text: &str) -> Option<Hertz> {
     decimal(text).filter(|value| *value >= 0.0).map(|value| Hertz(value * 1e6))
 }
 
-/// Digits only, unlike what the standard library takes.
+/// Digits only; the standard library accepts more, such as a sign.
 fn whole(text: &str) -> Option<u64> {
     (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
 }
 
-/// Digits with at most one point and a minus, unlike what the standard library takes.
+/// Digits, at most one point and a minus; the standard library accepts more.
 fn decimal(text: &str) -> Option<f64> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let (before, after) = digits.split_once('.').unwrap_or((digits, "0"));

@@ -1,8 +1,9 @@
-//! Cuts a line into tokens.
+//! Tokenizer for `tegrastats` lines.
 //!
-//! Blanks separate them. A bracket opens a token of its own even without a blank before it (`252kB(lfb 252kB)`),
-//! and reaches to where it closes; square ones belong to the word around them (`@[305,305]`), blanks inside of
-//! them included. A bracket that is never closed, as in a line that was cut, is an ordinary letter.
+//! Blanks separate tokens. A round bracket starts its own token even without a blank before it
+//! (`252kB(lfb 252kB)`), and ends where it closes. A square bracket belongs to the surrounding word
+//! (`@[305,305]`), including blanks inside it. An unclosed bracket, as in a truncated line, is an
+//! ordinary character.
 
 /// The tokens of a line.
 pub(super) fn tokens(text: &str) -> Vec<&str> {
@@ -20,7 +21,7 @@ fn is_blank(c: char) -> bool {
     c.is_ascii_whitespace() || c == '\x0b' || c == '\0'
 }
 
-/// Length of the token that a text begins with; at least 1 where the text is not empty.
+/// Length of the token at the start of a text; at least 1 for a non-empty text.
 fn token(text: &str) -> usize {
     let bytes = text.as_bytes();
     if bytes[0] == b'('
@@ -46,7 +47,7 @@ fn token(text: &str) -> usize {
     }
 }
 
-/// Where a bracket closes, unless another one opens before.
+/// Position of the closing bracket, unless another one opens first.
 fn closing(bytes: &[u8], from: usize, open: u8, close: u8) -> Option<usize> {
     let at = from + bytes.get(from..)?.iter().position(|byte| *byte == open || *byte == close)?;
     (bytes[at] == close).then_some(at)

@@ -1,10 +1,11 @@
-//! How fast memory is read, by number of threads and working set: from each level of the caches, and from beyond them.
+//! Memory read bandwidth by number of threads and working set, for each cache level and main
+//! memory.
 
 use metier_types::{Bandwidth, Bytes, Passport};
 
 use super::{Bench, REPETITIONS, Spread, kernel, miss, team, working_set};
 
-/// The least that is read in one piece of work, so that asking for the time costs nothing.
+/// Smallest number of bytes read between clock readings, so that reading the clock costs nothing.
 const PIECE: usize = 256 << 10;
 
 /// See [`super::PARTS`].
@@ -36,24 +37,24 @@ pub fn measure(bench: &mut Bench, passport: &mut Passport) {
         }
     }
     if beyond.is_none() {
-        let reason = "too little memory is free to go through more than the caches hold";
+        let reason = "too little free memory for a working set larger than the caches";
         miss(passport, "bandwidth.memory", reason);
     }
     if caches.is_empty() {
         miss(
             passport,
             "bandwidth.caches",
-            "the host does not tell its caches; usual sizes were gone through",
+            "the host does not report its caches; default working sets were used",
         );
     }
 }
 
-/// Rates at which so many threads read a working set each.
+/// Read rate of `threads` threads, each on its own working set of `own` bytes, per repetition.
 pub fn read(threads: u32, own: usize, slice: std::time::Duration) -> Vec<f64> {
     let kernel = kernel::read();
     let pieces = own.max(kernel::LINE).div_ceil(PIECE).max(1);
     let times = if pieces == 1 { PIECE.div_ceil(own.max(1)) } else { 1 };
-    // A large set is read in pieces, one after the other, so that a slice can end in between.
+    // A large set is read in pieces, so that a slice can end between two pieces.
     let prepare = || (vec![1_u8; own], 0_usize);
     let work = |(bytes, piece): &mut (Vec<u8>, usize)| {
         let from = *piece * PIECE;

@@ -1,10 +1,11 @@
-//! Multiply-adds by precision and number of threads, in registers: what no real program goes beyond.
+//! Multiply-add rates in registers by precision and number of threads: the upper bound of any
+//! program.
 
 use metier_types::{ComputeRate, Passport, Precision};
 
 use super::{Bench, REPETITIONS, Spread, kernel, miss, team};
 
-/// Passes of one piece of work: some microseconds, so that asking for the time costs nothing.
+/// Passes between clock readings: some microseconds, so that reading the clock costs nothing.
 const PASSES: u64 = 2_000;
 
 /// See [`super::PARTS`].
@@ -28,15 +29,16 @@ pub fn measure(bench: &mut Bench, passport: &mut Passport) {
     }
     let has = |precision| kernels.iter().any(|kernel| kernel.precision == precision);
     if !has(Precision::F16) {
-        let reason = "this processor has no arithmetic on 16-bit numbers; they are widened to 32 bits first";
+        let reason =
+            "this processor has no 16-bit float arithmetic; such numbers are widened to 32 bits first";
         miss(passport, "compute.f16", reason);
     }
     if !has(Precision::I8) {
-        miss(passport, "compute.i8", "this processor has no products of 8-bit numbers added up in 32 bits");
+        miss(passport, "compute.i8", "this processor has no 8-bit dot products with 32-bit sums");
     }
 }
 
-/// Whether only the compiler stands for the figures.
+/// Whether the portable loops are used, so that the rate depends on the compiler.
 pub fn is_plain() -> bool {
     kernel::multiply().iter().any(|kernel| kernel.instructions == "plain loops")
 }

@@ -1,4 +1,4 @@
-//! How long one access takes that must wait for the one before: a chain of addresses in random order through a working set.
+//! Latency of dependent memory accesses: a pointer chain in random order through a working set.
 
 use std::time::Instant;
 
@@ -8,21 +8,21 @@ use metier_types::{Bytes, Latency, Passport, Seconds};
 use super::kernel::{self, Line};
 use super::{Bench, REPETITIONS, Spread, miss, working_set};
 
-/// Steps between two looks at the clock.
+/// Steps between two clock readings.
 const STEPS: u64 = 4096;
 
-/// Lines in a ring that visits each once, in an order that no prefetcher guesses.
+/// A ring of lines that visits each once, in an order that prefetchers cannot predict.
 pub struct Ring {
     lines: Vec<Line>,
 }
 
 impl Ring {
-    /// Over so many bytes, at least one line; `seed` makes the order.
+    /// Creates a ring over `bytes` bytes, at least one line; `seed` determines the order.
     pub fn new(bytes: u64, seed: u64) -> Self {
         let count = (bytes as usize / kernel::LINE).max(1);
         let mut lines = vec![Line::empty(); count];
         let start = lines.as_ptr();
-        // Sattolo's way of shuffling: what comes out is always one single ring.
+        // Sattolo's shuffle yields a permutation with a single cycle.
         let mut order: Vec<u32> = (0..count as u32).collect();
         let mut random = SplitMix64::new(seed);
         for i in (1..count).rev() {
@@ -34,10 +34,11 @@ impl Ring {
         Self { lines }
     }
 
-    /// Where one is after so many steps (rounded up to blocks of 16) from there.
+    /// Index of the line reached from `from` after `steps` steps, rounded up to blocks of 16.
     pub fn follow(&self, from: usize, steps: u64) -> usize {
         let Some(start) = self.lines.get(from) else { return 0 };
-        // SAFETY: `new` linked every line to another one of the same vector, which lives as long as `self`.
+        // SAFETY: `new` linked every line to another one of the same vector, which lives as long as
+        // `self`.
         let end = unsafe { kernel::chase(start, steps) };
         (end as usize - self.lines.as_ptr() as usize) / size_of::<Line>()
     }
@@ -49,13 +50,17 @@ pub fn measure(bench: &mut Bench, passport: &mut Passport) {
     let mut sets = working_set::levels(&caches, 1);
     match working_set::beyond(&caches, bench.host.reading().memory_available_bytes) {
         Some(set) => sets.push(set),
-        None => miss(passport, "latency.memory", "too little memory is free to go beyond the caches"),
+        None => miss(
+            passport,
+            "latency.memory",
+            "too little free memory for a working set larger than the caches",
+        ),
     }
     let slice = bench.slice(sets.len());
     for set in sets {
         let Bytes(bytes) = set;
         let ring = Ring::new(bytes, 0x9e37_79b9_7f4a_7c15);
-        // Once around what fits caches, so that it is in them.
+        // Go once around a ring that fits into the caches, so that it is cached.
         let mut at = ring.follow(0, (bytes / kernel::LINE as u64).min(1 << 20));
         let times: Vec<f64> = (0..REPETITIONS)
             .map(|_| {

@@ -1,8 +1,9 @@
-//! Measures what this device can do, in bounded time, and fills a passport with it.
+//! Micro-benchmarks that fill this device's passport in bounded time.
 //!
-//! Each part is one file with one function of the same shape, and stands in [`PARTS`] with its share of the time. A part
-//! measures several times and keeps the best with the spread: what else goes on only ever makes a machine look slower.
-//! What a part cannot measure it writes into `missing`, and the others go on.
+//! Each part is one file with one function of the same signature, and has an entry with its share
+//! of the time in [`PARTS`]. A part measures several times and keeps the best result and the
+//! spread, because other load only slows a machine down. A part that fails adds an entry to
+//! `missing`; the others continue.
 
 mod bandwidth;
 mod compute;
@@ -23,38 +24,38 @@ use crate::Error;
 use metier_linux::Roots;
 use metier_linux::host::HostMeter;
 
-/// How much time, where, and whom to tell.
+/// Settings of a passport benchmark.
 pub struct Plan<'a> {
-    /// Where the kernel's files are.
+    /// Roots of the kernel's files.
     pub roots: &'a Roots,
-    /// All of it together, about.
+    /// Approximate total duration in seconds.
     pub seconds: f64,
-    /// The folder whose storage is measured; `None` leaves storage out.
+    /// Folder whose storage is measured; `None` skips storage.
     pub folder: Option<PathBuf>,
-    /// Told what begins and how much is done, from 0 to 1.
+    /// Called with the name of the starting part and the finished share, from 0 to 1.
     pub progress: &'a dyn Fn(&str, f64),
 }
 
 impl Plan<'_> {
-    /// What `seconds` may be.
+    /// Allowed values of `seconds`.
     pub const SECONDS: std::ops::RangeInclusive<f64> = 1.0..=3600.0;
-    /// What it is unless asked otherwise.
+    /// Default of `seconds`.
     pub const USUAL_SECONDS: f64 = 30.0;
 }
 
-/// What a part may use.
+/// Shared context of the parts.
 struct Bench<'a> {
     plan: &'a Plan<'a>,
     host: HostMeter,
-    /// Numbers of threads to measure with: 1, 2, 4 … and all.
+    /// Thread counts to measure with: 1, 2, 4 … and all.
     threads: Vec<u32>,
-    /// Time of the part that is being measured.
+    /// Time for the current part.
     time: Duration,
 }
 
 type Part = fn(&mut Bench, &mut Passport);
 
-/// Name, share of the time, and how it is measured.
+/// Name, share of the time, and measuring function of each part.
 const PARTS: [(&str, f64, Part); 6] = [
     ("compute", 0.25, compute::measure),
     ("memory bandwidth", 0.22, bandwidth::measure),
@@ -64,7 +65,7 @@ const PARTS: [(&str, f64, Part); 6] = [
     ("lasting load", 0.27, throttling::measure),
 ];
 
-/// The measured passport of this device.
+/// Measures the passport of this device.
 pub fn bench(device: Device, plan: &Plan) -> Result<Passport, Error> {
     if !Plan::SECONDS.contains(&plan.seconds) {
         let got = plan.seconds.to_string();
@@ -86,14 +87,14 @@ pub fn bench(device: Device, plan: &Plan) -> Result<Passport, Error> {
     (plan.progress)("done", 1.0);
     if let Some(load) = load.filter(|load| *load > 0.5 * f64::from(all)) {
         let text = format!(
-            "The host was busy with other things: load {load:.1} on {all} threads when it began; an idle host does better."
+            "The host was busy: load {load:.1} on {all} threads at the start; an idle host is faster."
         );
         passport.notes.push(text);
     }
     if build() == "debug" && compute::is_plain() {
-        passport.notes.push(
-            "A debug build without loops of its own for this processor: compute is far too low.".into(),
-        );
+        passport
+            .notes
+            .push("A debug build without assembly loops for this processor: compute is far too low.".into());
     }
     Ok(passport)
 }
@@ -102,18 +103,18 @@ fn build() -> &'static str {
     if cfg!(debug_assertions) { "debug" } else { "release" }
 }
 
-/// Repetitions of a measurement: the best and how far the worst was from it.
+/// Best and worst of a measurement's repetitions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Spread {
     best: f64,
     worst: f64,
 }
 
-/// How often each thing is measured.
+/// Repetitions of each measurement.
 const REPETITIONS: u32 = 5;
 
 impl Spread {
-    /// Of rates, where more is better; `None` where nothing sensible was measured.
+    /// From rates, where more is better; `None` without a positive finite rate.
     fn of_rates(rates: impl IntoIterator<Item = f64>) -> Option<Self> {
         let of = |best: f64, worst: f64| Self { best, worst };
         let sensible = rates.into_iter().filter(|rate| rate.is_finite() && *rate > 0.0);
@@ -122,26 +123,27 @@ impl Spread {
         })
     }
 
-    /// Of times, where less is better.
+    /// From times, where less is better.
     fn of_times(times: impl IntoIterator<Item = f64>) -> Option<Self> {
         let rates = times.into_iter().map(f64::recip);
         Self::of_rates(rates).map(|rates| Self { best: rates.best.recip(), worst: rates.worst.recip() })
     }
 
-    /// 0 where all were the same; a rate that fell to half is 0.5, a time that doubled is 1.
+    /// Relative difference between best and worst: 0 if all are equal, 0.5 for a halved rate, 1 for
+    /// a doubled time.
     fn ratio(self) -> metier_types::Ratio {
         metier_types::Ratio((self.worst - self.best).abs() / self.best)
     }
 }
 
 impl Bench<'_> {
-    /// The time of one repetition where the part measures so many cases.
+    /// Duration of one repetition for a part with `cases` cases.
     fn slice(&self, cases: usize) -> Duration {
         (self.time / (cases.max(1) as u32 * REPETITIONS))
             .clamp(Duration::from_millis(1), Duration::from_secs(1))
     }
 
-    /// When the part should be over.
+    /// Time at which the current part should end.
     fn deadline(&self) -> Instant {
         Instant::now() + self.time
     }

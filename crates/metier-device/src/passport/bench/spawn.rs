@@ -1,4 +1,4 @@
-//! Starting a process that does nothing, until it has ended.
+//! Time to start an empty process and wait for its end.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -7,7 +7,7 @@ use metier_types::{Passport, Seconds};
 
 use super::{Bench, Spread, miss};
 
-/// At most so often.
+/// Largest number of processes started.
 const MOST: usize = 400;
 
 /// See [`super::PARTS`].

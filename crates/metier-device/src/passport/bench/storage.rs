@@ -1,6 +1,7 @@
-//! The storage that a folder is on: writing until it is on the medium, reading past the page cache, and one small write.
+//! Storage benchmark of a folder: synced writes, reads that bypass the page cache, and small synced
+//! writes.
 //!
-//! One file is written, and unlinked at once: whatever happens to us, nothing is left of it.
+//! It uses one file that is unlinked at once, so nothing remains after a crash.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -14,14 +15,14 @@ use metier_types::{Bytes, Extra, Passport, Seconds, StorageRate};
 
 use super::{Bench, Spread, miss};
 
-/// What is written and read at a time; also how blocks lie in memory for reading past the cache.
+/// Bytes per write and read; also the memory alignment for direct reads.
 const BLOCK: usize = 1 << 20;
-/// The file is never larger, nor than a tenth of what is free.
+/// Largest file size; the file also uses at most a tenth of the free space.
 const LARGEST: u64 = 256 << 20;
 const SMALLEST: u64 = 4 << 20;
-/// Passes of writing and of reading.
+/// Passes of each of writing and reading.
 const PASSES: u32 = 3;
-/// Small writes at most.
+/// Largest number of small synced writes.
 const MOST_SYNCS: usize = 200;
 
 /// See [`super::PARTS`].
@@ -53,7 +54,7 @@ fn storage(folder: &Path, time: Duration) -> io::Result<(StorageRate, Reasons)> 
 
     let (size, write) = written(&mut file, size, time.mul_f64(0.45))?;
     spreads.extend(write);
-    // In memory nothing is ever read past the cache: the cache is the medium.
+    // tmpfs has no medium below the page cache.
     let read = match (file_system.as_deref(), direct) {
         (Some("tmpfs" | "ramfs"), _) => {
             reasons.push((
@@ -84,7 +85,7 @@ fn storage(folder: &Path, time: Duration) -> io::Result<(StorageRate, Reasons)> 
     Ok((rate, reasons))
 }
 
-/// A file without a name, and the same past the page cache, where the file system lets us.
+/// Creates an unlinked file, and opens it with `O_DIRECT` too if the file system supports that.
 fn scratch(folder: &Path) -> io::Result<(File, Option<File>)> {
     let path = folder.join(format!(".metier-bench-{}", metier_types::RunId::new()));
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
@@ -93,9 +94,10 @@ fn scratch(folder: &Path) -> io::Result<(File, Option<File>)> {
     Ok((file, direct))
 }
 
-/// Writes the whole file and waits for the medium, again and again; a file that takes too long is made shorter once.
+/// Repeatedly writes and syncs the whole file. If the first pass is slow, the file is shortened
+/// once.
 fn written(file: &mut File, size: u64, time: Duration) -> io::Result<(u64, Option<Spread>)> {
-    // Bytes that no file system makes smaller.
+    // Random bytes, which a file system cannot compress.
     let mut random = SplitMix64::new(1);
     let mut block = vec![0_u8; BLOCK];
     for word in block.chunks_exact_mut(8) {
@@ -122,9 +124,9 @@ fn written(file: &mut File, size: u64, time: Duration) -> io::Result<(u64, Optio
     Ok((size, Spread::of_rates(rates)))
 }
 
-/// Reads through a file that goes past the page cache.
+/// Reads through a file opened with `O_DIRECT`.
 fn read(file: &mut File, size: u64, time: Duration) -> io::Result<Option<Spread>> {
-    // Such reads want memory that begins at a block's border.
+    // `O_DIRECT` reads need aligned memory.
     let mut memory = vec![0_u8; BLOCK + 4096];
     let from = memory.as_ptr().align_offset(4096);
     let block = &mut memory[from..from + BLOCK];
@@ -136,7 +138,7 @@ fn read(file: &mut File, size: u64, time: Duration) -> io::Result<Option<Spread>
     })
 }
 
-/// Reads through the page cache, after it was asked to forget the file.
+/// Reads through the page cache after dropping the file from it.
 fn past(file: &mut File, size: u64, time: Duration) -> io::Result<Option<Spread>> {
     let mut block = vec![0_u8; BLOCK];
     passes(size, time, |left| {
@@ -169,7 +171,7 @@ fn passes(
     Ok(Spread::of_rates(rates))
 }
 
-/// The middle one of small writes, each until it is on the medium: here a rare quick one says nothing.
+/// Median time of a small synced write; the minimum would reflect rare fast writes only.
 fn synced(file: &File, time: Duration) -> io::Result<Option<f64>> {
     let deadline = Instant::now() + time;
     let block = [7_u8; 4096];
@@ -184,10 +186,11 @@ fn synced(file: &File, time: Duration) -> io::Result<Option<f64>> {
     Ok(times.get(times.len() / 2).copied())
 }
 
-/// Kind of the file system that a folder is on, where we know its number, and the bytes that are free.
+/// File system of a folder, if its magic number is known, and the number of free bytes.
 fn file_system(folder: &Path) -> io::Result<(Option<String>, u64)> {
     let path = std::ffi::CString::new(folder.as_os_str().as_encoded_bytes())?;
-    // SAFETY: zeroed is a valid value of this plain structure, the path ends with 0, and both live through the call.
+    // SAFETY: zeroed is valid for this plain structure, the path ends with 0, and both outlive the
+    // call.
     let about = unsafe {
         let mut about: libc::statfs = std::mem::zeroed();
         if libc::statfs(path.as_ptr(), &raw mut about) != 0 {

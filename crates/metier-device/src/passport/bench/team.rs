@@ -1,9 +1,9 @@
-//! Several threads that begin together, and how much they get done in a second.
+//! Threads that start together, and their combined rate of work.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// 1, 2, 4 … and all.
+/// Thread counts 1, 2, 4 … and all.
 pub fn sizes(all: u32) -> Vec<u32> {
     let all = all.max(1);
     let mut sizes: Vec<u32> = std::iter::successors(Some(1_u32), |size| size.checked_mul(2))
@@ -13,8 +13,9 @@ pub fn sizes(all: u32) -> Vec<u32> {
     sizes
 }
 
-/// Lets each of `size` threads prepare and then repeat its work for `slice`, all at once, `repetitions` times over. `work`
-/// does one piece and says how much that was. Gives the rate of all together, in each repetition.
+/// Runs `size` threads that each prepare and then repeat `work` for `slice`, starting together,
+/// `repetitions` times. `work` does one piece and returns its amount. Returns the combined rate of
+/// each repetition.
 pub fn rates<T>(
     size: u32,
     repetitions: u32,

@@ -1,4 +1,4 @@
-//! All cores busy for a while: what is left of the speed at the end, and of the frequency.
+//! Sustained load on all cores: the remaining share of speed and frequency at the end.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,16 +8,16 @@ use metier_types::{Extra, LockUnpoisoned, Passport, Precision, Ratio, Seconds, T
 
 use super::{Bench, kernel, miss};
 
-/// Passes of one piece of work.
+/// Passes between updates of the work counter.
 const PASSES: u64 = 2_000;
-/// The speed is looked at so often.
+/// Number of speed samples.
 const LOOKS: u32 = 40;
 
 /// See [`super::PARTS`].
 pub fn measure(bench: &mut Bench, passport: &mut Passport) {
     let kernels = kernel::multiply();
     let Some(kernel) = kernels.iter().find(|kernel| kernel.precision == Precision::F32) else {
-        return miss(passport, "throttling", "there is nothing to keep the cores busy with");
+        return miss(passport, "throttling", "there is no kernel for 32-bit floats");
     };
     let threads = bench.threads.last().copied().unwrap_or(1);
     let (over, work) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -34,7 +34,8 @@ pub fn measure(bench: &mut Bench, passport: &mut Passport) {
         let mut early = before;
         for look in 0..LOOKS {
             speeds.lock_unpoisoned().push(speed(&work, bench.time / LOOKS));
-            // Idle cores are clocked low: the frequency before is that of the first busy moment.
+            // Idle cores run at a low clock, so the frequency before is read after the first busy
+            // interval.
             if look == 0 {
                 early.frequency_hertz = bench.host.reading().frequency_hertz;
             }
@@ -80,7 +81,8 @@ fn speed(work: &AtomicU64, span: Duration) -> f64 {
     (work.load(Ordering::Relaxed) - before) as f64 / start.elapsed().as_secs_f64()
 }
 
-/// Best speed of the last fifth over the best of the first: what others take for a moment is no throttling.
+/// Best speed of the last fifth over the best of the first fifth; the best of several samples hides
+/// short disturbances by other processes.
 fn kept(speeds: &[f64]) -> Option<f64> {
     let fifth = speeds.len().div_ceil(5);
     let best = |part: &[f64]| part.iter().copied().fold(0.0, f64::max);

@@ -1,15 +1,15 @@
-//! How much memory to go through so that it stays in one level of the caches, or in none.
+//! Sizes of working sets that fit into one cache level, or into none.
 
 use metier_types::{Bytes, Cache};
 
-/// Where caches are not told: what small and large processors have in common.
+/// Default sets for unknown caches, suitable for small and large processors.
 const USUAL: [u64; 3] = [16 << 10, 128 << 10, 1 << 20];
 
-/// The least that is taken for memory.
+/// Smallest working set for main memory.
 const LEAST: u64 = 64 << 20;
 
-/// A working set of one thread for each level of the caches, smallest first: half of the level, so that it fits beside what
-/// else is there. Where `threads` share the last level, each gets its part.
+/// Working sets of one thread for each cache level, smallest first. A set has half the size of its
+/// level, to leave space for other data. `threads` share the last level.
 pub fn levels(caches: &[Cache], threads: u32) -> Vec<Bytes> {
     let mut data: Vec<(u32, u64)> = caches
         .iter()
@@ -30,8 +30,8 @@ pub fn levels(caches: &[Cache], threads: u32) -> Vec<Bytes> {
     sets.into_iter().map(Bytes).collect()
 }
 
-/// So much, of all threads together, that caches hold next to nothing of it: twice the largest one. `None` where that is more than a
-/// third of what is free.
+/// Working set of all threads together for main memory: twice the largest cache, so that caches
+/// hold little of it. `None` if that exceeds a third of the free memory.
 pub fn beyond(caches: &[Cache], free: Option<Bytes>) -> Option<Bytes> {
     let largest = caches.iter().map(|cache| cache.size_bytes.get()).max().unwrap_or(0);
     let wanted = (2 * largest).max(LEAST);

@@ -42,7 +42,7 @@ pub fn weights(name: &str, dims: &[u64]) -> Message {
     tensor.number(2, 1).text(8, name)
 }
 
-/// A constant list of whole numbers.
+/// A constant integer list.
 pub fn integers(name: &str, values: &[i64]) -> Message {
     let raw: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     Message::default().number(1, values.len() as i64).number(2, 7).text(8, name).bytes(9, &raw)
@@ -59,10 +59,10 @@ pub fn value(name: &str, dims: &[i64]) -> Message {
     Message::default().text(1, name).message(2, &Message::default().message(1, &tensor))
 }
 
-/// Attributes that are lists, also of one number.
+/// List attributes, also with one number.
 const LISTS: [&str; 5] = ["strides", "pads", "dilations", "kernel_shape", "perm"];
 
-/// An operator with attributes of whole numbers.
+/// An operator with integer attributes.
 pub fn node(kind: &str, inputs: &[&str], outputs: &[&str], attributes: &[(&str, &[i64])]) -> Message {
     let mut node = Message::default();
     for input in inputs {

@@ -1,4 +1,5 @@
-//! Every value of the recorded lines, read by eye: one row a line, one column a field, in `lines_expected.tsv`.
+//! Every value of the recorded lines, checked by hand: one row per line, one column per field, in
+//! `lines_expected.tsv`.
 
 use metier_types::{Bytes, Celsius, Hertz, Watts};
 
@@ -9,7 +10,7 @@ const EXPECTED: &str = include_str!("../../../../tests/fixtures/boards/lines_exp
 /// Recorded lines, and values in their rows.
 const COUNT: (usize, usize) = (15, 546);
 
-/// Fields of a line in the columns of the table, without its id and name. Nothing of a line is left out.
+/// The fields of a line in the columns of the table, without its id and name. No field is omitted.
 fn fields(line: &Line) -> Vec<String> {
     let board = &line.board;
     assert_eq!(board.throttling, None);

@@ -1,4 +1,5 @@
-//! Every value of the recorded lines (`lines`), every shape that releases are known to print (`shapes`), and any bytes.
+//! Every value of the recorded lines (`lines`), every shape that a release prints (`shapes`), and
+//! arbitrary bytes.
 
 use metier_types::Bytes;
 use proptest::prelude::*;
@@ -18,7 +19,7 @@ fn what_is_not_known_is_kept_and_bends_nothing_else() {
         "RAM 700/32000MB (lfb 7x4MB) CPU [2%@1190,off] EMC_FREQ 0%@665 GPU@37.5C CPU@37C GPU 0/0 CPU 311/311";
     let plain = Line::parse(text);
     let words: Vec<&str> = text.split(' ').collect();
-    // Before any field: names hold on to their value, so only places between fields are tried.
+    // A name must stay next to its value, so only positions between fields are tried.
     for at in [0, words.iter().position(|word| *word == "EMC_FREQ").unwrap(), words.len()] {
         let mut with = words.clone();
         with.insert(at, "WARP_CORE stable 9.75 (hot & cold) x@y NEW_UNIT 42 OTHER off");
@@ -39,11 +40,11 @@ fn a_line_that_was_cut_loses_only_its_end() {
                 part.board.ram.is_none()
                     || part.board.ram.unwrap().total_bytes == whole.board.ram.unwrap().total_bytes
             );
-            // A clock behind all cores may be cut; their loads cannot.
+            // The clock after the core list may be truncated; the loads may not.
             let loads = |line: &Line| line.board.cores.iter().map(|core| core.load_ratio).collect::<Vec<_>>();
             assert!(part.board.cores.is_empty() || loads(&part) == loads(&whole), "{:?}", &line[..cut]);
             let rails = part.board.rails.len();
-            // The last rail's mean may be cut among its digits; nothing else of it can.
+            // Only the digits of the last rail's mean may be truncated.
             let (got, want) = (&part.board.rails[..rails.saturating_sub(1)], &whole.board.rails);
             assert_eq!(got, &want[..got.len()]);
         }

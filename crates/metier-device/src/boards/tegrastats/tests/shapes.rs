@@ -1,4 +1,4 @@
-//! Every shape that releases are known to print, also those without a recorded line.
+//! Every shape that a release prints, including those without a recorded line.
 
 use metier_types::{Bytes, Celsius, Hertz, Watts};
 

@@ -1,4 +1,4 @@
-//! 64-bit Arm: NEON, which every such processor has, with 16-bit arithmetic and dot products where they are.
+//! 64-bit Arm: NEON, present on every such processor, with FP16 and dot products where available.
 
 use std::arch::{asm, is_aarch64_feature_detected};
 
@@ -6,17 +6,19 @@ use metier_types::Precision;
 
 use super::{CHASE_BLOCK, Line, Multiply, Read};
 
-/// 16 bytes that all loops multiply: bit patterns of small numbers, so that sums neither overflow nor become subnormal.
+/// 16 bytes that all loops multiply: bit patterns of small numbers, so that sums neither overflow
+/// nor become subnormal.
 #[repr(C, align(16))]
 struct Operand<T, const N: usize>([T; N]);
 
 static F64: Operand<f64, 2> = Operand([0.001; 2]);
 static F32: Operand<f32, 4> = Operand([0.001; 4]);
-/// 0.015625 in 16 bits.
+/// 0.015625 as a 16-bit float.
 static F16: Operand<u16, 8> = Operand([0x2400; 8]);
 static I8: Operand<i8, 16> = Operand([1; 16]);
 
-/// One instruction on sixteen accumulators, none of which waits for another: enough for two units of eight cycles each.
+/// One instruction on sixteen independent accumulators, enough for two units of eight cycles
+/// latency each.
 macro_rules! sixteen {
     ($op:literal, $to:literal, $from:literal) => {
         sixteen!(@ $op, $to, $from, "0" "1" "2" "3" "4" "5" "6" "7" "16" "17" "18" "19" "20" "21" "22" "23")
@@ -34,8 +36,8 @@ macro_rules! kernel {
             if passes == 0 {
                 return;
             }
-            // SAFETY: the instructions are among those that `multiply` asked the processor for; only registers that
-            // are declared changed are written, and only the 16 bytes of the operand are read.
+            // SAFETY: `multiply_kernels` detected these instructions. The assembly writes only registers
+            // declared as clobbered and reads only the 16 bytes of the operand.
             unsafe {
                 asm!(
                     $extension,
@@ -80,7 +82,7 @@ fn read_128(bytes: &[u8]) {
     if blocks == 0 {
         return;
     }
-    // SAFETY: `blocks` whole blocks of 512 bytes are read, all inside of the slice.
+    // SAFETY: reads `blocks` whole blocks of 512 bytes, all inside the slice.
     unsafe {
         asm!(
             "2:",
@@ -107,14 +109,15 @@ pub fn read() -> Read {
 /// See [`super::chase`].
 ///
 /// # Safety
-/// Every line that can be reached from `start` links to another one that is alive.
+/// Every line reachable from `start` links to another live line.
 pub unsafe fn chase(start: &Line, steps: u64) -> *const Line {
     let blocks = steps.div_ceil(CHASE_BLOCK);
     let mut at: *const Line = start;
     if blocks == 0 {
         return at;
     }
-    // SAFETY: the caller promises that every link leads to a line; the first field of a line is its link.
+    // SAFETY: the caller guarantees that every link leads to a line; a line's first field is its
+    // link.
     unsafe {
         asm!(
             "2:",

@@ -1,8 +1,9 @@
-//! The inner loops, one file for each instruction set: multiply-adds, reading memory, and chains of accesses.
+//! Inner loops, one file for each instruction set: multiply-adds, memory reads, and chains of
+//! accesses.
 //!
-//! They are written in assembly, because then a debug build measures the same as a release build, and because the
-//! figure is what the machine can do and not what a compiler made of a loop. Which ones can run is asked of the
-//! processor at run time. `portable` is for every other processor, and as good as its compiler.
+//! They are written in assembly. A debug build then measures the same as a release build, and the
+//! result shows the machine rather than the compiler. The instruction set is detected at run time.
+//! `portable` serves all other processors, and depends on the compiler.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -18,20 +19,20 @@ use portable as own;
 
 use metier_types::Precision;
 
-/// Bytes of a cache line, or a small multiple of one: accesses that far apart do not share any.
+/// Size of a cache line, or a small multiple; accesses this far apart never share one.
 pub const LINE: usize = 64;
 
-/// A cache line that says where the next one is.
+/// A cache line that links to the next one.
 #[repr(C, align(64))]
 #[derive(Debug, Clone, Copy)]
 pub struct Line {
-    /// Address of the next one.
+    /// Address of the next line.
     pub next: *const Line,
     rest: [u8; LINE - size_of::<*const Line>()],
 }
 
 impl Line {
-    /// One that leads nowhere yet.
+    /// A line without a link.
     pub const fn empty() -> Self {
         Self { next: std::ptr::null(), rest: [0; LINE - size_of::<*const Line>()] }
     }
@@ -42,45 +43,45 @@ impl Line {
 pub struct Multiply {
     pub precision: Precision,
     pub instructions: &'static str,
-    /// Multiply-adds in one pass.
+    /// Multiply-adds per pass.
     pub per_pass: u64,
-    /// Does so many passes.
+    /// Runs the given number of passes.
     pub run: fn(u64),
 }
 
-/// A loop that reads memory from one end to the other.
+/// A loop that reads memory sequentially.
 #[derive(Clone, Copy)]
 pub struct Read {
     pub instructions: &'static str,
-    /// Reads all of it; what does not fill a block of [`Read::BLOCK`] bytes at the end is left out.
+    /// Reads all whole blocks of [`Read::BLOCK`] bytes and skips the incomplete last one.
     pub run: fn(&[u8]),
 }
 
 impl Read {
-    /// What is read in one turn of the loop.
+    /// Bytes read in one loop iteration.
     pub const BLOCK: usize = 512;
 }
 
-/// The widest loop for each precision that this processor computes with.
+/// The widest loop for each precision that this processor supports.
 pub fn multiply() -> Vec<Multiply> {
     own::multiply()
 }
 
-/// The widest loads of this processor.
+/// The widest loads that this processor supports.
 pub fn read() -> Read {
     own::read()
 }
 
-/// Follows `steps` links, rounded up to whole blocks of 16, and gives back where it ended.
+/// Follows `steps` links, rounded up to whole blocks of 16, and returns the last line.
 ///
 /// # Safety
-/// Every line that can be reached from `start` links to another one that is alive.
+/// Every line reachable from `start` links to another live line.
 pub unsafe fn chase(start: &Line, steps: u64) -> *const Line {
-    // SAFETY: the caller promises the same.
+    // SAFETY: the caller gives the same guarantee.
     unsafe { own::chase(start, steps) }
 }
 
-/// Steps are done in blocks of so many.
+/// Steps are rounded up to this block size.
 pub const CHASE_BLOCK: u64 = 16;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Any processor: plain loops that a compiler can widen. A debug build is far from what the machine can do.
+//! Any processor: plain loops that a compiler can vectorise. A debug build measures far below the
+//! machine's peak.
 #![cfg_attr(
     target_arch = "aarch64",
     allow(dead_code, reason = "there NEON is always present; the tests compare")
@@ -73,12 +74,12 @@ pub fn read() -> Read {
 /// See [`super::chase`].
 ///
 /// # Safety
-/// Every line that can be reached from `start` links to another one that is alive.
+/// Every line reachable from `start` links to another live line.
 #[cfg_attr(target_arch = "x86_64", allow(dead_code, reason = "x86-64 has its own; the tests compare"))]
 pub unsafe fn chase(start: &Line, steps: u64) -> *const Line {
     let mut at: *const Line = start;
     for _ in 0..steps.div_ceil(CHASE_BLOCK) * CHASE_BLOCK {
-        // SAFETY: the caller promises that every link leads to a line.
+        // SAFETY: the caller guarantees that every link leads to a line.
         at = black_box(unsafe { (*at).next });
     }
     at

@@ -1,4 +1,5 @@
-//! x86-64: AVX-512 (with VNNI and FP16 where they are), AVX2 with FMA (with AVX-VNNI), else the portable loops.
+//! x86-64: AVX-512 (VNNI and FP16 if available), AVX2 with FMA (AVX-VNNI if available), else
+//! portable.
 
 use std::arch::asm;
 
@@ -6,17 +7,19 @@ use metier_types::Precision;
 
 use super::{CHASE_BLOCK, Line, Multiply, Read, portable};
 
-/// 64 bytes that all loops multiply: bit patterns of small numbers, so that sums neither overflow nor become subnormal.
+/// 64 bytes that all loops multiply: bit patterns of small numbers, so that sums neither overflow
+/// nor become subnormal.
 #[repr(C, align(64))]
 struct Operand<T, const N: usize>([T; N]);
 
 static F64: Operand<f64, 8> = Operand([0.001; 8]);
 static F32: Operand<f32, 16> = Operand([0.001; 16]);
-/// 0.015625 in 16 bits.
+/// 0.015625 as a 16-bit float.
 static F16: Operand<u16, 32> = Operand([0x2400; 32]);
 static I8: Operand<i8, 64> = Operand([1; 64]);
 
-/// One instruction on twelve accumulators, none of which waits for another: enough for two units of five cycles each.
+/// One instruction on twelve independent accumulators, enough for two units of five cycles latency
+/// each.
 macro_rules! twelve {
     ($op:literal, $register:literal) => {
         twelve!(@ $op, $register, "0" "1" "2" "3" "4" "5" "6" "7" "8" "9" "10" "11")
@@ -27,7 +30,7 @@ macro_rules! twelve {
     };
 }
 
-/// Products of 8-bit numbers in three steps, on four accumulators with a scratch register each.
+/// Products of 8-bit integers in three steps, on four accumulators with a scratch register each.
 macro_rules! three_steps {
     ($(($acc:literal $scratch:literal))*) => {
         concat!("vpcmpeqw ymm14, ymm14, ymm14\n", "vpsrlw ymm14, ymm14, 15\n", "2:\n",
@@ -44,8 +47,8 @@ macro_rules! kernel {
             if passes == 0 {
                 return;
             }
-            // SAFETY: the instructions are among those that `multiply` asked the processor for; only registers that
-            // are declared changed are written, and only the 64 bytes of the operand are read.
+            // SAFETY: `multiply_kernels` detected these instructions. The assembly writes only registers
+            // declared as clobbered and reads only the 64 bytes of the operand.
             unsafe {
                 asm!(
                     "vxorps xmm0, xmm0, xmm0", "vxorps xmm1, xmm1, xmm1", "vxorps xmm2, xmm2, xmm2",
@@ -112,8 +115,8 @@ macro_rules! reader {
             if blocks == 0 {
                 return;
             }
-            // SAFETY: `blocks` whole blocks of 512 bytes are read, all inside of the slice; the instructions are among
-            // those that `read` asked the processor for.
+            // SAFETY: reads `blocks` whole blocks of 512 bytes, all inside the slice; `read_kernel`
+            // detected these instructions.
             unsafe {
                 asm!(
                     "2:",
@@ -151,14 +154,15 @@ pub fn read() -> Read {
 /// See [`super::chase`].
 ///
 /// # Safety
-/// Every line that can be reached from `start` links to another one that is alive.
+/// Every line reachable from `start` links to another live line.
 pub unsafe fn chase(start: &Line, steps: u64) -> *const Line {
     let blocks = steps.div_ceil(CHASE_BLOCK);
     let mut at: *const Line = start;
     if blocks == 0 {
         return at;
     }
-    // SAFETY: the caller promises that every link leads to a line; the first field of a line is its link.
+    // SAFETY: the caller guarantees that every link leads to a line; a line's first field is its
+    // link.
     unsafe {
         asm!(
             "2:",
