@@ -1,4 +1,4 @@
-//! Putting questions.
+//! The asynchronous query client.
 
 use std::time::Duration;
 
@@ -13,22 +13,23 @@ use super::answer::{Answer, Metric, envelope};
 use super::endpoint::{Credentials, Endpoint};
 use super::error::{Error, Trouble, is_passing};
 
-/// Longest address; what is longer goes as a form. Some proxies let only GET pass, so that is the usual way.
+/// Maximum URL length of a GET request; longer queries use a POST form. GET is the default, because
+/// some proxies allow only GET.
 const LONGEST_ADDRESS: usize = 2000;
-/// Most steps of a range that Prometheus gives.
+/// Maximum number of steps that Prometheus allows in a range query.
 const MOST_STEPS: u64 = 11_000;
-/// Bytes of a refusal that are looked at.
+/// Maximum number of bytes read from an error response.
 const MOST_SAID: u64 = 64 << 10;
-/// Characters of other people's text in an error.
+/// Maximum number of characters of remote text in an error.
 const MOST_SHOWN: usize = 300;
-/// Largest file of certificates.
+/// Maximum size of a certificate file.
 const AUTHORITY_BYTES: u64 = 4 << 20;
 
-/// From when to when, and how fine.
+/// Time range and resolution of a range query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
     pub start: Timestamp,
-    /// No later than this.
+    /// Inclusive end of the range.
     pub end: Timestamp,
     /// Time between two values.
     pub step: Duration,
@@ -50,7 +51,7 @@ impl Range {
     }
 }
 
-/// Asks one Prometheus. Cheap to clone; connections are kept and shared.
+/// A client of one Prometheus. Clones are cheap and share a connection pool.
 #[derive(Debug, Clone)]
 pub struct Client {
     endpoint: Endpoint,
@@ -58,9 +59,9 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client for that endpoint. Nothing is asked yet.
+    /// Makes a client for an endpoint; does not connect yet.
     pub fn new(endpoint: Endpoint) -> Result<Self, Error> {
-        // Installed once for the process; whoever was first is as good.
+        // Installed once per process; an already installed provider is equally good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let bad = |reason: String| Error::BadEndpoint { url: endpoint.to_string(), reason };
         let mut builder = reqwest::Client::builder()
@@ -92,7 +93,7 @@ impl Client {
         &self.endpoint
     }
 
-    /// What an expression comes to at one time; now, if none is given.
+    /// Evaluates an expression at one time, by default now.
     pub async fn instant(&self, expression: &str, at: Option<Timestamp>) -> Result<Answer, Error> {
         let mut pairs = vec![("query", expression.to_string())];
         pairs.extend(at.map(|at| ("time", seconds(at))));
@@ -100,7 +101,7 @@ impl Client {
         self.answer("query", pairs, asked).await
     }
 
-    /// What an expression comes to over a time.
+    /// Evaluates an expression over a time range.
     pub async fn range(&self, expression: &str, range: Range) -> Result<Answer, Error> {
         range.check()?;
         let pairs = vec![
@@ -113,7 +114,7 @@ impl Client {
         self.answer("query_range", pairs, asked).await
     }
 
-    /// The series that a selector finds between two times.
+    /// The series that match a selector between two times.
     pub async fn series(
         &self,
         selector: &str,
@@ -124,7 +125,7 @@ impl Client {
         self.list("series", pairs, format!("the series of {:?}", cut(selector))).await
     }
 
-    /// The values that a label has, `__name__` for the names of all series.
+    /// All values of a label; `__name__` gives all metric names.
     pub async fn label_values(&self, label: &str) -> Result<Vec<String>, Error> {
         let asked = format!("the values of label {:?}", cut(label));
         if !crate::is_label_name(label) {
@@ -150,7 +151,7 @@ impl Client {
         Error::NoAnswer { url: self.endpoint.to_string(), asked: asked.to_string(), trouble }
     }
 
-    /// The payload of an answer, after as many tries as it takes and are allowed.
+    /// Fetches a response body, with retries until the limits are reached.
     async fn body(&self, part: &str, pairs: &Pairs, asked: &str) -> Result<Vec<u8>, Error> {
         let bounds = &self.endpoint.bounds;
         let end = Instant::now() + bounds.time;
@@ -168,7 +169,8 @@ impl Client {
             }
             let pause = bounds.pause.saturating_mul(1 << (tries - 1).min(10));
             let next = Instant::now() + wish.unwrap_or(pause).max(pause);
-            // What cannot be tried any more in time is told as it is: it says more than that the time is over.
+            // If there is no time for a retry, report this error: it says more than a timeout
+            // would.
             if next >= end {
                 break trouble;
             }
@@ -177,7 +179,7 @@ impl Client {
         Err(self.no_answer(asked, trouble))
     }
 
-    /// One try. With a failure comes how long the server wishes us to wait.
+    /// One attempt. A failure includes the delay that the server requested.
     async fn attempt(
         &self,
         part: &str,
@@ -212,7 +214,7 @@ impl Client {
     }
 }
 
-/// Names and values of a question.
+/// Names and values of query parameters.
 type Pairs = Vec<(&'static str, String)>;
 
 fn headers(endpoint: &Endpoint) -> Result<HeaderMap, Error> {
@@ -243,7 +245,7 @@ fn headers(endpoint: &Endpoint) -> Result<HeaderMap, Error> {
     Ok(headers)
 }
 
-/// Reads a body as far as it may go.
+/// Reads a body up to a size limit.
 async fn take(mut response: Response, most: u64, tries: u32) -> Result<Vec<u8>, Trouble> {
     if response.content_length().is_some_and(|length| length > most) {
         return Err(Trouble::TooLarge { most });
@@ -261,7 +263,7 @@ async fn take(mut response: Response, most: u64, tries: u32) -> Result<Vec<u8>, 
     }
 }
 
-/// What a refusal says: Prometheus' own words, or the first line of whatever it is.
+/// The message of an error response: Prometheus' error text, or the first line of the body.
 fn said(body: Vec<u8>) -> String {
     #[derive(Deserialize)]
     struct Refusal {
@@ -283,7 +285,7 @@ fn said(body: Vec<u8>) -> String {
 fn unanswered(error: &reqwest::Error, tries: u32) -> Trouble {
     let reason = reason_of(error);
     match reason.contains("certificate") {
-        // Who cannot prove who it is will not be able to at the next try either.
+        // A certificate error will not disappear on a retry.
         true => Trouble::Untrusted { reason },
         false => Trouble::Unreachable { reason, tries },
     }
@@ -302,7 +304,7 @@ fn reason_of(error: &reqwest::Error) -> String {
     }
 }
 
-/// An address that somebody else gave, without what may be secret in it.
+/// A remote address without parts that may be secret.
 fn place(address: &str) -> String {
     match Url::parse(address) {
         Ok(url) => cut(&format!("{}://{}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())),
@@ -320,7 +322,7 @@ fn seconds(at: Timestamp) -> String {
     )
 }
 
-/// Text of others, no longer than it may be, on one line.
+/// Remote text, truncated and on one line.
 fn cut(text: &str) -> String {
     let flat = |c: char| if c.is_control() { ' ' } else { c };
     let mut cut: String = text.chars().take(MOST_SHOWN).map(flat).collect();
