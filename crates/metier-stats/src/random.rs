@@ -1,13 +1,13 @@
-//! A small generator of random numbers: xoshiro256++ (Blackman and Vigna, 2019), seeded by splitmix64.
+//! A small random number generator: xoshiro256++ (Blackman and Vigna, 2019), seeded by splitmix64.
 //!
-//! Our own, because comparisons must give the same answer on every machine and in every version: a crate's
-//! default generator may change with an update. Not for secrets.
+//! Implemented here, because comparisons must give the same result on every machine and in every
+//! version. The default generator of a crate may change with an update. Not for secrets.
 
 #[derive(Debug, Clone)]
 pub struct Random([u64; 4]);
 
 impl Random {
-    /// From a seed; any seed is good.
+    /// Starts a stream; any seed is good.
     pub fn new(seed: u64) -> Self {
         let mut x = seed;
         Self(std::array::from_fn(|_| {
@@ -19,7 +19,7 @@ impl Random {
         }))
     }
 
-    /// 64 random bits.
+    /// The next 64 random bits.
     pub fn next(&mut self) -> u64 {
         let s = &mut self.0;
         let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
@@ -33,7 +33,8 @@ impl Random {
         result
     }
 
-    /// A whole number below `bound`, by multiplication (Lemire); its bias of `bound` / 2⁶⁴ is beyond notice.
+    /// An integer below `bound`, by multiplication (Lemire); its bias of `bound` / 2⁶⁴ is
+    /// negligible.
     pub fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
@@ -45,9 +46,9 @@ mod tests {
 
     #[test]
     fn it_gives_the_published_sequence_of_its_seeding_and_step() {
-        // splitmix64 of seed 0 begins with this word in its authors' test vectors.
+        // The first output of splitmix64 for seed 0 in its authors' test vectors.
         assert_eq!(Random::new(0).0[0], 0xe220_a839_7b1d_cdaf);
-        // xoshiro256++ from the state 1, 2, 3, 4, as in the reference implementation's tests.
+        // xoshiro256++ from the state 1, 2, 3, 4, as in the tests of the reference implementation.
         let mut random = Random([1, 2, 3, 4]);
         assert_eq!([random.next(), random.next()], [41_943_041, 58_720_359]);
     }
