@@ -1,10 +1,10 @@
-//! Values as people write them.
+//! Formats values for readers.
 
 use metier_types::{
     Bytes, Celsius, Exit, Hertz, Joules, Quality, Ratio, Run, RunState, Seconds, Timestamp, Unit, Watts,
 };
 
-/// A value in its unit.
+/// Formats a value with its unit.
 pub fn in_unit(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Seconds => Seconds(value).to_string(),
@@ -21,13 +21,13 @@ pub fn in_unit(unit: Unit, value: f64) -> String {
     }
 }
 
-/// A change with its sign.
+/// Formats a change with its sign.
 pub fn signed(change: Ratio) -> String {
     let sign = if change.get() < 0.0 { "−" } else { "+" };
     format!("{sign}{}", Ratio(change.get().abs()))
 }
 
-/// The mark of a value that is not exact.
+/// The mark for a value that is not exact.
 pub fn mark(run: &Run, path: &str) -> &'static str {
     match run.quality.get(path) {
         Some(Quality::Sampled) => " ~",
@@ -36,17 +36,17 @@ pub fn mark(run: &Run, path: &str) -> &'static str {
     }
 }
 
-/// A moment, to the second, in UTC: a report is read in other zones than it was made in.
+/// Formats a time to the second, in UTC: reports are read in other time zones.
 pub fn moment(at: Timestamp) -> String {
     at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
-/// A number of things, `1 run`, `3 runs`.
+/// Formats a count: `1 run`, `3 runs`.
 pub fn count(n: usize, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
-/// The command line as a shell would need it.
+/// Formats a command line with shell quoting.
 pub fn command(words: &[String]) -> String {
     let quoted = |word: &String| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,@%+".contains(c);
@@ -58,7 +58,7 @@ pub fn command(words: &[String]) -> String {
     shortened(&words.iter().map(quoted).collect::<Vec<_>>().join(" "), 2000)
 }
 
-/// At most so many characters; what is cut is marked.
+/// Shortens a text to a number of characters and marks the cut.
 pub fn shortened(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_string(),
@@ -66,7 +66,7 @@ pub fn shortened(text: &str, most: usize) -> String {
     }
 }
 
-/// How a run ended, in few words.
+/// Describes how a run ended, in few words.
 pub fn ending(state: RunState, exit: Option<&Exit>) -> String {
     use metier_types::Cause;
     match (state, exit) {
