@@ -77,7 +77,7 @@ make_images() {
 
 part_down() {
     [ -e "$state/socket" ] || return 0
-    [ -d "$state/data" ] || return 0 # the system's engine is not ours to stop
+    [ -d "$state/data" ] || return 0 # never stop the system's engine
     # The containers of a killed engine keep running, and only an engine can stop them.
     if ! alive dockerd && pgrep -f "containerd-shim.* -address $state/exec/" >/dev/null; then
         start_engine

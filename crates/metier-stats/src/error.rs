@@ -54,10 +54,10 @@ pub enum Error {
         want: &'static str,
     },
     /// A word that is not a field.
-    #[error("{got:?} is no field to compare; want one of {want}")]
+    #[error("{got:?} is not a comparable field; want one of {want}")]
     WrongField { got: String, want: String },
     /// A series whose columns and times are inconsistent.
-    #[error("cannot thin a series that is broken: {defect}")]
+    #[error("cannot downsample an inconsistent series: {defect}")]
     BrokenSeries {
         /// The inconsistency.
         defect: String,

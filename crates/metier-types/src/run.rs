@@ -463,7 +463,7 @@ impl Run {
         Some(self.summary.wall_seconds? + settled)
     }
 
-    /// Error of the total energy: the sum of its meters' errors. `None` if all are hardware counters.
+    /// Error of the total energy: the sum of its meters' errors; `None` if all are counters.
     pub fn energy_error(&self) -> Option<Joules> {
         let counted = self.energy.meters.iter().filter(|meter| meter.counted);
         let errors: Vec<f64> =

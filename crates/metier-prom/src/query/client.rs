@@ -129,7 +129,7 @@ impl Client {
     pub async fn label_values(&self, label: &str) -> Result<Vec<String>, Error> {
         let asked = format!("the values of label {:?}", cut(label));
         if !crate::is_label_name(label) {
-            let what = "there is no label of that name; want letters, digits and underscores".to_string();
+            let what = "not a label name; want letters, digits and underscores".to_string();
             return Err(self.no_answer(&asked, Trouble::Malformed { what }));
         }
         self.list(&format!("label/{label}/values"), Vec::new(), asked).await
@@ -206,7 +206,7 @@ impl Client {
             response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
         let to = response.headers().get(reqwest::header::LOCATION).and_then(|to| to.to_str().ok());
         let said = match to.filter(|_| status.is_redirection()) {
-            Some(to) => format!("it sends us to {}; name that address if it is meant", place(to)),
+            Some(to) => format!("it redirects to {}; use that address if it is intended", place(to)),
             None => said(take(response, MOST_SAID, tries).await.unwrap_or_default()),
         };
         let wish = wish.filter(|_| is_passing(code)).map(Duration::from_secs);
@@ -222,7 +222,7 @@ fn headers(endpoint: &Endpoint) -> Result<HeaderMap, Error> {
     let bad = |reason: String| Error::BadEndpoint { url: endpoint.to_string(), reason };
     for (name, value) in &endpoint.headers {
         let known = HeaderName::try_from(name.as_str())
-            .map_err(|_| bad(format!("{:?} is no name of a header", cut(name))))?;
+            .map_err(|_| bad(format!("{:?} is not a header name", cut(name))))?;
         let mut value = HeaderValue::try_from(value.as_str()).map_err(|_| {
             bad(format!("the value of header {known} has characters that a header cannot carry"))
         })?;

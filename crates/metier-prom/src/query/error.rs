@@ -23,7 +23,7 @@ pub enum Error {
     BadEndpoint { url: String, reason: String },
     /// The range is invalid; no request was sent.
     #[error(
-        "the range from {start} to {end} by {step:?} cannot be asked for: want an end that is not before its start, and 1 to {most} steps"
+        "the range from {start} to {end} by {step:?} is invalid; want an end that is not before its start, and 1 to {most} steps"
     )]
     BadRange {
         start: metier_types::Timestamp,
@@ -86,7 +86,7 @@ pub enum Trouble {
     /// The response is larger than the limit.
     #[error("the answer is larger than {most} bytes; ask for less, or allow more")]
     TooLarge { most: u64 },
-    #[error("the answer is not Prometheus': {what}")]
+    #[error("the response is not from the Prometheus API: {what}")]
     Malformed {
         /// What was found and what was expected.
         what: String,

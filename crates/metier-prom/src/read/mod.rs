@@ -197,7 +197,7 @@ impl Reader<'_> {
                 let what = match before {
                     true => "no type".to_string(),
                     false => format!(
-                        "{:?} is no type; want counter, gauge, histogram, summary or untyped",
+                        "{:?} is not a metric type; want counter, gauge, histogram, summary or untyped",
                         shorten(word)
                     ),
                 };

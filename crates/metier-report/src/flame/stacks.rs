@@ -124,7 +124,7 @@ impl Stacks {
         if frame.own > 0 && !path.is_empty() {
             let _ = writeln!(text, "{} {}", path.join(";"), frame.own);
         }
-        // DEEPEST bounds the depth, and so the recursion.
+        // MAX_DEPTH bounds the depth, and so the recursion.
         for child in frame.children.values() {
             path.push(&self.frames[*child].name);
             self.write(*child, path, text);

@@ -3,7 +3,7 @@
 //! Outliers are clamped first ([`drawn_in`]). For each number k of cuts up to [`MOST_CUTS`], one
 //! pass finds the cuts with the least sum of squares Sₖ around the segment means (Auger and
 //! Lawrence, 1989). Their gain is n · ln(S₀ / Sₖ), twice the log-likelihood ratio for normal noise,
-//! less a penalty per cut. The time is n² · MOST_CUTS / 2.
+//! less a penalty per cut. The time is n² · MAX_CUTS / 2.
 
 use crate::bootstrap::median;
 

@@ -280,7 +280,7 @@ impl<'a> Table<'a> {
         let sum = head.u64()?;
         let body = head.rest();
         if body.len() != length {
-            return Err(CodecError::Damaged("it has another length than it says"));
+            return Err(CodecError::Damaged("its length differs from its header"));
         }
         if xxh64(body) != sum {
             return Err(CodecError::Damaged("the checksum is wrong"));
