@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What every part of the lab uses: messages, records, packages, processes, waits.
+# Functions that all parts of the lab use: messages, records, packages, processes, waits.
 #
 # Sourced by `lab` and `guest`. The caller sets PART before using anything that records,
 # starts or stops: all state of a part is below $RUN/$PART, one small file per value.
@@ -8,7 +8,7 @@ LAB=${METIER_LAB_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/metier-lab}
 RUN=$LAB/run
 PART=${PART:-lab}
 
-# The exit code by which a part says "this host does not let me" (as automake does).
+# Exit code of a part that this host does not allow (as in automake).
 SKIPPED=77
 
 say() { echo "lab: $*" >&2; }
@@ -55,9 +55,9 @@ need_packages() {
     ) 8<"$RUN/apt.lock" >"$LAB/apt-$PART.log" 2>&1 || fail "apt-get install ${missing[*]}; $(last_lines "$LAB/apt-$PART.log")"
 }
 
-# Debian starts a service as soon as it is installed; the lab wants only the programs. Hiding the
-# two starters in a private mount namespace leaves nothing behind, even if we are killed half-way,
-# which a temporary policy-rc.d would.
+# Debian starts a service when it is installed, but the lab needs only the programs. Both starters
+# are hidden in a private mount namespace. This leaves nothing behind even if the script is killed,
+# unlike a temporary policy-rc.d.
 without_services() {
     # shellcheck disable=SC2016 # the inner shell expands it
     as_root unshare --mount env DEBIAN_FRONTEND=noninteractive sh -c '
@@ -67,7 +67,7 @@ without_services() {
         exec "$@"' sh "$@"
 }
 
-# The mirror this host already uses, from apt's own sources.
+# The mirror in this host's apt sources.
 debian_mirror() {
     cat /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list.d/*.sources \
         /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null |
@@ -77,16 +77,16 @@ debian_mirror() {
 
 # --- processes ------------------------------------------------------------------------------
 
-# When a process was started, in clock ticks since boot; fails for one that is gone or a zombie.
+# Start time of a process in clock ticks since boot; fails if it has ended or is a zombie.
 born() { # pid
     local stat fields
     { stat=$(<"/proc/$1/stat"); } 2>/dev/null || return 1
-    # The name may hold spaces and brackets: count fields from behind it.
+    # The name may contain spaces and brackets: count the fields after it.
     read -ra fields <<<"${stat##*) }"
     [ "${fields[0]}" != Z ] && echo "${fields[19]}"
 }
 
-# A pid alone may have been given to somebody else since: birth and boot make it unmistakable.
+# A pid may be reused; with start time and boot id it is unique.
 identity() { # pid
     local ticks
     ticks=$(born "$1") && echo "$1 $ticks $(</proc/sys/kernel/random/boot_id)"
@@ -95,7 +95,7 @@ identity() { # pid
 start() { # name, command...
     local name=$1 pid
     shift
-    # Descriptors 8 and 9 are locks; a daemon that inherits one would hold it for ever.
+    # Descriptors 8 and 9 are locks; a daemon that inherited one would hold it for ever.
     setsid "$@" >"$RUN/$PART/$name.log" 2>&1 </dev/null 8>&- 9>&- &
     pid=$!
     identity "$pid" >"$RUN/$PART/$name.proc" || fail "$name ended at once; $(last_lines "$RUN/$PART/$name.log")"
@@ -143,8 +143,8 @@ wait_for() { # seconds, what, process, command...: until the command, which must
     done
 }
 
-# A loopback port that nobody listens on and that no part has been given. Below the range the
-# kernel hands out by itself, so that no outgoing connection takes it before our server does.
+# An unused loopback port that no other part has. It lies below the kernel's ephemeral range, so
+# that no outgoing connection takes it before the server binds.
 free_port() { # record
     local port
     exec 7<"$RUN/ports.lock"
@@ -158,12 +158,12 @@ free_port() { # record
     exec 7<&-
 }
 
-# What is mounted below a folder would survive, or be emptied by, the folder's removal.
+# Anything mounted below a folder would survive its removal, or be emptied by it.
 umount_below() { # folder
     awk -v under="$1/" 'index($2, under) == 1 { print $2 }' /proc/mounts | sort -r | xargs -r -n 1 umount -l
 }
 
-# Empty groups that stay behind would show up in what tests see of this host. rmdir spares the others.
+# Empty cgroups left behind would appear in tests of this host. rmdir spares the others.
 forget_cgroups() { # name at the top of each hierarchy
     local top
     for top in "/sys/fs/cgroup/$1" /sys/fs/cgroup/*/"$1"; do
@@ -182,7 +182,7 @@ needs_containers() {
         skip "new namespaces are refused" "run outside a container, or in a privileged one"
 }
 
-# No images can be pulled here: `busybox:local` is made from Debian's static busybox.
+# No images can be pulled: `busybox:local` is made from Debian's static busybox.
 busybox_archive() { # folder to make it in
     mkdir -p "$1"/{bin,dev,etc,proc,sys,tmp}
     chmod 1777 "$1/tmp"

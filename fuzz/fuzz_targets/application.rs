@@ -1,9 +1,9 @@
-//! Any bytes from an application, as lines, as the Waggle socket's messages and as pywaggle's log: where a read ends
-//! changes nothing, nothing panics, and what is understood can be counted.
+//! Any application bytes, as lines, Waggle socket messages and pywaggle logs. The split into reads
+//! must not matter, nothing panics, and all parsed values can be counted.
 #![no_main]
 #![allow(dead_code)]
 
-/// What metier-measure understands of applications, without the threads that listen.
+/// The application parsers of metier-measure, without their threads.
 #[path = "../../crates/metier-measure/src/app"]
 mod app {
     pub mod descriptor;
@@ -23,7 +23,7 @@ use app::intake::{Intake, Limits};
 use app::message::Message;
 use app::{lines, pywaggle, socket};
 
-/// A moment at which all of it is read.
+/// The reading time of all input.
 const NOW: i64 = 1_700_000_000_000_000_000;
 
 fn cut(form: Form, pieces: &[&[u8]]) -> (Vec<Vec<u8>>, u64) {

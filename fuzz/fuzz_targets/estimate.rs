@@ -1,5 +1,5 @@
-//! Any bytes as a request to Kepler's estimator: the reply is one JSON object that the exporter can read, with a finite number not
-//! below 0 for each row, or with none and the reason.
+//! Any bytes as a request to Kepler's estimator. The reply is one JSON object that the exporter can
+//! read: a finite number of at least 0 for each row, or none and the reason.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use metier_power::node::MachineSpec;
 use metier_power::selection::Registry;
 use serde_json::Value;
 
-/// With the predictors that are shipped.
+/// An estimator with the shipped predictors.
 static ESTIMATOR: LazyLock<Estimator> = LazyLock::new(|| {
     Estimator::new(Registry::default(), MachineSpec::default()).expect("what is shipped can be read")
 });

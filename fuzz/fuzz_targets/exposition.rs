@@ -1,5 +1,5 @@
-//! Any bytes as a metrics page, in both formats: it is refused with its line, or within the limits, and what was read can be
-//! written and read again.
+//! Any bytes as a metrics page, in both formats. The page is rejected with the line, or it is
+//! within the limits and can be written and read again.
 #![no_main]
 #![allow(dead_code, unused_imports)]
 
@@ -29,7 +29,7 @@ use write::Page;
 fn again(sample: &Sample) {
     let pairs: Vec<(&str, &str)> =
         sample.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    // A page cuts long values, and writes only names that every Prometheus takes.
+    // A page truncates long values and writes only names that every Prometheus accepts.
     let is_plain = pairs.iter().all(|(name, value)| is_label_name(name) && value.len() <= 1024);
     if !is_metric_name(&sample.name) || !is_plain {
         return;

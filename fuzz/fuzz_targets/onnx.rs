@@ -1,4 +1,5 @@
-//! Any bytes as an ONNX file: it is refused, or read and analysed within the default limits, the sums are the sums, and what can be cut gives parts that can be read.
+//! Any bytes as an ONNX file. The file is rejected, or it is analysed within the default limits.
+//! Totals equal the sums of their parts, and the parts of a split can be read.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

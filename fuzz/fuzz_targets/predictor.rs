@@ -1,5 +1,5 @@
-//! Any bytes as a predictor of power, which holds every kind of regressor of metier-learn: it is refused, or asking it for any row gives watts
-//! that make sense, and what is written again says the same.
+//! Any bytes as a power predictor, which covers all regressors of metier-learn. The file is
+//! rejected, or every row gives a plausible power, and a rewritten file gives the same predictions.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

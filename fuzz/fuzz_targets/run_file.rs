@@ -1,15 +1,16 @@
-//! Any text as a run file: every fault is told, and what is right can be written out and is as right when it is read again.
+//! Any text as a run file. All faults are reported; a valid file can be written and is valid when
+//! read again.
 #![no_main]
 #![allow(dead_code, unused_imports)]
 
-// The run files of metier-session, without Kubernetes and all else that may start them.
+// The run files of metier-session, without Kubernetes and other launchers.
 #[path = "../../crates/metier-session/src/runfile/mod.rs"]
 mod runfile;
 
 use libfuzzer_sys::fuzz_target;
 use runfile::{Other, RunFile, parse};
 
-/// Whether it leads to files of this machine.
+/// Whether it refers to files of this machine.
 fn leads_elsewhere(file: &RunFile) -> bool {
     file.needs.iter().chain(&file.with).any(|other| match other {
         Other::File(_) => true,

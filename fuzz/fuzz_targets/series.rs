@@ -1,5 +1,6 @@
-//! Any bytes as a series of the store's codec: they are refused, or are a series that is written and read back the same.
-//! Length and checksum are put right first: no mutation would ever get past them.
+//! Any bytes as a series of the store's codec. They are rejected, or they decode to a series that
+//! survives a round trip. Length and checksum are corrected first, because mutations would never
+//! match them.
 #![no_main]
 #![allow(dead_code)]
 
@@ -26,6 +27,6 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(series.times.len() <= 4096 && series.columns.len() <= 64);
     let written = encode(&series).expect("what was read can be written");
     let again = decode(&written, limits).expect("what was written can be read");
-    // Bytes and not values: NaN is not equal to itself.
+    // Compares bytes instead of values: NaN is not equal to itself.
     assert_eq!(encode(&again).ok().as_deref(), Some(written.as_slice()));
 });

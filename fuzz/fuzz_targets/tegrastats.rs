@@ -1,8 +1,8 @@
-//! Any bytes as lines of `tegrastats`: none panics, and whatever is read out of them makes sense.
+//! Any bytes as lines of `tegrastats`: nothing panics, and all parsed values are plausible.
 #![no_main]
 #![allow(dead_code)]
 
-/// What metier-measure reads out of lines of boards, without what it asks the kernel.
+/// The board parsers of metier-device, without kernel access.
 #[path = "../../crates/metier-device/src/boards"]
 mod boards {
     pub mod energy;
@@ -22,7 +22,7 @@ mod boards {
 #[path = "../../crates/metier-linux/src/file.rs"]
 mod file;
 
-/// Where the kernel's files are; lines of text never ask.
+/// Paths of kernel files; text lines never use them.
 struct Roots {
     sys: std::path::PathBuf,
 }

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034 # lab reads PART_*
-# Chromium and its WebDriver: programs only, each test starts its own. Root needs --no-sandbox.
+# Chromium and its WebDriver. Each test starts its own. Root needs --no-sandbox.
 PART_IS='Chromium and chromedriver (installed, not started)'
 
 part_install() { need_packages /usr/bin/chromium=chromium /usr/bin/chromedriver=chromium-driver; }

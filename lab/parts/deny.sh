@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034 # lab reads PART_*
-# cargo-deny: the gate for licences, banned crates and sources. Built once from its published source.
+# cargo-deny checks licences, banned crates and sources. Built once from its published source.
 PART_IS='cargo-deny (built once, not started)'
 
 DENY=$LAB/cargo/bin/cargo-deny

@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2034 # lab reads PART_*
-# Docker Engine with folders and a socket of its own, so that it never touches another one's
-# containers; a system engine that already answers is used instead.
+# Docker Engine with its own folders and socket, so that it never touches other containers. A
+# running system engine is used instead.
 PART_IS='Docker Engine with the image busybox:local'
 PART_ROOT=yes
 
@@ -8,7 +8,7 @@ state=$RUN/$PART
 
 part_needs() {
     needs_containers
-    # A socket's path holds 107 bytes, and containerd's are the longest.
+    # A socket path has at most 107 bytes, and containerd's paths are the longest.
     [ ${#state} -le 60 ] || skip "the path $state is too long for sockets" "set METIER_LAB_DIR to a shorter folder"
 }
 
@@ -17,7 +17,7 @@ part_install() {
         /var/lib/dpkg/info/busybox-static.list=busybox-static
 }
 
-# An engine other than ours, at the place where clients look first.
+# A system engine at the default address of clients.
 SYSTEM=unix:///var/run/docker.sock
 system_engine() { timeout 10 docker -H "$SYSTEM" info >/dev/null 2>&1; }
 
@@ -39,15 +39,15 @@ start_engine() {
     local options=(--host="$(recall socket)" --group="${SUDO_GID:-0}" --data-root="$state/data"
         --exec-root="$state/exec" --pidfile="$state/docker.pid" --config-file="$state/daemon.json")
     echo '{}' >"$state/daemon.json"
-    # Left by a killed engine; it would take even a zombie for a living one.
+    # Left by a killed engine; dockerd would treat even a zombie as running.
     rm -f "$state/docker.pid" "$state/exec/containerd/containerd.pid"
-    # Where the host refuses a negative oom_score_adj, a shim in front of runc asks for 0 instead.
+    # If the host refuses a negative oom_score_adj, a wrapper of runc asks for 0 instead.
     if ! (echo -998 >/proc/self/oom_score_adj) 2>/dev/null; then
         write_shim
         options+=(--add-runtime "shim=$state/runc-shim" --default-runtime shim)
     fi
     start dockerd dockerd "${options[@]}"
-    # A kernel without bridges or packet filter still runs containers, only without a network.
+    # A kernel without bridges or packet filter still runs containers, but without a network.
     if ! (wait_for 60 "Docker Engine to answer" dockerd engine info); then
         ! alive dockerd || fail "the engine runs but does not answer"
         say "trying again without a bridge network"
@@ -77,8 +77,8 @@ make_images() {
 
 part_down() {
     [ -e "$state/socket" ] || return 0
-    [ -d "$state/data" ] || return 0 # the system's engine is not ours to stop
-    # A killed engine leaves its containers running, and only an engine can put them away.
+    [ -d "$state/data" ] || return 0 # never stop the system's engine
+    # The containers of a killed engine keep running, and only an engine can stop them.
     if ! alive dockerd && pgrep -f "containerd-shim.* -address $state/exec/" >/dev/null; then
         start_engine
     fi
@@ -97,7 +97,7 @@ part_env() { export_line METIER_LAB_DOCKER "$(recall socket)"; }
 
 part_check() {
     local answer
-    # A limit that the container can read back, and an exit code that comes through.
+    # A limit that the container can read, and an exit code that is passed through.
     answer=$(engine run --rm --memory 64m busybox:local sh -c \
         'cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null; exit 7') && fail "exit code 7 was lost"
     [ "$answer" = 67108864 ] || fail "a limit of 64 MiB reads back as '$answer'"

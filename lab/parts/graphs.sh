@@ -15,7 +15,7 @@ part_up() {
 
 part_env() {
     export_line METIER_LAB_GRAPHS "$LAB/graphs"
-    # A lab that was brought up before has no library yet: tests then say so.
+    # A lab started by an earlier version has no library yet; tests then report it.
     [ ! -s "$LAB/onnxruntime/libonnxruntime.so" ] || export_line METIER_LAB_ONNXRUNTIME "$LAB/onnxruntime/libonnxruntime.so"
 }
 

@@ -1,7 +1,8 @@
 # shellcheck shell=bash disable=SC2034 # lab reads PART_*
 # One-node Kubernetes 1.20: etcd and kubectl from Debian, the rest built once from Debian's
-# kubernetes source package, pods on the lab's Docker Engine. Pods run, with logs and exec, and the
-# kubelet's cAdvisor answers. No CNI, DNS or kube-proxy: a pod that wants the API uses the host's network.
+# kubernetes source package, pods on the lab's Docker Engine. Pods have logs and exec, and the
+# kubelet's cAdvisor works. There is no CNI, DNS or kube-proxy: a pod that needs the API uses the
+# host network.
 PART_IS='one-node Kubernetes (API server, controllers, scheduler, kubelet)'
 PART_USES=docker
 PART_ROOT=yes
@@ -9,8 +10,8 @@ PART_ROOT=yes
 VERSION=1.20.2
 TARBALL="kubernetes_1.20.5+really$VERSION.orig.tar.gz"
 PROGRAMS=(kube-apiserver kube-controller-manager kube-scheduler kubelet)
-# The API server reaches the kubelet (logs, exec) by the node's name, and this one resolves to
-# loopback everywhere without touching /etc/hosts.
+# The API server reaches the kubelet (logs, exec) by the node's name. This name resolves to loopback
+# everywhere without a change of /etc/hosts.
 NODE=localhost
 
 state=$RUN/$PART
@@ -18,7 +19,7 @@ cache=$LAB/kube-$VERSION
 config=$state/kubeconfig
 
 part_needs() {
-    # kubelet 1.20 knows only the older hierarchy.
+    # kubelet 1.20 supports only cgroup v1.
     [ -d /sys/fs/cgroup/memory ] || skip "no cgroup v1 memory controller, which kubelet $VERSION needs" \
         "boot with systemd.unified_cgroup_hierarchy=0"
 }
@@ -46,7 +47,7 @@ build() {
         cd "$source" && generate_openapi &&
             nice go build -ldflags "$(version_flags)" -o "$cache/built/" "${PROGRAMS[@]/#/./cmd/}"
     ) >"$LAB/kube-build.log" 2>&1 || fail "building Kubernetes; $(last_lines "$LAB/kube-build.log")"
-    # Under this name only when complete; sources and object files are 3 GB that nobody needs again.
+    # Renamed only when complete; the 3 GB of sources and object files are deleted.
     mv "$cache/built" "$cache/bin"
     rm -rf "$cache/gopath" "$cache/gocache"
 }
@@ -55,7 +56,7 @@ fetch_source() {
     curl -fsSL --retry 3 "$(debian_mirror | sed 's,/*$,,')/pool/main/k/kubernetes/${TARBALL//+/%2B}"
 }
 
-# Without these the server calls itself v0.0.0, which clients that ask for a version refuse.
+# Without these the server reports v0.0.0, which clients with a version check refuse.
 version_flags() {
     local package
     for package in component-base/version client-go/pkg/version; do
@@ -65,7 +66,7 @@ version_flags() {
     done
 }
 
-# The OpenAPI definitions are generated, not shipped, and the API server does not build without.
+# The OpenAPI definitions are generated, not shipped, but the API server needs them to build.
 generate_openapi() {
     local packages
     nice go build -o "$cache/openapi-gen" ./vendor/k8s.io/kube-openapi/cmd/openapi-gen || return
@@ -108,7 +109,7 @@ start_control_plane() {
     local etcd peer
     etcd=http://127.0.0.1:$(recall port.etcd)
     peer=http://127.0.0.1:$(recall port.peer)
-    # A lab's cluster is thrown away: it need not survive a power cut, and fsync is what etcd waits for.
+    # The cluster is temporary and need not survive a power cut; etcd would mostly wait for fsync.
     start etcd etcd --data-dir "$state/etcd" --unsafe-no-fsync --listen-client-urls "$etcd" --advertise-client-urls "$etcd" \
         --listen-peer-urls "$peer" --initial-advertise-peer-urls "$peer" --initial-cluster "default=$peer"
     start apiserver "$cache/bin/kube-apiserver" --etcd-servers="$etcd" --cert-dir="$state/pki" \
@@ -117,7 +118,7 @@ start_control_plane() {
         --service-account-issuer=https://kubernetes.default.svc --service-cluster-ip-range=10.0.0.0/24 \
         --authorization-mode=Node,RBAC --allow-privileged=true --kubelet-preferred-address-types=Hostname
     wait_for 120 "the API server to be ready" apiserver ask get --raw /readyz
-    # Neither serves anything to anybody: no ports.
+    # Neither needs a port.
     start controllers "$cache/bin/kube-controller-manager" --kubeconfig="$config" --port=0 --secure-port=0 \
         --service-account-private-key-file="$state/pki/account.key" --leader-elect=false
     start scheduler "$cache/bin/kube-scheduler" --kubeconfig="$config" --port=0 --secure-port=0 --leader-elect=false
@@ -127,11 +128,11 @@ start_control_plane() {
 start_node() {
     local driver container
     driver=$(engine info -f '{{.CgroupDriver}}')
-    # What holds a pod's namespaces open has nothing to do but to be there.
+    # The pause container only holds a pod's namespaces open.
     container=$(engine create busybox:local)
     engine commit -c 'ENTRYPOINT ["/bin/sleep", "2147483647"]' "$container" pause:local >/dev/null
     engine rm "$container" >/dev/null
-    # No image can be fetched again, so none is to be removed when the disk gets full.
+    # Images cannot be fetched again, so image collection on a full disk is disabled.
     start kubelet "$cache/bin/kubelet" --kubeconfig="$config" --hostname-override="$NODE" --root-dir="$state/kubelet" \
         --cert-dir="$state/pki" --container-runtime=docker --docker-endpoint="$(PART=docker recall socket)" \
         --pod-infra-container-image=pause:local --cgroup-driver="$driver" --fail-swap-on=false \
@@ -146,14 +147,14 @@ start_node() {
 part_down() {
     local name
     [ -d "$state" ] || return 0
-    # The kubelet first, or it brings back the containers that are removed here.
+    # Stop the kubelet first, or it restarts the containers removed here.
     for name in kubelet scheduler controllers apiserver etcd; do stop "$name"; done
     if [ -e "$RUN/docker/ready" ]; then
         engine ps -aq --filter label=io.kubernetes.pod.uid | xargs -r docker -H "$(PART=docker recall socket)" rm -f >/dev/null || true
     fi
     umount_below "$state"
     forget_cgroups kubepods
-    # The kubelet keeps links to its pods' logs in a place that it cannot be told to change.
+    # The kubelet keeps links to its pods' logs in a folder that cannot be configured.
     [ ! -d /var/log/pods ] || find /var/log/pods -depth -mindepth 1 \( -lname "$RUN/docker/*" -o -type d -empty \) -delete
     [ ! -d /var/log/containers ] || find -L /var/log/containers -type l -delete
 }

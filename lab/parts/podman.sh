@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2034 # lab reads PART_*
-# Podman's service, which speaks the interface of Docker Engine, with folders and a socket of its own.
-# Debian's Podman with runc: no network backend is set up, so containers have none.
+# Podman's service with the API of Docker Engine, and with its own folders and socket. Debian's
+# Podman with runc: no network backend is set up, so containers have none.
 PART_IS='Podman with the image busybox:local, at a socket'
 PART_ROOT=yes
 
@@ -13,8 +13,9 @@ part_install() {
         /var/lib/dpkg/info/busybox-static.list=busybox-static
 }
 
-# The program with settings of ours only: nothing of the host's is read or changed.
-# What else could be set must not be: who cleans up after a container is another podman, which sees flags of this one but not its file.
+# Podman with the lab's settings only: the host's are neither read nor changed. Only flags are used,
+# because the cleanup process of a container is another podman, which gets these flags but not a
+# settings file.
 settled() {
     CONTAINERS_CONF=$state/containers.conf CONTAINERS_STORAGE_CONF=$state/storage.conf \
         CONTAINERS_REGISTRIES_CONF=$state/registries.conf "$@"
@@ -45,7 +46,7 @@ SETTINGS
 
 part_up() {
     write_settings
-    # Monitors of containers leave a note where they are when memory is short.
+    # Container monitors leave a file in the working directory when memory is short.
     cd "$state" || fail "no folder $state"
     remember socket "unix://$state/podman.sock"
     settled start podman podman system service --time 0 "$(recall socket)"
@@ -67,7 +68,7 @@ part_is_up() { answers; }
 
 part_env() { export_line METIER_LAB_PODMAN "$(recall socket)"; }
 
-# With its own program: `docker run` of newer clients never comes back from this service.
+# Uses Podman itself: `docker run` of newer clients never returns from this service.
 part_check() {
     local answer
     answer=$(engine run --rm --network none busybox:local sh -c 'echo inside; exit 7') && fail "exit code 7 was lost"

@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2034 # lab reads PART_*
-# PostgreSQL: a fresh cluster on every `up`, on a free loopback port, with fsync on so that
-# crash tests mean something.
+# PostgreSQL: a new cluster on every `up`, on a free loopback port, with fsync on so that crash
+# tests are meaningful.
 PART_IS='PostgreSQL server with an empty database'
 
 programs() { dirname "$(find /usr/lib/postgresql/*/bin/postgres 2>/dev/null | sort -V | tail -n 1)"; }
@@ -11,7 +11,7 @@ AS_OWNER=()
 
 part_install() {
     [ ! -x "$(programs)/postgres" ] || return 0
-    # Debian would create a cluster of its own and start it at every boot.
+    # Debian would create its own cluster and start it at every boot.
     local no_cluster=/etc/postgresql-common/createcluster.d/metier-lab.conf code=0
     if can_be_root; then
         as_root mkdir -p "$(dirname "$no_cluster")"
@@ -25,13 +25,13 @@ part_install() {
 part_up() {
     local bin data port
     bin=$(programs)
-    # Not below the lab's folder: a home may be closed to the postgres user.
+    # Not below the lab's folder: the postgres user may not be able to enter a home folder.
     data=$(mktemp -d /var/tmp/metier-lab-postgres.XXXXXX)
     remember data "$data"
     ! is_root || chown postgres:postgres "$data"
     free_port port
     port=$(recall port)
-    # From a folder that its user may enter, or initdb complains.
+    # initdb complains unless its user can enter the working directory.
     cd "$data" || fail "cannot enter $data"
     "${AS_OWNER[@]}" "$bin/initdb" -D "$data" -U metier --auth=trust --encoding=UTF8 --locale=C.UTF-8 \
         >"$RUN/$PART/initdb.log" 2>&1 || fail "initdb; $(last_lines "$RUN/$PART/initdb.log")"
@@ -53,9 +53,9 @@ part_down() {
     local data
     [ -e "$RUN/$PART/data" ] || return 0
     data=$(recall data)
-    # INT: without waiting for clients to leave.
+    # INT: do not wait for clients to disconnect.
     stop postgres INT
-    # A killed server leaves its shared memory behind; its pid file says which.
+    # A killed server leaves its shared memory behind; its pid file has the id.
     if [ -e "$data/postmaster.pid" ]; then
         ipcrm -m "$(awk 'NR == 7 { print $2 }' "$data/postmaster.pid")" 2>/dev/null || true
     fi

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034 # lab reads PART_*
-# Prometheus, scraping itself and a node_exporter every second.
+# Prometheus, which scrapes itself and a node_exporter every second.
 PART_IS='Prometheus server and node_exporter'
 
 part_install() {
@@ -13,7 +13,7 @@ part_up() {
     free_port port.node_exporter
     server=127.0.0.1:$(recall port.prometheus)
     exporter=127.0.0.1:$(recall port.node_exporter)
-    # Samples up to a year old are taken, so that a test can write history and ask for it at once.
+    # Samples up to a year old are accepted, so that a test can write history and query it at once.
     cat >"$RUN/$PART/prometheus.yml" <<CONF
 global: {scrape_interval: 1s, evaluation_interval: 1s}
 storage: {tsdb: {out_of_order_time_window: 365d}}

@@ -1,12 +1,13 @@
 # shellcheck shell=bash disable=SC2034 # lab reads PART_*
-# An S3-compatible store: moto's server, in memory, with one bucket. Any key and secret are accepted; without any, only public objects.
+# An S3-compatible store: moto's server, in memory, with one bucket. Any key and secret are
+# accepted; without them only public objects are accessible.
 PART_IS='an S3-compatible store (moto) on a loopback port, with the bucket "metier"'
 
 VENV=$LAB/s3/venv
 
 part_install() {
     need_packages /usr/bin/python3=python3 /var/lib/dpkg/info/python3-venv.list=python3-venv /usr/bin/curl=curl
-    # Its folder appears under its name only when complete.
+    # The folder is renamed only when complete.
     if [ ! -x "$VENV/bin/moto_server" ]; then
         say "installing moto from PyPI"
         rm -rf "$VENV"

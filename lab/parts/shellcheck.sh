@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034 # lab reads PART_*
-# The linter of the shell scripts.
+# The linter of the shell scripts, shellcheck.
 PART_IS='shellcheck (installed, not started)'
 
 part_install() { need_packages /usr/bin/shellcheck=shellcheck; }

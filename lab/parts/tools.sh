@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034 # lab reads PART_*
-# The peers that benches set metier beside, and the loads they measure, in one folder for PATH.
+# The programs that benches compare metier with, and their load generators, in one folder for PATH.
 PART_IS='stress-ng, hyperfine, GNU time, perf, psrecord, busybox, a parser of jtop (installed, not started)'
 
 BIN=$LAB/tools/bin
@@ -8,7 +8,7 @@ part_install() {
     need_packages /usr/bin/stress-ng=stress-ng /usr/bin/hyperfine=hyperfine /usr/bin/time=time \
         /usr/bin/perf=linux-perf /usr/bin/python3=python3 /usr/bin/wrk=wrk \
         /var/lib/dpkg/info/python3-venv.list=python3-venv /var/lib/dpkg/info/busybox-static.list=busybox-static
-    # psrecord is not in Debian. Its folder appears under its name only when complete.
+    # psrecord is not in Debian. Its folder is renamed only when complete.
     if [ ! -x "$LAB/tools/venv/bin/psrecord" ]; then
         say "installing psrecord from PyPI"
         rm -rf "$LAB/tools/venv"
@@ -16,7 +16,7 @@ part_install() {
         { /usr/bin/python3 -m venv "$LAB/tools/venv" && "$LAB/tools/venv/bin/pip" install -q psrecord; } \
             >"$LAB/tools/pip.log" 2>&1 || fail "psrecord; $(last_lines "$LAB/tools/pip.log")"
     fi
-    # Only the file that parses lines of tegrastats, to be read by a bench; nothing of it is installed.
+    # Only the parser of tegrastats lines, for a bench; jtop is not installed.
     if [ ! -e "$LAB/tools/jtop/tegra_parse.py" ]; then
         say "fetching jtop's parser from PyPI"
         rm -rf "$LAB/tools/jtop" "$LAB/tools/jtop.new"

@@ -1,22 +1,23 @@
-//! Words of the command line: positional arguments in order, options by name.
+//! Command-line parser: positional arguments in order, options by name.
 //!
-//! By hand, because this program must start fast and weigh little: what it costs is in what it reports.
+//! No library is used: the program must start fast and stay small, because its own cost is part of
+//! its reports.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Longest time that any workload may be asked to take.
+/// Maximum duration of a workload in seconds.
 pub const MOST_SECONDS: f64 = 24.0 * 3600.0;
-/// Most children, and most processes in a tree.
+/// Maximum number of children, or of processes in a tree.
 pub const MOST_PROCESSES: u64 = 100_000;
-/// Most memory or file size, in MiB.
+/// Maximum memory or file size in MiB.
 pub const MOST_MIB: u64 = 1 << 20;
 
-/// Options that stand alone; all others take a value.
+/// Options without a value; all others take one.
 const FLAGS: [&str; 3] = ["--fsync", "--from-now", "--self"];
 
-/// Why there is no result.
+/// Error of a workload.
 #[derive(Debug)]
 pub struct Problem {
     text: String,
@@ -29,17 +30,17 @@ impl Problem {
         Self { text: text.into(), code: 2 }
     }
 
-    /// The work could not be done.
+    /// The workload failed.
     pub fn failed(text: impl Into<String>) -> Self {
         Self { text: text.into(), code: 1 }
     }
 
-    /// The work could not be done, and a certain exit code says why.
+    /// The workload failed with a specific exit code.
     pub fn with_code(text: impl Into<String>, code: u8) -> Self {
         Self { text: text.into(), code }
     }
 
-    /// What to tell.
+    /// The message.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -50,17 +51,17 @@ impl Problem {
     }
 }
 
-/// The words after the workload's name.
+/// The arguments after the workload's name.
 #[derive(Debug, Default)]
 pub struct Arguments {
     positional: std::collections::VecDeque<OsString>,
     options: BTreeMap<String, OsString>,
-    /// Whether help was asked for.
+    /// Whether help was requested.
     pub help: bool,
 }
 
 impl Arguments {
-    /// Sorts the words.
+    /// Parses the arguments.
     pub fn read(words: impl Iterator<Item = OsString>) -> Result<Self, Problem> {
         let mut arguments = Self::default();
         let mut words = words;
@@ -97,7 +98,7 @@ impl Arguments {
         self.next(what).map(PathBuf::from)
     }
 
-    /// The next positional argument as a whole number up to `most`.
+    /// The next positional argument as an integer up to `most`.
     pub fn next_whole(&mut self, what: &str, most: u64) -> Result<u64, Problem> {
         let word = self.next(what)?;
         whole(what, &word, most)
@@ -119,7 +120,7 @@ impl Arguments {
         self.options.remove(name)
     }
 
-    /// An option's value as a whole number up to `most`.
+    /// An option's value as an integer up to `most`.
     pub fn option_whole(&mut self, name: &str, most: u64) -> Result<Option<u64>, Problem> {
         self.options.remove(name).map(|word| whole(name, &word, most)).transpose()
     }
@@ -129,7 +130,7 @@ impl Arguments {
         self.options.remove(name).map(|word| number(name, &word, most)).transpose()
     }
 
-    /// Refuses what nobody asked for: a misspelt option must not be silently ignored.
+    /// Rejects unused arguments: a misspelt option must not be ignored.
     pub fn end(&mut self) -> Result<(), Problem> {
         if let Some(word) = self.positional.pop_front() {
             return Err(Problem::usage(format!("{word:?} is one argument too many")));
@@ -143,7 +144,7 @@ impl Arguments {
     }
 }
 
-/// An option stands at the end, without its value.
+/// Error for a last option without its value.
 pub fn missing_value(option: &str) -> Problem {
     Problem::usage(format!("{option} needs a value"))
 }

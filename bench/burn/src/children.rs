@@ -1,4 +1,4 @@
-//! Workloads made of processes: many short ones, daemons, stubborn ones, trees.
+//! Process workloads: many short processes, daemons, processes that ignore signals, trees.
 
 use std::process::{Command, ExitCode};
 
@@ -7,7 +7,7 @@ use crate::clock;
 use crate::report::{Report, Target};
 use crate::system::{self, Mapping, Side};
 
-/// `forktrue N [--self]`: start a program that does nothing, N times in sequence.
+/// `forktrue N [--self]`: starts a program that does nothing, N times in sequence.
 pub fn forktrue(arguments: &mut Arguments) -> Result<ExitCode, Problem> {
     let n = arguments.next_whole("N", MOST_PROCESSES)?;
     let itself = arguments.flag("--self");
@@ -54,15 +54,16 @@ pub fn forkburn(arguments: &mut Arguments) -> Result<ExitCode, Problem> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `orphan SECONDS [--memory MIB]`: becomes a daemon that burns after its parents are gone.
+/// `orphan SECONDS [--memory MIB]`: a daemon that burns CPU time after its parents have ended.
 pub fn orphan(arguments: &mut Arguments) -> Result<ExitCode, Problem> {
     let seconds = arguments.next_number("SECONDS", MOST_SECONDS)?;
     let mib = arguments.option_whole("--memory", MOST_MIB)?.unwrap_or(0) as usize;
     let target = Target::last_of(arguments)?;
-    // What this process used so far; the child carries it on, since nobody else will tell.
+    // CPU time of this process so far; the child reports it too, since the parent writes no report.
     let parent_cpu = system::process_cpu_nanoseconds();
     if let Side::Parent(_) = system::fork()? {
-        // Not waited for: a daemon's parent goes at once, and whoever adopts the child reaps it.
+        // Not reaped here: a daemon's parent exits at once, and the adopting process reaps the
+        // child.
         return Ok(ExitCode::SUCCESS);
     }
     let end = orphan_life(seconds, mib, parent_cpu, &target);
@@ -85,7 +86,7 @@ fn orphan_life(seconds: f64, mib: usize, parent_cpu: u64, target: &Target) -> Re
     report.finish(target)
 }
 
-/// `stubborn SECONDS [--children N]`: sleeps and ignores INT and TERM, and so do its children.
+/// `stubborn SECONDS [--children N]`: sleeps and ignores INT and TERM, as do its children.
 pub fn stubborn(arguments: &mut Arguments) -> Result<ExitCode, Problem> {
     let seconds = arguments.next_number("SECONDS", MOST_SECONDS)?;
     let n = arguments.option_whole("--children", 1000)?.unwrap_or(2);
@@ -109,7 +110,8 @@ pub fn stubborn(arguments: &mut Arguments) -> Result<ExitCode, Problem> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `tree DEPTH WIDTH [--burn-ms MS]`: each process has WIDTH children, DEPTH levels below the first.
+/// `tree DEPTH WIDTH [--burn-ms MS]`: each process has WIDTH children, with DEPTH levels below the
+/// first process.
 pub fn tree(arguments: &mut Arguments) -> Result<ExitCode, Problem> {
     let depth = arguments.next_whole("DEPTH", 100)?;
     let width = arguments.next_whole("WIDTH", 1000)?;

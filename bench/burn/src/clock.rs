@@ -1,4 +1,4 @@
-//! CPU time by the kernel's own CPU clocks, and its absence.
+//! Workloads that use CPU time, measured by the kernel's CPU clocks, or no CPU time.
 
 use std::process::ExitCode;
 
@@ -6,8 +6,8 @@ use crate::arguments::{Arguments, MOST_SECONDS, Problem};
 use crate::report::{Report, Target};
 use crate::system;
 
-/// Arithmetic between two looks at the clock, about 10 µs: a look is a system call, and a burner that mostly
-/// asks for the time would be all system time.
+/// About 10 µs of arithmetic between two clock reads. A read is a system call, so frequent reads
+/// would turn the burn into system time.
 fn spin() {
     let mut x: u64 = 0x9e37_79b9_7f4a_7c15;
     for _ in 0..8_000 {
@@ -16,14 +16,14 @@ fn spin() {
     std::hint::black_box(x);
 }
 
-/// Burns until this process has used that much CPU time since its start.
+/// Burns until this process has used this much CPU time since its start.
 pub fn burn_process_until(nanoseconds: u64) {
     while system::process_cpu_nanoseconds() < nanoseconds {
         spin();
     }
 }
 
-/// Burns that much CPU time on the calling thread, from now.
+/// Burns this much CPU time on the calling thread, from now.
 pub fn burn_thread(nanoseconds: u64) {
     let end = system::thread_cpu_nanoseconds() + nanoseconds;
     while system::thread_cpu_nanoseconds() < end {
@@ -31,8 +31,9 @@ pub fn burn_thread(nanoseconds: u64) {
     }
 }
 
-/// `cpu SECONDS [--threads N] [--from-now]`: the process's CPU time at its end is what was asked for, start included;
-/// or from now on, where the process was another program before (the first one of a container).
+/// `cpu SECONDS [--threads N] [--from-now]`: the process's total CPU time at its end is the
+/// requested time, including its start. `--from-now` counts from here, for a process that was
+/// another program before (the first one of a container).
 pub fn cpu(arguments: &mut Arguments) -> Result<ExitCode, Problem> {
     let seconds = arguments.next_number("SECONDS", MOST_SECONDS)?;
     let threads = arguments.option_whole("--threads", 1024)?.unwrap_or(1).max(1);
@@ -40,7 +41,7 @@ pub fn cpu(arguments: &mut Arguments) -> Result<ExitCode, Problem> {
     let target = Target::last_of(arguments)?;
     let asked = (seconds * 1e9) as u64;
     if threads > 1 {
-        // A hair less on each thread, so that starting them does not carry the sum over the mark.
+        // 2 ms less per thread, so that the start of the threads does not exceed the sum.
         let share = (asked / threads).saturating_sub(2_000_000);
         let workers: Vec<_> = (0..threads).map(|_| std::thread::spawn(move || burn_thread(share))).collect();
         for worker in workers {

@@ -1,10 +1,10 @@
-//! Finds the control group that this process is in, and makes, enters, reads and removes one inside it.
+//! Finds the cgroup of this process, and creates, enters, reads and removes a cgroup inside it.
 //!
-//! Three layouts exist: version 2 alone; version 1 with a mount for each controller (or several joined on
-//! one); and hybrid, where the controllers are on version 1 beside a version 2 tree without them. Which one
-//! holds is decided controller by controller from `/proc/self/cgroup`, never from paths by custom.
+//! There are three layouts: v2 only; v1 with one mount per controller (or several joined); and
+//! hybrid, with controllers on v1 and a v2 tree without them. The layout is determined per
+//! controller from `/proc/self/cgroup`, never from conventional paths.
 //!
-//! Deliberately not shared with the measuring program: this is the independent truth that it is held against.
+//! Deliberately not shared with the measuring program: this is its independent reference.
 
 use std::fs;
 use std::io;
@@ -13,32 +13,32 @@ use std::path::{Path, PathBuf};
 use crate::arguments::Problem;
 use crate::system;
 
-/// The directory of one controller (or of the version 2 tree) that this process is in.
+/// The cgroup directory of this process for one controller, or in the v2 tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// The group's directory.
     pub directory: PathBuf,
-    /// Whether it is on version 2.
+    /// Whether it is on cgroup v2.
     pub unified: bool,
 }
 
-/// Where this process is accounted: CPU time and memory, which may be one and the same place.
+/// The cgroups that account this process: for CPU time and memory, possibly the same.
 #[derive(Debug)]
 pub struct Here {
-    /// Where CPU time is counted.
+    /// The cgroup that counts CPU time.
     pub cpu: Place,
-    /// Where memory is counted; `None` where the host has no memory controller in reach.
+    /// The cgroup that counts memory; `None` without a usable memory controller.
     pub memory: Option<Place>,
 }
 
-/// Resolves this process's groups.
+/// Resolves the cgroups of this process.
 pub fn here() -> Result<Here, Problem> {
     let read =
         |path: &str| fs::read_to_string(path).map_err(|e| Problem::failed(format!("read {path}: {e}")));
     resolve(&read("/proc/self/cgroup")?, &read("/proc/self/mountinfo")?)
 }
 
-/// The same from the two files' text.
+/// Resolves them from the text of the two files.
 pub fn resolve(groups: &str, mounts: &str) -> Result<Here, Problem> {
     let cpu = place(groups, mounts, "cpuacct").or_else(|| place(groups, mounts, ""));
     let cpu = cpu.ok_or_else(|| {
@@ -54,7 +54,7 @@ pub fn resolve(groups: &str, mounts: &str) -> Result<Here, Problem> {
     Ok(Here { cpu, memory })
 }
 
-/// The place of a version 1 controller, or with an empty name that of the version 2 tree.
+/// The directory of a v1 controller; with an empty name, that of the v2 tree.
 fn place(groups: &str, mounts: &str, controller: &str) -> Option<Place> {
     let path = groups.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':');
@@ -71,7 +71,7 @@ fn place(groups: &str, mounts: &str, controller: &str) -> Option<Place> {
         }
         let mut before = before.split(' ').skip(3);
         let (root, point) = (unescape(before.next()?), unescape(before.next()?));
-        // A container sees only a part of the tree: the mount's root is what its path begins with.
+        // A container sees only part of the tree: strip the mount's root from the path.
         let inside = Path::new(path).strip_prefix(&root).ok()?;
         if inside.components().any(|part| part.as_os_str() == "..") {
             return None;
@@ -80,7 +80,7 @@ fn place(groups: &str, mounts: &str, controller: &str) -> Option<Place> {
     })
 }
 
-/// Mount paths write space, tab, newline and backslash as three octal digits.
+/// Mount paths encode space, tab, newline and backslash as three octal digits.
 fn unescape(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -100,19 +100,19 @@ fn unescape(text: &str) -> String {
     out + rest
 }
 
-/// A group of our own inside the one we are in.
+/// A new cgroup inside the present one.
 #[derive(Debug)]
 pub struct Group {
     cpu: Place,
     memory: Option<Place>,
-    /// Why memory is not counted, where it is not.
+    /// Why memory is not counted, if it is not.
     pub memory_missing: Option<String>,
-    /// A sibling that holds this process, where version 2 wants the parent empty, and that parent.
+    /// A sibling cgroup that holds this process, if v2 needs an empty parent, and that parent.
     waiting_room: Option<(PathBuf, PathBuf)>,
 }
 
 impl Group {
-    /// Makes it in every tree that counts something.
+    /// Creates the cgroup in every tree with a counter.
     pub fn make() -> Result<Self, Problem> {
         let here = here()?;
         let name = format!("metier-burn-{}", std::process::id());
@@ -141,8 +141,8 @@ impl Group {
         Ok(group)
     }
 
-    /// Version 2: a group passes the memory controller on only while it holds no process itself, so this
-    /// process first steps aside into a sibling.
+    /// On v2, a cgroup can delegate the memory controller only if it holds no processes. So this
+    /// process first moves to a sibling cgroup.
     fn open_memory(&mut self, parent: &Path) -> io::Result<()> {
         let control = parent.join("cgroup.subtree_control");
         if fs::read_to_string(&control)?.split_whitespace().any(|name| name == "memory") {
@@ -168,7 +168,7 @@ impl Group {
         std::iter::once(&self.cpu).chain(other)
     }
 
-    /// The files to which a process writes `0` in order to enter.
+    /// Opens the files that a process enters by writing `0`.
     pub fn doors(&self) -> Result<Vec<fs::File>, Problem> {
         self.places()
             .map(|place| {
@@ -179,7 +179,7 @@ impl Group {
             .collect()
     }
 
-    /// Whether a process is inside.
+    /// Whether the cgroup holds a process.
     pub fn is_populated(&self) -> bool {
         self.places().any(|place| {
             let text = |name| fs::read_to_string(place.directory.join(name)).unwrap_or_default();
@@ -190,7 +190,7 @@ impl Group {
         })
     }
 
-    /// CPU time that the kernel counted: (nanoseconds, file).
+    /// CPU time counted by the kernel: (nanoseconds, file).
     pub fn cpu_nanoseconds(&self) -> (Option<u64>, &'static str) {
         match self.cpu.unified {
             true => {
@@ -203,7 +203,7 @@ impl Group {
         }
     }
 
-    /// High-water mark of memory that the kernel kept: (bytes, file).
+    /// Memory high-water mark kept by the kernel: (bytes, file).
     pub fn peak_memory_bytes(&self) -> (Option<u64>, &'static str) {
         match &self.memory {
             None => (None, ""),
@@ -215,7 +215,7 @@ impl Group {
         }
     }
 
-    /// Removes it. The kernel may still be busy with the last process for a moment.
+    /// Removes the cgroup. The kernel may need a moment after the last process.
     pub fn remove(&self) -> Result<(), Problem> {
         for place in self.places() {
             let mut left = 200;
@@ -228,7 +228,8 @@ impl Group {
             }
         }
         if let Some((room, parent)) = &self.waiting_room {
-            // In this order: the parent takes a process back only once it passes nothing on.
+            // In this order: the parent accepts a process only after it stops delegating
+            // controllers.
             let _ = fs::write(parent.join("cgroup.subtree_control"), "-memory");
             let _ = fs::write(parent.join("cgroup.procs"), "0");
             let _ = fs::remove_dir(room);

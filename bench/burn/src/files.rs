@@ -9,7 +9,7 @@ use crate::report::{Report, Target};
 
 const BLOCK: usize = 1 << 20;
 
-/// `write FILE MIB [--fsync]`: the bytes differ from block to block, so that nothing below can leave them out.
+/// `write FILE MIB [--fsync]`: each block differs, so that storage cannot deduplicate them.
 pub fn write(arguments: &mut Arguments) -> Result<ExitCode, Problem> {
     let path = arguments.next_path("FILE")?;
     let mib = arguments.next_whole("MIB", MOST_MIB)?;

@@ -1,12 +1,11 @@
-//! `metier-burn`: synthetic workloads with known truth.
+//! `metier-burn`: synthetic workloads with known resource use.
 //!
-//! Each workload uses a known amount of something (CPU time, memory, files, processes) and can say with
-//! `--report` what it used as it knows itself, by a path that shares nothing with the measuring program. The
-//! `nested` workload goes one further: it runs any command in a control group of its own and reports what the
-//! kernel counted there.
+//! Each workload uses a known amount of a resource (CPU time, memory, files, processes). `--report`
+//! writes its own count, obtained independently of the measuring program. The `nested` workload
+//! runs any command in a cgroup of its own and reports the kernel's counts.
 //!
-//! Limits: Linux only; sizes, counts and times are bounded (see `arguments`), so that a slip of the finger
-//! does not take the machine down.
+//! Limits: Linux only. Sizes, counts and times are bounded (see `arguments`), so that a typing
+//! error does not exhaust the machine.
 
 mod arguments;
 mod children;

@@ -1,4 +1,4 @@
-//! Workloads that hold memory: a ramp with a brief spike, several processes at once.
+//! Memory workloads: a ramp with a brief spike, and several processes at once.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -9,8 +9,8 @@ use crate::system::{self, Mapping, Side};
 
 /// `ramp MIB [--spike MIB] [--spike-ms MS] [--hold-ms MS]`.
 ///
-/// `--spike-ms` is the time at the top; touching the pages on the way up comes on top of it and is told in the
-/// report (`above_base_seconds`), because it depends on the machine.
+/// `--spike-ms` is the time at the top. Touching the pages before it takes extra time, which
+/// depends on the machine and is reported as `above_base_seconds`.
 pub fn ramp(arguments: &mut Arguments) -> Result<ExitCode, Problem> {
     let base = arguments.next_whole("MIB", MOST_MIB)? as usize;
     let spike = arguments.option_whole("--spike", MOST_MIB)?.unwrap_or(0) as usize;
@@ -23,7 +23,7 @@ pub fn ramp(arguments: &mut Arguments) -> Result<ExitCode, Problem> {
         )));
     }
     let mut memory = Mapping::reserve(base.max(spike) << 20)?;
-    // Twenty steps, so that a time line shows a ramp and not a wall.
+    // Twenty steps, so that a time series shows a ramp instead of a jump.
     let step = base.div_ceil(20).max(1);
     let mut at = 0;
     while at < base {
@@ -49,7 +49,8 @@ pub fn ramp(arguments: &mut Arguments) -> Result<ExitCode, Problem> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `multi CHILDREN MIB [--hold-ms MS]`: nobody lets go before all have touched all of their memory.
+/// `multi CHILDREN MIB [--hold-ms MS]`: no child frees memory before all have touched all of
+/// theirs.
 pub fn multi(arguments: &mut Arguments) -> Result<ExitCode, Problem> {
     let n = arguments.next_whole("CHILDREN", 1000)?;
     let mib = arguments.next_whole("MIB", MOST_MIB)? as usize;
@@ -61,7 +62,7 @@ pub fn multi(arguments: &mut Arguments) -> Result<ExitCode, Problem> {
     for _ in 0..n {
         match system::fork()? {
             Side::Child => {
-                // The child's copy must go, else the end of `go` never comes.
+                // The child's copy must be closed, else `go` never reaches its end.
                 system::close(go_out);
                 system::leave(i32::from(hold(mib, ready_out, go_in).is_err()));
             }

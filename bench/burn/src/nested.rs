@@ -1,8 +1,8 @@
-//! `nested CMD...`: a command in a control group of its own, and what the kernel counted there.
+//! `nested CMD...`: runs a command in its own cgroup and reports the kernel's counts.
 //!
-//! The command enters before its first instruction (the child moves itself between fork and exec), so that
-//! all of its CPU time and memory is counted and nothing of ours. What this wrapper used itself is in the
-//! report too (`cpu_nanoseconds`): whoever measures from outside sees the sum of both.
+//! The child enters the cgroup between fork and exec. So all CPU time and memory of the command is
+//! counted, and none of the wrapper. The report also has the wrapper's own use (`cpu_nanoseconds`):
+//! a measurement from outside sees the sum.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -14,7 +14,7 @@ use crate::control_group::Group;
 use crate::report::{Report, Target};
 use crate::system;
 
-/// Runs the workload from the words after `nested`.
+/// Runs the workload with the arguments after `nested`.
 pub fn run(words: impl Iterator<Item = OsString>) -> Result<ExitCode, Problem> {
     let mut words = words.peekable();
     let mut report_to = None;
@@ -45,7 +45,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> Result<ExitCode, Problem> {
     };
     let group = Group::make()?;
     let outcome = inside(&group, program, words, &target);
-    // Whatever went wrong, the group must not stay; the first problem is the one to tell.
+    // The cgroup is removed even after an error; the first error is reported.
     let removed = if outcome.is_err() { group.remove() } else { Ok(()) };
     outcome.and_then(|code| removed.map(|()| code))
 }
@@ -86,8 +86,8 @@ fn inside(
     Ok(ExitCode::from(code as u8))
 }
 
-/// Looks ever less often, up to every 50 ms: each look costs this wrapper CPU time, and the file system gives
-/// no event for it on version 1.
+/// Polls with growing delays, up to 50 ms: each poll costs the wrapper CPU time, and cgroup v1
+/// sends no file events.
 fn wait_until_empty(group: &Group) {
     let mut pause = 0.5;
     while group.is_populated() {

@@ -1,8 +1,9 @@
-//! What a workload used as it knows itself, as one JSON object (`metier.burn/1`).
+//! The workload's own count of its resource use, as one JSON object (`metier.burn/1`).
 //!
-//! Every report has `schema`, `workload` and `pid`; the other fields are those that the workload can vouch
-//! for. `cpu_nanoseconds` is the reporting process alone, `children_cpu_nanoseconds` those it waited for.
-//! A file is written under another name and renamed, so that whoever waits for it never reads half of one.
+//! Every report has `schema`, `workload` and `pid`; other fields depend on the workload.
+//! `cpu_nanoseconds` covers the reporting process alone, `children_cpu_nanoseconds` its reaped
+//! children. A file is written under a temporary name and renamed, so that a reader never sees half
+//! of it.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -11,10 +12,10 @@ use std::path::PathBuf;
 use crate::arguments::{Arguments, Problem};
 use crate::system;
 
-/// Where the report goes.
+/// Destination of the report.
 #[derive(Debug, Clone)]
 pub enum Target {
-    /// Nobody asked for it.
+    /// No report was requested.
     Nowhere,
     /// Standard output.
     Stdout,
@@ -23,7 +24,8 @@ pub enum Target {
 }
 
 impl Target {
-    /// From the value of `--report`. The path is made absolute, since a daemon changes its directory.
+    /// Parses the value of `--report`. The path is made absolute, since a daemon changes its
+    /// directory.
     pub fn from_option(value: Option<OsString>) -> Result<Self, Problem> {
         match value {
             None => Ok(Self::Nowhere),
@@ -34,7 +36,7 @@ impl Target {
         }
     }
 
-    /// Takes `--report` and then refuses whatever is left of the command line.
+    /// Takes `--report`, then rejects remaining arguments.
     pub fn last_of(arguments: &mut Arguments) -> Result<Self, Problem> {
         let target = Self::from_option(arguments.option("--report"))?;
         arguments.end()?;
@@ -42,7 +44,7 @@ impl Target {
     }
 }
 
-/// A report under way.
+/// A report under construction.
 #[derive(Debug)]
 pub struct Report {
     json: String,
@@ -57,13 +59,13 @@ impl Report {
         report
     }
 
-    /// Adds a whole number.
+    /// Adds an integer.
     pub fn whole(&mut self, name: &str, value: u64) -> &mut Self {
         self.json.push_str(&format!(",\"{name}\":{value}"));
         self
     }
 
-    /// Adds a whole number, or null.
+    /// Adds an integer or null.
     pub fn maybe(&mut self, name: &str, value: Option<u64>) -> &mut Self {
         match value {
             Some(value) => self.whole(name, value),
@@ -94,14 +96,14 @@ impl Report {
         self
     }
 
-    /// Adds the CPU time of this process and of the children that it waited for, and sends the report off.
+    /// Adds the CPU time of this process and its reaped children, and writes the report.
     pub fn finish(mut self, target: &Target) -> Result<(), Problem> {
         if matches!(target, Target::Nowhere) {
             return Ok(());
         }
         self.whole("children_cpu_nanoseconds", system::children_cpu_nanoseconds());
         self.whole("peak_resident_bytes", system::peak_resident_bytes());
-        // Last, so that as little as possible is used after it.
+        // Last, so that little CPU time is used after it.
         self.whole("cpu_nanoseconds", system::process_cpu_nanoseconds());
         self.json.push_str("}\n");
         match target {

@@ -1,4 +1,4 @@
-//! The few system calls that the standard library does not offer. All `unsafe` of this program is here.
+//! System calls that the standard library lacks. All `unsafe` code of this program is here.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
@@ -10,7 +10,7 @@ use crate::arguments::Problem;
 
 fn cpu_clock(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid timespec for the kernel to fill; the two CPU clocks exist on every Linux.
+    // SAFETY: `time` is a valid timespec for the kernel to fill; both CPU clocks exist on Linux.
     unsafe { libc::clock_gettime(clock, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
@@ -33,29 +33,29 @@ fn usage(who: libc::c_int) -> libc::rusage {
     usage
 }
 
-/// CPU time of the children that were waited for, to the microsecond.
+/// CPU time of reaped children, in steps of a microsecond.
 pub fn children_cpu_nanoseconds() -> u64 {
     let usage = usage(libc::RUSAGE_CHILDREN);
     let micros = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
     (micros(usage.ru_utime) + micros(usage.ru_stime)) * 1000
 }
 
-/// High-water mark of this process's resident size.
+/// Resident high-water mark of this process.
 pub fn peak_resident_bytes() -> u64 {
     usage(libc::RUSAGE_SELF).ru_maxrss as u64 * 1024
 }
 
-/// Which side of a fork this is.
+/// The side of a fork.
 pub enum Side {
     /// The new process.
     Child,
-    /// The old one, with the new one's id.
+    /// The old process, with the child's pid.
     Parent(libc::pid_t),
 }
 
-/// Forks. Callers are single-threaded at that moment: no thread is started before a fork in this program.
+/// Forks. The process is single-threaded then: this program starts no thread before a fork.
 pub fn fork() -> Result<Side, Problem> {
-    // SAFETY: this process has one thread, so the child finds no lock held by a thread that is not there.
+    // SAFETY: this process has one thread, so no lock in the child is held by a missing thread.
     match unsafe { libc::fork() } {
         -1 => Err(Problem::failed(format!("fork: {}", std::io::Error::last_os_error()))),
         0 => Ok(Side::Child),
@@ -63,17 +63,17 @@ pub fn fork() -> Result<Side, Problem> {
     }
 }
 
-/// Ends a forked child without running what the parent registered for its own end.
+/// Exits a forked child without running the parent's exit handlers.
 pub fn leave(code: i32) -> ! {
     // SAFETY: _exit takes any code and does not return.
     unsafe { libc::_exit(code) }
 }
 
-/// Waits for a child; `Ok` only if it ended with code 0.
+/// Waits for a child; `Ok` only if it exited with code 0.
 pub fn wait(pid: libc::pid_t) -> Result<(), Problem> {
     let mut status = 0;
     loop {
-        // SAFETY: `status` is a valid place for the result; waiting on a foreign pid gives an error only.
+        // SAFETY: `status` is a valid place for the result; a foreign pid only gives an error.
         let got = unsafe { libc::waitpid(pid, &mut status, 0) };
         if got == pid {
             break;
@@ -90,7 +90,7 @@ pub fn wait(pid: libc::pid_t) -> Result<(), Problem> {
     }
 }
 
-/// Starts a session of its own, away from the terminal and the parent's group.
+/// Starts a new session, detached from the terminal and the parent's process group.
 pub fn new_session() -> Result<(), Problem> {
     // SAFETY: no memory is involved.
     if unsafe { libc::setsid() } == -1 {
@@ -99,15 +99,15 @@ pub fn new_session() -> Result<(), Problem> {
     Ok(())
 }
 
-/// Ignores INT and TERM from here on; children inherit it.
+/// Ignores INT and TERM from here on; children inherit this.
 pub fn ignore_polite_signals() {
     for signal in [libc::SIGINT, libc::SIGTERM] {
-        // SAFETY: SIG_IGN installs no handler of ours.
+        // SAFETY: SIG_IGN installs no handler.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
 }
 
-/// A pipe as (read end, write end), closed on exec.
+/// A pipe as (read end, write end), both closed on exec.
 pub fn pipe() -> Result<(RawFd, RawFd), Problem> {
     let mut ends = [0; 2];
     // SAFETY: `ends` has room for the two descriptors.
@@ -117,21 +117,22 @@ pub fn pipe() -> Result<(RawFd, RawFd), Problem> {
     Ok((ends[0], ends[1]))
 }
 
-/// Writes bytes to a descriptor; usable between fork and exec. True if all were taken.
+/// Writes bytes to a descriptor, also between fork and exec. True if all were written.
 pub fn write_bytes(descriptor: RawFd, bytes: &[u8]) -> bool {
     // SAFETY: pointer and length are of one slice; a bad descriptor gives an error only.
     let wrote = unsafe { libc::write(descriptor, bytes.as_ptr().cast(), bytes.len()) };
     wrote == bytes.len() as isize
 }
 
-/// Has the command's process write `0` to each door (a group's `cgroup.procs`) before its first instruction.
+/// Makes the command's process write `0` to each file (a cgroup's `cgroup.procs`) before exec.
 pub fn enter_first(command: &mut Command, doors: &[File]) {
     let descriptors: Vec<_> = doors.iter().map(AsRawFd::as_raw_fd).collect();
     let enter = move || match descriptors.iter().all(|door| write_bytes(*door, b"0")) {
         true => Ok(()),
         false => Err(std::io::Error::last_os_error()),
     };
-    // SAFETY: between fork and exec `enter` only calls write(2) on descriptors opened before, and reads errno.
+    // SAFETY: between fork and exec, `enter` only calls write(2) on open descriptors and reads
+    // errno.
     unsafe { command.pre_exec(enter) };
 }
 
@@ -148,13 +149,13 @@ pub fn read_byte(descriptor: RawFd) -> bool {
     }
 }
 
-/// Closes a descriptor that `pipe` gave.
+/// Closes a descriptor from `pipe`.
 pub fn close(descriptor: RawFd) {
-    // SAFETY: the descriptor is ours and not used afterwards; a bad one gives an error only.
+    // SAFETY: the descriptor is owned and not used afterwards; a bad one gives an error only.
     unsafe { libc::close(descriptor) };
 }
 
-/// Memory straight from the kernel, given back whole when dropped; the allocator would keep some of it.
+/// Memory from mmap, returned whole on drop; an allocator would keep some of it.
 pub struct Mapping {
     start: *mut u8,
     bytes: usize,
@@ -166,7 +167,7 @@ impl Mapping {
         let bytes = bytes.max(4096);
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a fresh private mapping at an address that the kernel chooses; nothing else is touched.
+        // SAFETY: a fresh private mapping at an address that the kernel chooses.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
         if start == libc::MAP_FAILED {
             let error = std::io::Error::last_os_error();
@@ -175,28 +176,28 @@ impl Mapping {
         Ok(Self { start: start.cast(), bytes })
     }
 
-    /// Writes to each page of a range of MiB, so that it becomes resident.
+    /// Writes to each page in a range of MiB to make it resident.
     pub fn touch(&mut self, from_mib: usize, to_mib: usize) {
         let end = (to_mib << 20).min(self.bytes);
         let mut at = from_mib << 20;
         while at < end {
-            // SAFETY: `at` is inside the mapping, which is writable and ours alone.
+            // SAFETY: `at` is inside the mapping, which is writable and not shared.
             unsafe { self.start.add(at).write_volatile(at as u8 | 1) };
             at += 4096;
         }
     }
 
-    /// Gives the pages from a MiB to the end back to the kernel; the addresses stay reserved.
+    /// Returns the pages from a MiB to the end to the kernel; the addresses stay reserved.
     pub fn give_back(&mut self, from_mib: usize) {
         let from = (from_mib << 20).min(self.bytes);
-        // SAFETY: the range is inside our mapping, and nobody holds a reference into it.
+        // SAFETY: the range is inside the mapping, and no reference into it exists.
         unsafe { libc::madvise(self.start.add(from).cast(), self.bytes - from, libc::MADV_DONTNEED) };
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: start and length are those of the mapping that `reserve` made.
+        // SAFETY: start and length are those of the mapping in `reserve`.
         unsafe { libc::munmap(self.start.cast(), self.bytes) };
     }
 }
@@ -216,7 +217,7 @@ extern "C" fn pass_on(signal: libc::c_int) {
     }
 }
 
-/// From here on INT and TERM go to the child instead of ending this process, which has to report.
+/// Forwards INT and TERM to the child from here on, because this process must still report.
 pub fn pass_signals_on(child: u32) {
     PASS_TO.store(child as i32, std::sync::atomic::Ordering::Relaxed);
     for signal in [libc::SIGINT, libc::SIGTERM] {

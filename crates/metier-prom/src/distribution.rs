@@ -1,4 +1,4 @@
-//! Histograms and summaries put together from the samples of a family.
+//! Builds histograms and summaries from the samples of a family.
 
 use crate::format::Kind;
 use crate::number;
@@ -7,9 +7,9 @@ use crate::read::{Family, Sample};
 /// One histogram of a family.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Histogram {
-    /// Its labels, without `le`.
+    /// Label set without `le`.
     pub labels: Vec<(String, String)>,
-    /// Upper bound and count of all at or below it, by bound; the last one is usually infinite.
+    /// Upper bound and cumulative count, sorted by bound; the last bound is usually infinite.
     pub buckets: Vec<(f64, f64)>,
     pub count: Option<f64>,
     pub sum: Option<f64>,
@@ -18,15 +18,15 @@ pub struct Histogram {
 /// One summary of a family.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Summary {
-    /// Its labels, without `quantile`.
+    /// Label set without `quantile`.
     pub labels: Vec<(String, String)>,
-    /// Share and value, by share.
+    /// Quantile and value, sorted by quantile.
     pub quantiles: Vec<(f64, f64)>,
     pub count: Option<f64>,
     pub sum: Option<f64>,
 }
 
-/// Samples that differ in one label only, in order of their first one.
+/// Samples whose label sets differ in one label only, in order of their first sample.
 struct Group<'a> {
     labels: Vec<(String, String)>,
     points: Vec<(f64, f64)>,
@@ -34,8 +34,8 @@ struct Group<'a> {
 }
 
 impl Family {
-    /// The histograms of a histogram family, in order; none for any other kind. A bucket without a number as bound
-    /// is left out.
+    /// The histograms of a histogram family, in order; none for other kinds. A bucket whose bound
+    /// is not a number is ignored.
     pub fn histograms(&self) -> Vec<Histogram> {
         if !matches!(self.kind, Kind::Histogram | Kind::GaugeHistogram) {
             return Vec::new();
@@ -52,7 +52,7 @@ impl Family {
             .collect()
     }
 
-    /// The summaries of a summary family, in order; none for any other kind.
+    /// The summaries of a summary family, in order; none for other kinds.
     pub fn summaries(&self) -> Vec<Summary> {
         if self.kind != Kind::Summary {
             return Vec::new();
@@ -75,7 +75,7 @@ impl Family {
         for sample in &self.samples {
             let mut labels = sample.labels.clone();
             let bound = labels.iter().position(|(name, _)| name == by).map(|at| labels.remove(at).1);
-            // The same labels in another order are the same labels.
+            // Label order does not matter.
             let mut key = labels.clone();
             key.sort();
             let place = *places.entry(key).or_insert_with(|| {

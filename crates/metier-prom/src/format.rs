@@ -1,16 +1,18 @@
-//! Which text format, and what kinds of families there are.
+//! The text formats and the kinds of metric families.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
-    /// Version 0.0.4: what every Prometheus and every client library speaks. Times are milliseconds.
+    /// Version 0.0.4, which all Prometheus servers and client libraries support. Timestamps are
+    /// milliseconds.
     #[default]
     Text,
-    /// OpenMetrics 1.0: counters end in `_total`, times are seconds, the page ends with `# EOF`.
+    /// OpenMetrics 1.0: counters end in `_total`, timestamps are seconds, the page ends with `#
+    /// EOF`.
     OpenMetrics,
 }
 
 impl Format {
-    /// The media type of a page.
+    /// Media type of a page in this format.
     pub const fn media_type(self) -> &'static str {
         match self {
             Self::Text => "text/plain; version=0.0.4; charset=utf-8",
@@ -18,7 +20,7 @@ impl Format {
         }
     }
 
-    /// The format of a page by its `Content-Type`; what is unknown is taken for 0.0.4, as Prometheus does.
+    /// The format of a page from its `Content-Type`; unknown types mean 0.0.4, as in Prometheus.
     pub fn of_media_type(media_type: &str) -> Self {
         let essence = media_type.split(';').next().unwrap_or_default().trim();
         if essence.eq_ignore_ascii_case("application/openmetrics-text") {
@@ -28,7 +30,7 @@ impl Format {
         }
     }
 
-    /// The format that a client wants most, by its `Accept` header; 0.0.4 when it does not say.
+    /// The preferred format of an `Accept` header; 0.0.4 without a preference.
     pub fn accepted(accept: &str) -> Self {
         let (mut best, mut weight) = (Self::Text, 0.0);
         for part in accept.split(',').take(32) {
@@ -57,19 +59,19 @@ impl Format {
     }
 }
 
-/// What the samples of a family are.
+/// Metric kind of a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Kind {
-    /// Only rises, until the program starts anew.
+    /// Only increases, until the program restarts.
     Counter,
     Gauge,
-    /// Counts in cumulative buckets, a sum and a count.
+    /// Cumulative buckets, a sum and a count.
     Histogram,
     /// Quantiles, a sum and a count.
     Summary,
-    /// A histogram whose counts rise and fall (OpenMetrics).
+    /// A histogram whose counts may decrease (OpenMetrics).
     GaugeHistogram,
-    /// Facts as labels of a sample that is 1 (OpenMetrics; written as a gauge in 0.0.4).
+    /// Facts as labels of a sample with value 1 (OpenMetrics; written as a gauge in 0.0.4).
     Info,
     /// Booleans of an enumeration (OpenMetrics; written as a gauge in 0.0.4).
     StateSet,
@@ -78,7 +80,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The word of a TYPE line.
+    /// The type word of a TYPE line.
     pub const fn word(self, format: Format) -> &'static str {
         match (self, format) {
             (Self::Counter, _) => "counter",
@@ -94,7 +96,7 @@ impl Kind {
         }
     }
 
-    /// The kind of a TYPE line's word; both formats' words are known in both.
+    /// The kind for the type word of a TYPE line; the words of both formats are accepted.
     pub fn from_word(word: &str) -> Option<Self> {
         Some(match word {
             "counter" => Self::Counter,
@@ -109,7 +111,7 @@ impl Kind {
         })
     }
 
-    /// What a family's sample may have behind the family's name.
+    /// Suffixes that a sample name may add to the family name.
     pub(crate) const fn suffixes(self) -> &'static [&'static str] {
         match self {
             Self::Counter => &["_total", "_created"],

@@ -1,22 +1,22 @@
-//! Label sets: pairs as they come, or written once and used for many samples.
+//! Label sets: pairs, or text that is rendered once and used for many samples.
 //!
-//! Values are cut at [`Labels::LONGEST_VALUE`] bytes, so that nobody's text can blow a page up; names that are not
-//! right are made so.
+//! Values are truncated at [`Labels::LONGEST_VALUE`] bytes, which bounds the size of a page.
+//! Invalid names are replaced by valid ones.
 
 use crate::name::{is_label_name, label_name};
 
-/// What can stand between a sample's braces.
+/// A label set that can be rendered between a sample's braces.
 pub trait LabelSet {
-    /// Appends `name="value",…` without braces; nothing when there are none.
+    /// Appends `name="value",…` without braces; nothing for an empty set.
     fn write(&self, out: &mut String);
 }
 
-/// Labels that are written once.
+/// A label set that is rendered once.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Labels(String);
 
 impl Labels {
-    /// Longest value in bytes; the rest is cut off.
+    /// Maximum length of a value in bytes; longer values are truncated.
     pub const LONGEST_VALUE: usize = 1024;
 
     pub const fn new() -> Self {
@@ -29,7 +29,7 @@ impl Labels {
         self
     }
 
-    /// With one more if there is a value.
+    /// Adds a label if there is a value.
     #[must_use]
     pub fn and_some(self, name: &str, value: Option<&str>) -> Self {
         match value {
@@ -42,18 +42,18 @@ impl Labels {
         write_pair(name, value, &mut self.0);
     }
 
-    /// These and a few more, for one sample.
+    /// Joins this set with further labels for one sample.
     pub const fn with<'a, L: LabelSet + ?Sized>(&'a self, more: &'a L) -> With<'a, L> {
         With(self, more)
     }
 
-    /// The written text, without braces.
+    /// The rendered text, without braces.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Labels that were written before, and more.
+/// A rendered label set joined with further labels.
 #[derive(Debug)]
 pub struct With<'a, L: ?Sized>(&'a Labels, &'a L);
 
@@ -126,7 +126,7 @@ fn cut(value: &str) -> &str {
     &value[..end]
 }
 
-/// Escapes backslash and line feed, and quotes where they would end the text.
+/// Escapes backslash and line feed, and also double quotes if `quotes` is set.
 pub(crate) fn write_escaped(text: &str, quotes: bool, out: &mut String) {
     let mut done = 0;
     for (at, byte) in text.bytes().enumerate() {

@@ -1,14 +1,17 @@
-//! Prometheus: the text formats, read and written; and [`query`], which asks one.
+//! Prometheus text formats, and a client for the query API ([`query`]).
 //!
-//! Two formats exist, 0.0.4 ("text") and OpenMetrics 1.0; [`Format`] names them, [`Page`] writes either and [`read`]
-//! reads either. A page is families, each with a name, a [`Kind`] and a help text, each with samples.
+//! There are two formats, 0.0.4 ("text") and OpenMetrics 1.0 ([`Format`]). [`Page`] writes either,
+//! and [`read`] reads either. A page has families with a name, a [`Kind`], a help text and samples.
 //!
-//! - What [`Page`] writes, [`read`] reads back equal (`tests/roundtrip.rs`), whatever bytes label values hold.
-//! - Writing a sample allocates nothing: everything goes into one text that can be used again for the next page.
+//! - [`read`] reads back equally what [`Page`] writes (`tests/roundtrip.rs`), for any bytes in
+//!   label values.
+//! - Writing a sample allocates nothing: all output goes to one buffer, which the next page can
+//!   reuse.
 //! - Reading never panics and is bounded ([`Limits`]); an error names line and column.
-//! - Both sides bound what they hold: a page has a limit of samples per family and counts what it left out.
+//! - A written page has a limit of samples per family and counts the dropped ones.
 //!
-//! Only [`query`] does input and output, and only to the address that it is given. No other room is used than the types.
+//! Only [`query`] does I/O, and only to its configured address. The crate depends on `metier-types`
+//! only.
 
 mod distribution;
 mod format;

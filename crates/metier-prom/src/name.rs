@@ -1,16 +1,16 @@
-//! Names of metrics and labels: which are right, and the nearest right one for any text.
+//! Metric and label names: validation, and conversion of any text to a valid name.
 
 use std::borrow::Cow;
 
-/// Longest name that is written or read, in bytes.
+/// Maximum length of a name in bytes, for reading and writing.
 pub(crate) const LONGEST: usize = 512;
 
-/// Whether every version of Prometheus takes it as a metric's name.
+/// Whether every version of Prometheus accepts the text as a metric name.
 pub fn is_metric_name(name: &str) -> bool {
     is_name(name, true)
 }
 
-/// Whether every version of Prometheus takes it as a label's name.
+/// Whether every version of Prometheus accepts the text as a label name.
 pub fn is_label_name(name: &str) -> bool {
     is_name(name, false)
 }
@@ -23,12 +23,12 @@ fn is_name(name: &str, colons: bool) -> bool {
         && bytes.iter().all(|b| is_start(*b) || b.is_ascii_digit())
 }
 
-/// The text as a metric's name: every other character becomes `_`, and a name that is too long is cut.
+/// Converts a text to a metric name: invalid characters become `_`, and long names are truncated.
 pub fn metric_name(text: &str) -> Cow<'_, str> {
     nearest(text, true)
 }
 
-/// The text as a label's name.
+/// Converts a text to a label name.
 pub fn label_name(text: &str) -> Cow<'_, str> {
     nearest(text, false)
 }

@@ -1,10 +1,10 @@
-//! Numbers as the formats write them: `NaN`, `+Inf` and `-Inf`, and otherwise the shortest text that reads back equal.
+//! Numbers in the text formats: `NaN`, `+Inf`, `-Inf`, or the shortest text that reads back equal.
 
 use std::fmt::Write as _;
 
 use metier_types::{Bytes, Celsius, Hertz, Joules, Ratio, Seconds, Watts};
 
-/// What can be a sample's value.
+/// A type that can be a sample value.
 pub trait Value {
     fn write(&self, out: &mut String);
 }
@@ -38,7 +38,7 @@ impl Value for f64 {
     fn write(&self, out: &mut String) {
         let value = *self;
         let size = value.abs();
-        // Writing to a String does not fail.
+        // Writing to a String cannot fail.
         let _ = if value.is_nan() {
             out.write_str("NaN")
         } else if value.is_infinite() {
@@ -79,7 +79,7 @@ macro_rules! as_quantity {
 }
 as_quantity!(Bytes, Celsius, Hertz, Joules, Ratio, Seconds, Watts);
 
-/// A number in a label (`le`, `quantile`); OpenMetrics wants a point in it.
+/// Writes a number as a label value (`le`, `quantile`); OpenMetrics requires a decimal point.
 pub(crate) fn write_canonical(value: f64, out: &mut String) {
     let begin = out.len();
     value.write(out);
@@ -88,9 +88,9 @@ pub(crate) fn write_canonical(value: f64, out: &mut String) {
     }
 }
 
-/// The number that a text is, if it is one.
+/// Parses a number; `None` if the text is not one.
 pub(crate) fn parse(text: &str) -> Option<f64> {
-    // What only Rust takes (`infinity` with odd cases is in Prometheus too) is left to it; blanks are not.
+    // Rust also accepts other cases of `infinity`, as Prometheus does; it rejects blanks.
     text.parse().ok()
 }
 

@@ -1,14 +1,15 @@
-//! A page that is being written.
+//! Writes a page of metrics.
 //!
-//! Families come one after the other, each name once. A family's HELP and TYPE lines are written with its first
-//! sample: one without samples leaves no trace. Samples beyond the limit of a family are dropped and counted.
+//! Families are written one after the other, each name once. HELP and TYPE lines come with the
+//! first sample, so a family without samples writes nothing. Samples beyond the limit of a family
+//! are dropped and counted.
 
 use crate::format::{Format, Kind};
 use crate::labels::{LabelSet, write_escaped};
 use crate::name::metric_name;
 use crate::number::{Value, write_canonical};
 
-/// A page that is being written.
+/// A page under construction.
 #[derive(Debug)]
 pub struct Page {
     text: String,
@@ -19,49 +20,49 @@ pub struct Page {
 }
 
 impl Page {
-    /// Samples of one family that a page holds, unless told otherwise.
+    /// Default limit of samples per family.
     pub const SAMPLES_PER_FAMILY: usize = 20_000;
 
     pub fn new(format: Format) -> Self {
         Self::reusing(format, String::new())
     }
 
-    /// An empty page that writes into the memory of an older one.
+    /// An empty page that reuses an existing buffer.
     pub fn reusing(format: Format, mut text: String) -> Self {
         text.clear();
         Self { text, format, samples_per_family: Self::SAMPLES_PER_FAMILY, samples: 0, left_out: 0 }
     }
 
-    /// With another limit of samples per family. A histogram counts as one.
+    /// Sets the limit of samples per family. A histogram counts as one.
     #[must_use]
     pub const fn at_most(mut self, samples_per_family: usize) -> Self {
         self.samples_per_family = samples_per_family;
         self
     }
 
-    /// Begins a family. `name` is that of its samples; a counter's ends in `_total`.
+    /// Begins a family. `name` is the name of its samples; a counter's ends in `_total`.
     pub fn family<'a>(&'a mut self, name: &'a str, kind: Kind, help: &'a str) -> FamilyWriter<'a> {
         FamilyWriter { page: self, name: metric_name(name), kind, help, samples: 0 }
     }
 
-    /// A family of one sample without labels.
+    /// Writes a family of one sample without labels.
     pub fn single(&mut self, name: &str, kind: Kind, help: &str, value: impl Value) {
         self.family(name, kind, help).sample(&(), value);
     }
 
-    /// A family of one sample without labels, if there is a value.
+    /// Writes a family of one sample without labels, if there is a value.
     pub fn single_if(&mut self, name: &str, kind: Kind, help: &str, value: Option<impl Value>) {
         if let Some(value) = value {
             self.single(name, kind, help, value);
         }
     }
 
-    /// Samples written so far.
+    /// Number of samples written so far.
     pub const fn samples(&self) -> usize {
         self.samples
     }
 
-    /// Samples that were dropped because their family was full.
+    /// Number of samples dropped because their family was full.
     pub const fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -78,7 +79,7 @@ impl Page {
     }
 }
 
-/// A family that is being written.
+/// A family under construction.
 #[derive(Debug)]
 pub struct FamilyWriter<'a> {
     page: &'a mut Page,
@@ -89,7 +90,7 @@ pub struct FamilyWriter<'a> {
 }
 
 impl FamilyWriter<'_> {
-    /// One sample. Those of histograms and summaries have their own calls.
+    /// Writes one sample. Histograms and summaries have their own methods.
     pub fn sample(&mut self, labels: &(impl LabelSet + ?Sized), value: impl Value) {
         if !self.begin() {
             return;
@@ -107,14 +108,15 @@ impl FamilyWriter<'_> {
         }
     }
 
-    /// One sample, if there is a value.
+    /// Writes one sample, if there is a value.
     pub fn sample_if(&mut self, labels: &(impl LabelSet + ?Sized), value: Option<impl Value>) {
         if let Some(value) = value {
             self.sample(labels, value);
         }
     }
 
-    /// One histogram. `buckets` are upper bound and count of all at or below it, rising, without the infinite one.
+    /// Writes one histogram. `buckets` are upper bounds and cumulative counts, ascending, without
+    /// the infinite bound.
     pub fn histogram<L: LabelSet + ?Sized>(
         &mut self,
         labels: &L,
@@ -133,7 +135,7 @@ impl FamilyWriter<'_> {
         self.line("_count", labels, count);
     }
 
-    /// One summary. `quantiles` are share and value.
+    /// Writes one summary. `quantiles` are quantiles and values.
     pub fn summary<L: LabelSet + ?Sized>(
         &mut self,
         labels: &L,
@@ -151,7 +153,7 @@ impl FamilyWriter<'_> {
         self.line("_count", labels, count);
     }
 
-    /// Writes the head before the first sample; `false` when the family is full.
+    /// Writes the header before the first sample; returns `false` if the family is full.
     fn begin(&mut self) -> bool {
         if self.samples >= self.page.samples_per_family {
             self.page.left_out += 1;
@@ -171,7 +173,7 @@ impl FamilyWriter<'_> {
             for part in ["# HELP ", name, suffix, " "] {
                 text.push_str(part);
             }
-            // At the end of a line a carriage return would be taken for a part of the line's end.
+            // A parser would treat a trailing carriage return as part of the line end.
             write_escaped(self.help.trim_end_matches('\r'), *format == Format::OpenMetrics, text);
             for part in ["\n# TYPE ", name, suffix, " ", self.kind.word(*format), "\n"] {
                 text.push_str(part);
@@ -208,7 +210,7 @@ fn line(page: &mut Page, name: &str, suffix: &str, labels: &(impl LabelSet + ?Si
     text.push('\n');
 }
 
-/// Labels and a bound.
+/// A label set with a bound.
 struct Bounded<'a, L: ?Sized>(&'a L, &'a str, f64, Format);
 
 impl<L: LabelSet + ?Sized> LabelSet for Bounded<'_, L> {

@@ -1,14 +1,17 @@
-//! What to ask a scheduler for: requests and limits of CPU and memory, each with its reason.
+//! Recommended CPU and memory requests and limits for a scheduler, each with its reason.
 //!
-//! - CPU request: 95 of 100 windows used at most this; a request is what is set aside, and the rest of the time the
-//!   workload can borrow.
-//! - CPU limit: the busiest window, and a tenth. A limit below makes it wait, which shows as slowness, not as failure.
-//! - Memory request: the largest part that cannot be dropped (anonymous and kernel memory), else the peak.
-//! - Memory limit: the highest peak and a margin of a tenth, or of three deviations between repetitions where that is
-//!   more: beyond the limit the workload is killed.
+//! - CPU request: the 95th percentile over windows. A request is reserved; the workload can borrow
+//!   CPU for the rest.
+//! - CPU limit: the busiest window plus a tenth. A lower limit throttles the workload, which shows
+//!   as slowness, not as failure.
+//! - Memory request: the largest sum of anonymous and kernel memory, which cannot be reclaimed;
+//!   else the peak.
+//! - Memory limit: the highest peak plus a margin: a tenth, or three standard deviations between
+//!   repetitions if that is more. Beyond the limit the workload is killed.
 //!
-//! One run says nothing of the spread, and a short one nothing of the windows: then there is no advice, or it is called
-//! provisional. A run that was held back by a limit used less than it wanted, and is no ground for advice on that.
+//! One run gives no spread, and a short run gives no windows. Then there is no advice, or it is
+//! marked as provisional. A run that was throttled by a limit used less than it needed, so it gives
+//! no advice on that resource.
 
 use metier_types::{Bytes, Exit, Extra, Run, Seconds};
 use schemars::JsonSchema;
@@ -20,52 +23,53 @@ use crate::words::count;
 
 /// Length of a window.
 const WINDOW: Seconds = Seconds(1.0);
-/// Fewest windows, over all runs, of which a percentile is taken.
+/// Minimum number of windows, over all runs, for a percentile.
 const FEWEST_WINDOWS: usize = 20;
-/// So many repetitions and windows make it firm.
+/// Minimum numbers of repetitions and windows for firm advice.
 const FIRM_RUNS: usize = 5;
 const FIRM_WINDOWS: usize = 60;
-/// Margins of the memory limit: at least, and where nothing is known of the spread.
+/// Margins of the memory limit: the minimum, and the value for a single run, without a known
+/// spread.
 const MARGIN: f64 = 0.10;
 const MARGIN_ALONE: f64 = 0.25;
 const CPU_MARGIN: f64 = 0.10;
-/// What binary fractions add to a whole number must not add another one.
+/// Rounding errors of binary fractions must not round up to the next integer.
 const ROUNDING: f64 = 1e-6;
 
-/// How far the advice can be trusted.
+/// Reliability of the advice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Firmness {
-    /// From several repetitions that were long enough.
+    /// Based on several repetitions that were long enough.
     Firm,
-    /// From few or short ones.
+    /// Based on few or short repetitions.
     Provisional,
-    /// None is given.
+    /// No advice is given.
     Refused,
 }
 
-/// One figure to ask for.
+/// One recommended figure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Quota {
-    /// As Waggle's plugins name it: `request.cpu`, `limit.memory`, …
+    /// Key as in Waggle plugins: `request.cpu`, `limit.memory`, …
     pub key: String,
-    /// As Kubernetes writes it: `250m`, `300Mi`.
+    /// Value as in Kubernetes: `250m`, `300Mi`.
     pub value: String,
-    /// Why so much.
+    /// Reason for the value.
     pub reason: String,
 }
 
-/// What to ask for.
+/// Recommended requests and limits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Advice {
-    /// How far it can be trusted.
+    /// Reliability of the advice.
     pub firmness: Firmness,
-    /// What it stands on, and what would make it firmer.
+    /// Data behind the advice, and what would improve it.
     pub basis: String,
-    /// The figures.
+    /// The recommended figures.
     pub quotas: Vec<Quota>,
-    /// What a reader should know before using it.
+    /// Warnings about its reliability.
     #[serde(default)]
     pub notes: Vec<String>,
     /// Fields of later versions.
@@ -73,7 +77,7 @@ pub struct Advice {
     pub extra: Extra,
 }
 
-/// What these repetitions say about needs.
+/// Derives recommendations from the repetitions.
 pub fn advise(runs: &[Measured]) -> Advice {
     let counted: Vec<&Measured> = runs.iter().filter(|measured| counts(&measured.run)).collect();
     let all_windows: Vec<f64> = counted.iter().flat_map(|measured| cpu_windows(measured)).collect();
@@ -129,7 +133,7 @@ fn total(runs: &[&Measured]) -> Seconds {
     runs.iter().filter_map(|measured| measured.run.summary.wall_seconds).sum()
 }
 
-/// Cores in use, window by window; a run shorter than a window is one.
+/// Mean number of busy cores per window; a run shorter than a window counts as one.
 fn cpu_windows(measured: &Measured) -> Vec<f64> {
     let line = measured.series.iter().find(|series| series.name == "use");
     let found = line.map(|series| windows(series, "cpu", WINDOW)).unwrap_or_default();
@@ -156,7 +160,7 @@ fn cpu(runs: &[&Measured], windows: &[f64], quotas: &mut Vec<Quota>, notes: &mut
         ));
         return;
     };
-    // The smallest that at least 95 of 100 do not exceed.
+    // The smallest value that at least 95 % of the windows do not exceed.
     let p95 = sorted[(sorted.len() * 95).div_ceil(100) - 1];
     quotas.push(Quota {
         key: "request.cpu".to_string(),
@@ -184,7 +188,8 @@ fn memory(runs: &[&Measured], peaks: &[f64], quotas: &mut Vec<Quota>, notes: &mu
             "It ran under {name} = {value}; near that limit it may have made do with less than it would take."
         ));
     }
-    // Samples may miss the height of anonymous memory; what of the exact peak is surely no page cache is then more.
+    // Samples may miss the peak of anonymous memory; then the part of the exact peak that cannot be
+    // page cache is larger.
     let kept = |measured: &&Measured| {
         let memory = &measured.run.memory;
         let anonymous = memory.peak_anonymous_bytes?.get();
@@ -223,12 +228,12 @@ fn memory(runs: &[&Measured], peaks: &[f64], quotas: &mut Vec<Quota>, notes: &mu
     });
 }
 
-/// Whole tens of millicores, upwards; at least 10.
+/// Rounds up to tens of millicores; at least 10.
 fn millicores(cores: f64) -> String {
     format!("{}m", ((cores * 100.0 - ROUNDING).ceil().max(1.0) * 10.0) as u64)
 }
 
-/// Whole mebibytes, upwards; at least 1.
+/// Rounds up to mebibytes; at least 1.
 fn mebibytes(bytes: f64) -> String {
     format!("{}Mi", (bytes / 1_048_576.0 - ROUNDING).ceil().max(1.0) as u64)
 }

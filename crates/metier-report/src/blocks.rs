@@ -1,24 +1,24 @@
-//! What a report is made of: sections of blocks. Both forms for people are written from the same ones, so they say the
-//! same.
+//! The content of a report: sections of blocks. HTML and Markdown are written from the same blocks,
+//! so they agree.
 
-/// How a cell is meant.
+/// Display style of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tone {
     #[default]
     Plain,
-    /// A number, at the right.
+    /// A number, right-aligned.
     Number,
-    /// A number that is good news.
+    /// A number for an improvement.
     Good,
-    /// A number that is bad news.
+    /// A number for a regression.
     Bad,
     Dim,
-    /// What can be typed.
+    /// A command or code.
     Code,
 }
 
 impl Tone {
-    /// Its class in HTML.
+    /// CSS class in HTML.
     pub fn class(self) -> &'static str {
         match self {
             Self::Plain => "",
@@ -35,7 +35,7 @@ impl Tone {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cell {
     pub text: String,
-    /// How it is meant.
+    /// Display style.
     pub tone: Tone,
 }
 
@@ -43,7 +43,7 @@ impl Cell {
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), tone: Tone::Plain }
     }
-    /// A quantity, or a dash.
+    /// A quantity, or a dash if it is absent.
     pub fn number(value: Option<impl ToString>) -> Self {
         Self::toned(value.map_or_else(|| "–".to_string(), |value| value.to_string()), Tone::Number)
     }
@@ -54,11 +54,11 @@ impl Cell {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Table {
-    /// What it shows, for those who cannot see it; empty where the heading says it.
+    /// Caption for screen readers; empty if the heading is enough.
     pub caption: String,
-    /// Names of its columns; empty for a list of labelled values.
+    /// Column names; empty for a list of labelled values.
     pub head: Vec<String>,
-    /// Its rows; the first cell of each names it.
+    /// The rows; the first cell of each row is its name.
     pub rows: Vec<Vec<Cell>>,
 }
 
@@ -71,24 +71,24 @@ impl Table {
         }
     }
 
-    /// Whether a column holds numbers, which stand at the right.
+    /// Whether a column holds numbers, which are right-aligned.
     pub fn is_number(&self, column: &usize) -> bool {
         let cell = self.rows.first().and_then(|row| row.get(*column));
         cell.is_some_and(|cell| matches!(cell.tone, Tone::Number | Tone::Good | Tone::Bad))
     }
 }
 
-/// A picture with the words that stand for it.
+/// A picture with its text alternatives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chart {
     pub title: String,
-    /// What one sees in it.
+    /// Description of the picture.
     pub summary: String,
-    /// Names of its lines, each with its colour's number; empty where there is one.
+    /// Names of the lines with their colour numbers; empty for a single line.
     pub legend: Vec<(String, usize)>,
-    /// The picture, our own markup: every text in it is escaped.
+    /// SVG markup; all texts in it are escaped.
     pub svg: String,
-    /// The same as numbers.
+    /// The same data as numbers.
     pub table: Table,
 }
 
@@ -96,27 +96,27 @@ pub struct Chart {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Block {
     Text(String),
-    /// A paragraph that deserves a look.
+    /// A highlighted paragraph.
     Warning(String),
     Facts(Vec<(String, Cell)>),
     Table(Table),
     Chart(Chart),
-    /// A table that most readers need not see, under a sentence that says what is in it.
+    /// A collapsed table of details, under a summary sentence.
     More(String, Table),
     Copy(String),
-    /// A picture that is too wide for Markdown; our own markup.
+    /// A picture that is too wide for Markdown; its texts are escaped.
     Flame {
         title: String,
         svg: String,
     },
 }
 
-/// A heading with what stands under it.
+/// A heading with its blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
     pub title: String,
-    /// What it is, as a class of the page.
+    /// CSS class of the section.
     pub kind: &'static str,
-    /// What stands under it.
+    /// The blocks.
     pub blocks: Vec<Block>,
 }

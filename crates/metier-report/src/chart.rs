@@ -1,5 +1,5 @@
-//! Charts over time as SVG of our own: small, without scripts, readable in light and dark (colours come from the page's
-//! style), with tooltips and a title that a screen reader finds.
+//! Time charts as SVG: small, without scripts, readable in light and dark mode (the page's style
+//! sets the colours), with tooltips and a title for screen readers.
 
 use std::fmt::Write as _;
 
@@ -14,18 +14,18 @@ const LEFT: f64 = 62.0;
 const RIGHT: f64 = 10.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 26.0;
-/// Stretches that have a tooltip of their own.
+/// Maximum number of intervals with a tooltip.
 const TIPS: usize = 48;
-/// Rows of the table that stands for the picture.
+/// Number of rows in the table alternative.
 const ROWS: usize = 13;
-/// Phases that are marked.
+/// Maximum number of marked phases.
 const PHASES: usize = 12;
 
-/// How values of a chart are written.
+/// Format of a chart's values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Scale {
     In(Unit),
-    /// In a unit, a second.
+    /// A unit per second.
     PerSecond(Unit),
     Cores,
 }
@@ -40,9 +40,9 @@ impl Scale {
         }
     }
 
-    /// A round value at or above `most`, and how many steps of equal size lead to it.
+    /// A round number at or above `most`, and the number of equal steps to it.
     fn top(self, most: f64) -> (f64, usize) {
-        // Bytes have round numbers of their own.
+        // Bytes use powers of two.
         let base = match self {
             Self::In(Unit::Bytes) | Self::PerSecond(Unit::Bytes) if most >= 1024.0 => {
                 1024f64.powi((most.ln() / 1024f64.ln()).floor() as i32)
@@ -69,7 +69,7 @@ impl Scale {
     }
 }
 
-/// Draws lines over one time axis.
+/// Draws lines over a common time axis.
 pub fn chart(title: &str, scale: Scale, lines: Vec<Line>, phases: &[Phase]) -> Option<Chart> {
     let end = lines.iter().filter_map(|line| line.points.last()).map(|point| point.0).fold(0.0, f64::max);
     let start = lines.iter().filter_map(|line| line.points.first()).map(|point| point.0).fold(0.0, f64::min);
@@ -119,7 +119,7 @@ pub fn chart(title: &str, scale: Scale, lines: Vec<Line>, phases: &[Phase]) -> O
         );
     }
     for (time, text) in time_ticks(start, end) {
-        // A tick near the edge is written inside of it.
+        // The label of a tick near the edge is placed inside the edge.
         let anchor = if x(time) > WIDTH - 30.0 { "end" } else { "middle" };
         let _ = write!(
             svg,
@@ -128,7 +128,7 @@ pub fn chart(title: &str, scale: Scale, lines: Vec<Line>, phases: &[Phase]) -> O
             HEIGHT - 8.0
         );
     }
-    // Faint ones first, so that they stand behind.
+    // Faint lines first, so that they are in the background.
     for line in lines.iter().filter(|line| line.is_faint).chain(named.iter().copied()) {
         let path: String = line
             .points
@@ -172,7 +172,7 @@ fn summary(lines: &[&Line], scale: Scale) -> String {
     }
 }
 
-/// The mean over time, by trapezia.
+/// Mean over time, by the trapezoidal rule.
 fn mean(line: &Line) -> f64 {
     let area: f64 =
         line.points.windows(2).map(|pair| (pair[1].0 - pair[0].0) * (pair[0].1 + pair[1].1) / 2.0).sum();
@@ -218,7 +218,7 @@ fn table(title: &str, lines: &[&Line], scale: Scale, start: f64, end: f64) -> Ta
     table
 }
 
-/// A time on an axis of that length.
+/// Formats a time for an axis of this length.
 fn seconds(time: f64, span: f64) -> String {
     if span >= 7200.0 {
         format!("{:.1} h", time / 3600.0)
@@ -259,12 +259,12 @@ fn time_ticks(start: f64, end: f64) -> Vec<(f64, String)> {
         .collect()
 }
 
-/// Without the digits that binary fractions add.
+/// Removes digits that come from binary fractions.
 fn round(x: f64) -> f64 {
     (x * 1e4).round() / 1e4
 }
 
-/// Text for markup, and for attributes in double quotes. Characters that XML forbids are replaced.
+/// Escapes text for markup and double-quoted attributes. Characters that XML forbids are replaced.
 pub fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {

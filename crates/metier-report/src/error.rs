@@ -1,19 +1,19 @@
-//! Why there is no report.
+//! Errors of reports.
 
-/// Why there is no report.
+/// Why a report cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Nothing to report on.
+    /// No runs are given.
     #[error("report: no run is given; name at least one")]
     Empty,
-    /// More than can be told apart in one picture.
+    /// Too many subjects to distinguish in one picture.
     #[error("report: {given} subjects are given; want at most {most}")]
     TooMany { given: usize, most: usize },
-    /// The runs hold something that cannot be.
+    /// The runs hold invalid data.
     #[error(transparent)]
     Signal(#[from] metier_stats::Error),
-    /// The page could not be put together.
+    /// The page cannot be rendered.
     #[error("report: the page cannot be written: {0}")]
     Page(#[from] askama::Error),
 }

@@ -1,4 +1,5 @@
-//! The report as one HTML file: style inside, nothing fetched, every text escaped by the template.
+//! Renders a report as one HTML file: inline style, no external resources, all texts escaped by the
+//! template.
 
 use askama::Template;
 
@@ -19,7 +20,7 @@ struct Page<'a> {
     made: String,
 }
 
-/// Fetches are forbidden; of scripts, only the flame graphs' own is allowed, by its digest.
+/// Forbids all fetches; the only allowed script is that of the flame graphs, by its digest.
 fn policy(has_flame: bool) -> String {
     let script = if has_flame { format!("; script-src '{SCRIPT_DIGEST}'") } else { String::new() };
     format!(

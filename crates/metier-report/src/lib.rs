@@ -1,14 +1,15 @@
-//! Reports and flame graphs: one file each that needs nothing else to be read.
+//! Reports and flame graphs, each as one self-contained file.
 //!
-//! - [`Report`]: what runs say, for people (HTML, Markdown) and programs (JSON, `metier.report/1`): verdict, how far to
-//!   trust it, recommended requests and limits, comparison, charts, stages, processes.
-//! - [`flame`]: where the time goes, function by function, and where two runs differ, as SVG.
+//! - [`Report`]: the results of runs as HTML, Markdown and JSON (`metier.report/1`): verdict,
+//!   reliability, recommended requests and limits, comparison, charts, stages, processes.
+//! - [`flame`]: time by function, and the differences between two runs, as SVG.
 //! - [`figure`]: panels of lines, dots and bars, as SVG or PNG.
-//! - [`advice`]: what to ask a scheduler for, with the reason for each figure.
+//! - [`advice`]: recommended requests and limits for a scheduler, with reasons.
 //!
-//! Invariants: no input or output, no clock; the same material gives the same bytes. Every text of a run is hostile
-//! until escaped: names may hold `<script>`. A file refers to nothing outside of itself. What is not there is said to
-//! be missing and why, never drawn as 0. Lists and pictures are bounded, and say what they leave out.
+//! Invariants: no I/O, no clock; the same input gives the same bytes. All texts of a run are
+//! untrusted and escaped: names may contain `<script>`. A file refers to nothing outside itself.
+//! Absent values are reported as missing with the reason, never drawn as 0. Lists and pictures are
+//! bounded and report their omissions.
 
 pub mod advice;
 pub mod blocks;
@@ -31,32 +32,32 @@ pub use error::Error;
 pub use record::{ReportRecord, SubjectRecord};
 pub use words::shell_words;
 
-/// Most subjects of a report.
+/// Maximum number of subjects in a report.
 pub const MOST_SUBJECTS: usize = 8;
 
-/// A run with what was kept beside its record.
+/// A run with its series, stacks and other data.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
     pub run: Run,
-    /// How it went, in one sentence.
+    /// The verdict of the run, in one sentence.
     pub verdict: String,
     pub series: Vec<Series>,
     pub tree: Option<ProcessTree>,
-    /// Its stacks, where they were sampled.
+    /// Sampled stacks, if there are any.
     pub stacks: Option<flame::Stacks>,
 }
 
-/// What a report is about: a run, or repetitions that belong together.
+/// A subject of a report: a run, or repetitions of one batch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Subject {
-    /// What people call it.
+    /// Display name.
     pub label: String,
-    /// Its runs; at least one.
+    /// The runs; at least one.
     pub runs: Vec<Measured>,
 }
 
 impl Subject {
-    /// The run that stands for it in charts and tables: the one with the middle wall time.
+    /// The representative run for charts and tables: the one with the median wall time.
     pub fn shown(&self) -> Option<&Measured> {
         let is_good = |measured: &&Measured| {
             let exit = measured.run.exit.as_ref();
@@ -76,7 +77,7 @@ impl Subject {
     }
 }
 
-/// A report, ready to be written in any form.
+/// A report that can be rendered in several forms.
 #[derive(Debug)]
 pub struct Report {
     record: ReportRecord,
@@ -85,7 +86,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// What these subjects say, alone and beside the first of them. `made_by` names program and version.
+    /// Builds a report on the subjects and compares the first with each of the others. `made_by`
+    /// names program and version.
     pub fn new(subjects: &[Subject], made: Timestamp, made_by: &str) -> Result<Self, Error> {
         if subjects.is_empty() || subjects.iter().any(|subject| subject.runs.is_empty()) {
             return Err(Error::Empty);
@@ -104,7 +106,7 @@ impl Report {
                 };
                 match compare(&first.records(), &other.records(), &options) {
                     Ok(comparison) => comparisons.push(comparison),
-                    // A side that failed is still worth a report; it only cannot be compared.
+                    // A failed side can still be reported, but not compared.
                     Err(error) => refusals.push(format!("{} and {}: {error}", first.label, other.label)),
                 }
             }
@@ -141,12 +143,12 @@ impl Report {
         &self.record
     }
 
-    /// For a browser: one file without anything outside of it.
+    /// Renders one self-contained HTML file.
     pub fn html(&self) -> Result<String, Error> {
         html::page(&self.title, &self.record, &self.sections)
     }
 
-    /// For a merge request or a terminal.
+    /// Renders Markdown for merge requests and terminals.
     pub fn markdown(&self) -> String {
         markdown::page(&self.title, &self.record, &self.sections)
     }

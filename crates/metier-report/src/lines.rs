@@ -1,20 +1,20 @@
-//! Columns of series as lines to draw, and as means over windows.
+//! Converts series columns to lines for drawing and to window means.
 
 use metier_stats::downsample;
 use metier_types::{Column, Kind, Seconds, Series, Unit};
 
-/// Points of a line at most.
+/// Maximum number of points per line.
 const POINTS: usize = 240;
 
-/// A line: seconds from the start and values.
+/// A line: seconds from the start, and values.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Line {
     pub label: String,
-    /// Number of its colour.
+    /// Colour number.
     pub colour: usize,
-    /// Whether it stands behind the others.
+    /// Whether the line is in the background.
     pub is_faint: bool,
-    /// Its points, in time order.
+    /// The points, in time order.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -23,7 +23,7 @@ impl Line {
         self.points.iter().map(|point| point.1).fold(0.0, f64::max)
     }
 
-    /// The value at a time, as drawn.
+    /// The interpolated value at a time.
     pub fn at(&self, time: f64) -> Option<f64> {
         let after = self.points.partition_point(|point| point.0 <= time);
         let (before, next) = (self.points.get(after.checked_sub(1)?)?, self.points.get(after));
@@ -36,7 +36,7 @@ impl Line {
     }
 }
 
-/// Times in seconds and values of a column, where it has any.
+/// Times in seconds and values of a column, without absent rows.
 fn rows(series: &Series, column: &Column) -> Vec<(f64, f64)> {
     let there = |row: &usize| column.absent.binary_search(&(*row as u32)).is_err();
     (0..series.times.len())
@@ -46,7 +46,7 @@ fn rows(series: &Series, column: &Column) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// What one unit of a counter's difference a second is drawn as: cores, watts, bytes a second.
+/// Scale from a counter's rate per second to the drawn unit: cores, watts, bytes per second.
 fn rate_scale(unit: Unit) -> f64 {
     match unit {
         Unit::Nanoseconds => 1e-9,
@@ -55,7 +55,7 @@ fn rate_scale(unit: Unit) -> f64 {
     }
 }
 
-/// A counter at a time, between its readings.
+/// Interpolates a counter between its readings.
 fn between(rows: &[(f64, f64)], time: f64) -> Option<f64> {
     let after = rows.partition_point(|row| row.0 < time);
     let next = rows.get(after)?;
@@ -67,7 +67,7 @@ fn between(rows: &[(f64, f64)], time: f64) -> Option<f64> {
     }
 }
 
-/// A column as a line: gauges as they were read, counters as exact means of short stretches.
+/// A column as a line: gauges as they were read, counters as exact means of short intervals.
 pub fn line(series: &Series, name: &str) -> Option<Line> {
     let column = series.column(name)?;
     let points = match column.kind {
@@ -94,7 +94,7 @@ fn rates(rows: &[(f64, f64)], scale: f64) -> Vec<(f64, f64)> {
         return Vec::new();
     }
     let edges = (0..=stretches).filter_map(|at| {
-        // The last edge is the last reading itself, whatever rounding says.
+        // The last edge is exactly the last reading, without rounding errors.
         let time = if at == stretches { last.0 } else { first.0 + each * at as f64 };
         Some((time, between(rows, time)?))
     });
@@ -108,7 +108,7 @@ fn rates(rows: &[(f64, f64)], scale: f64) -> Vec<(f64, f64)> {
             )
         })
         .collect();
-    // A mean belongs to its whole stretch, so the ends are drawn as well.
+    // A mean applies to its whole interval, so the ends of the line are drawn too.
     if let (Some(head), Some(tail)) = (points.first().copied(), points.last().copied()) {
         points.insert(0, (first.0, head.1));
         points.push((last.0, tail.1));
@@ -116,7 +116,8 @@ fn rates(rows: &[(f64, f64)], scale: f64) -> Vec<(f64, f64)> {
     points
 }
 
-/// Means of a counter over whole windows of that length; the last one may be shorter, but not than half.
+/// Means of a counter over windows of this length; the last window may be shorter, but at least
+/// half as long.
 pub fn windows(series: &Series, name: &str, window: Seconds) -> Vec<f64> {
     let Some(column) = series.column(name).filter(|column| column.kind == Kind::Counter) else {
         return Vec::new();
@@ -157,7 +158,7 @@ mod tests {
 
     #[test]
     fn windows_are_exact_means_of_the_counter() {
-        // One core for a second, two for the next, then half a second of none.
+        // One core for one second, two for the next, then none for half a second.
         let series = counter(
             &[0, 500, 1500, 2000, 2500],
             vec![0, 500_000_000, 2_000_000_000, 3_000_000_000, 3_000_000_000],

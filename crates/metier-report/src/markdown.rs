@@ -1,4 +1,4 @@
-//! The report as Markdown: for merge requests, issues and terminals. Charts become sentences.
+//! Renders a report as Markdown for merge requests, issues and terminals. Charts become sentences.
 
 use std::fmt::Write as _;
 
@@ -38,7 +38,7 @@ fn write_block(text: &mut String, block: &Block) {
         }
         Block::Table(table) => write_table(text, table),
         Block::More(words, table) => {
-            // Folded where it is shown as a page, plain in a terminal.
+            // Collapsed in a web page, plain text in a terminal.
             let _ = writeln!(text, "<details><summary>{}</summary>\n", inline(words));
             write_table(text, table);
             text.push_str("</details>\n\n");
@@ -70,7 +70,7 @@ fn write_table(text: &mut String, table: &Table) {
 fn cell(cell: &Cell) -> String {
     match cell.tone {
         Tone::Bad | Tone::Good => format!("**{}**", inline(&cell.text)),
-        // A backtick cannot be escaped inside of code, nor a line of a table broken.
+        // A backtick cannot be escaped inside code, and a table row must not contain line breaks.
         Tone::Code if !cell.text.is_empty() && !cell.text.contains('`') => {
             let (indent, rest): (String, String) = cell.text.chars().partition(|c| *c == '\u{2003}');
             format!("{indent}`{}`", flat(&rest).replace('|', "\\|"))
@@ -83,7 +83,7 @@ fn flat(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Words without anything that Markdown or HTML would take for its own.
+/// Escapes everything that Markdown or HTML would interpret.
 fn inline(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in flat(text).chars() {

@@ -11,17 +11,17 @@ use crate::Advice;
 /// A subject of a report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SubjectRecord {
-    /// What people call it.
+    /// Display name.
     pub label: String,
     /// Its runs.
     pub runs: Vec<RunId>,
-    /// The run that stands for it in charts and tables.
+    /// The representative run for charts and tables.
     pub shown: RunId,
-    /// How that one went, in one sentence.
+    /// Verdict of that run, in one sentence.
     pub verdict: String,
-    /// What its runs say together.
+    /// Statistics of its runs.
     pub spread: BatchSpread,
-    /// What to ask a scheduler for.
+    /// Recommended requests and limits.
     pub advice: Advice,
     /// Fields of later versions.
     #[serde(flatten)]
@@ -33,16 +33,16 @@ pub struct SubjectRecord {
 pub struct ReportRecord {
     /// `metier.report/1`.
     pub schema: Schema<ReportRecord>,
-    /// When it was made.
+    /// Time of creation.
     pub made: Timestamp,
     /// Program and version that made it.
     pub made_by: String,
-    /// What it is about.
+    /// The subjects.
     pub subjects: Vec<SubjectRecord>,
-    /// The first subject with each of the others.
+    /// Comparisons of the first subject with each of the others.
     #[serde(default)]
     pub comparisons: Vec<Comparison>,
-    /// Why some could not be compared.
+    /// Why some subjects could not be compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<String>,
     /// Fields of later versions.

@@ -1,8 +1,8 @@
-//! Values as people write them.
+//! Formats values for readers.
 
 use metier_types::{Exit, Quality, Run, RunState, Timestamp};
 
-/// The mark of a value that is not exact.
+/// The mark for a value that is not exact.
 pub fn mark(run: &Run, path: &str) -> &'static str {
     match run.quality.get(path) {
         Some(Quality::Sampled) => " ~",
@@ -11,12 +11,12 @@ pub fn mark(run: &Run, path: &str) -> &'static str {
     }
 }
 
-/// A moment, to the second, in UTC: a report is read in other zones than it was made in.
+/// Formats a time to the second, in UTC: reports are read in other time zones.
 pub fn moment(at: Timestamp) -> String {
     at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
-/// A number of things, `1 run`, `3 runs`.
+/// Formats a count: `1 run`, `3 runs`.
 pub fn count(n: usize, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
@@ -38,7 +38,7 @@ pub fn command(words: &[String]) -> String {
     shortened(&shell_words(words), 2000)
 }
 
-/// At most so many characters; what is cut is marked.
+/// Shortens a text to a number of characters and marks the cut.
 pub fn shortened(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_string(),
@@ -46,7 +46,7 @@ pub fn shortened(text: &str, most: usize) -> String {
     }
 }
 
-/// How a run ended, in few words.
+/// Describes how a run ended, in few words.
 pub fn ending(state: RunState, exit: Option<&Exit>) -> String {
     use metier_types::Cause;
     match (state, exit) {

@@ -1,20 +1,21 @@
-//! The bootstrap distribution of medians, and of the change from one median to another, computed exactly.
+//! Exact bootstrap distributions of medians and of the relative change between two medians.
 //!
-//! Drawing resamples only approximates this distribution. For the median it can be written down (Maritz and
-//! Jarrett, 1978): a resample of n values from n sorted ones has a median that is one of them, or the mean of
-//! two neighbours in the resample, with binomial probabilities. So the answer is what infinitely many
-//! resamples would give: no noise of its own, no seed, and faster.
+//! Drawn resamples only approximate this distribution, but for the median it has a closed form
+//! (Maritz and Jarrett, 1978). The median of a resample of n sorted values is one of them, or the
+//! mean of the two middle ones of the resample, with binomial probabilities. The result equals that
+//! of infinitely many resamples: it has no sampling noise, needs no seed, and is faster.
 //!
-//! Notation: x₁ ≤ … ≤ xₙ the sorted values; Yₘ the m-th smallest of a resample.
+//! Notation: x₁ ≤ … ≤ xₙ are the sorted values; Yₘ is the m-th smallest of a resample.
 
 /// A value and its probability.
 pub type Atom = (f64, f64);
 
-/// Up to this many values, the median of an even number of values is the exact mean of the middle two; above, the
-/// lower or the upper of them with equal chance, which is a hair wider and takes n atoms instead of n²/2.
+/// Up to this even number of values, the median is the exact mean of the middle two. Above, it is
+/// the lower or the upper of them with equal probability. That is slightly wider, but takes n atoms
+/// instead of n²/2.
 const EXACT_EVEN: usize = 12;
 
-/// Atoms with less probability than this are left out: they move no quantile that anyone asks for.
+/// Atoms with a smaller probability are dropped: they move no quantile in use.
 const NEGLIGIBLE: f64 = 1e-7;
 
 /// The median of sorted values.
@@ -69,8 +70,9 @@ fn upper_binomial(n: usize, m: usize, p: f64) -> f64 {
     sum.min(1.0)
 }
 
-/// For even n = 2m, the pair (Yₘ, Yₘ₊₁): for i < j exactly m draws fall on x₁ … xᵢ and m on xⱼ … xₙ, so
-/// P(xᵢ, xⱼ) = C(n, m) / nⁿ · (iᵐ − (i−1)ᵐ) · ((n−j+1)ᵐ − (n−j)ᵐ); what is left of P(Yₘ = xᵢ) is i = j.
+/// For even n = 2m, the pair (Yₘ, Yₘ₊₁): for i < j exactly m draws fall on x₁ … xᵢ and m on xⱼ …
+/// xₙ, so P(xᵢ, xⱼ) = C(n, m) / nⁿ · (iᵐ − (i−1)ᵐ) · ((n−j+1)ᵐ − (n−j)ᵐ). The remainder of P(Yₘ =
+/// xᵢ) belongs to i = j.
 fn even_atoms(sorted: &[f64]) -> Vec<Atom> {
     let n = sorted.len();
     let m = n / 2;
@@ -92,7 +94,8 @@ fn even_atoms(sorted: &[f64]) -> Vec<Atom> {
     atoms
 }
 
-/// b/a − 1 of two values that are at least 0; from 0 to something is an endless rise, from 0 to 0 none.
+/// Relative change b/a − 1 of two values of at least 0; infinite from 0 to a positive value, 0 from
+/// 0 to 0.
 pub fn change(a: f64, b: f64) -> f64 {
     if a == b {
         0.0
@@ -103,7 +106,7 @@ pub fn change(a: f64, b: f64) -> f64 {
     }
 }
 
-/// The bootstrap distribution of the change from a's median to b's, by value.
+/// The bootstrap distribution of the relative change from a's median to b's, sorted by value.
 pub fn change_atoms(a: &[Atom], b: &[Atom]) -> Vec<Atom> {
     let mut atoms: Vec<Atom> =
         a.iter().flat_map(|(x, p)| b.iter().map(move |(y, q)| (change(*x, *y), p * q))).collect();
@@ -111,8 +114,8 @@ pub fn change_atoms(a: &[Atom], b: &[Atom]) -> Vec<Atom> {
     atoms
 }
 
-/// The values that leave `tail` of the probability on either side: the innermost ones that do, so that the
-/// same atoms mirrored give the same interval mirrored. Atoms are sorted by value.
+/// The innermost values with at least `tail` of the probability beyond each. So mirrored atoms give
+/// the mirrored interval. Atoms are sorted by value.
 pub fn interval(atoms: &[Atom], tail: f64) -> Option<(f64, f64)> {
     let reach = |atoms: &mut dyn Iterator<Item = &Atom>| {
         let mut sum = 0.0;
@@ -134,7 +137,7 @@ mod tests {
     use super::*;
     use crate::random::Xoshiro256;
 
-    /// The share of actual resamples whose median is at most `limit`.
+    /// The share of all possible resamples whose median is at most `limit`.
     fn resampled(sorted: &[f64], limit: f64) -> f64 {
         let mut random = Xoshiro256::new(3);
         let n = sorted.len();

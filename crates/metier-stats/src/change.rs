@@ -1,21 +1,27 @@
-//! Finds where the level of a history changed.
+//! Detects changes of level in a history of values.
 //!
-//! The history (one value a run, in time order) is cut into stretches of constant level by penalised least squares on
-//! the logarithm ([`segment`]): all cuts at once, so a dip that recovers is seen as well as a step. Stray runs are drawn in
-//! first, so that they neither make a change nor hide one.
+//! Penalised least squares on the logarithm cut the history (one value per run, in time order) into
+//! segments of constant level ([`segment`]). All cuts are found together, so a dip that recovers is
+//! detected as well as a step. Outliers are clamped first, so that they neither cause nor hide a
+//! change.
 //!
-//! Three gates stand before a change is told:
-//! 1. The penalty is the one that a history *without* any change exceeds in at most `significance` of all orders
-//!    of its values ([`chance`]). So the chance of any false alarm is at most that, whatever the distribution.
-//! 2. Each cut is tested again between its neighbours, against the best cut of shuffled neighbours: its p-value.
-//! 3. A change smaller than `at_least` is not told: exact counters make any difference significant.
+//! A change must pass three tests:
+//! 1. The penalty is exceeded by a history *without* change in at most `significance` of all orders
+//!    of its values ([`chance`]). This bounds the probability of any false alarm, for every
+//!    distribution.
+//! 2. Each cut is tested again between its neighbours, against the best cut of shuffled values.
+//!    This gives its p-value.
+//! 3. A change smaller than `at_least` is not reported: for exact counters any difference is
+//!    significant.
 //!
-//! A stretch that was found is searched again by itself, at its share of the level: next to a large change a small one
-//! pays little. A history that a straight line fits better than the steps drifts, and is told so.
+//! Each detected segment is searched again, at its share of the significance level, because a large
+//! change hides small ones. If a straight line fits better than the steps, a drift is reported
+//! instead.
 //!
-//! Limits: values are taken as exchangeable where nothing changed. Runs that share a passing state of the device (a
-//! hot hour, a noisy neighbour) break that, and their state is then told as a change, which it is. A change needs
-//! [`segment::SHORTEST`] runs after it; with 8 runs only one in the middle can be told from chance.
+//! Limits: values are assumed to be exchangeable where nothing changed. Runs that share a temporary
+//! state of the device (a hot hour, a co-runner) violate this, and that state is reported as a
+//! change. A change needs [`segment::SHORTEST`] runs after it. Among 8 runs only a change in the
+//! middle can be significant.
 
 pub mod chance;
 pub mod drift;
@@ -29,20 +35,20 @@ use chance::{Verdict, of_any_change, of_this_cut};
 pub use drift::Drift;
 use segment::{best, drawn_in, scaled};
 
-/// Fewest values in which a change can be told from chance.
+/// Minimum number of values for a significant change.
 pub const FEWEST: usize = 8;
-/// Most values that are looked at; the time grows with their square.
+/// Maximum number of values; the time grows with their square.
 pub const MOST: usize = 1000;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChangeOptions {
-    /// The chance of telling any change in a history that has none.
+    /// Probability of any false alarm in a history without change.
     pub significance: Ratio,
-    /// Smallest change that is told, as a share of the level before it.
+    /// Minimum size of a reported change, relative to the level before it.
     pub at_least: Ratio,
-    /// Shuffled histories to compare with; fewer where the history is long.
+    /// Number of shuffles for the tests; fewer for long histories.
     pub resamples: u32,
-    /// Start of the random numbers: the same seed gives the same answer.
+    /// Seed of the random numbers: the same seed gives the same result.
     pub seed: u64,
 }
 
@@ -72,22 +78,22 @@ impl ChangeOptions {
 /// A change of level.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
-    /// Position of the first value after it.
+    /// Index of the first value after the change.
     pub at: usize,
-    /// The chance of a cut this clear somewhere between its neighbours if nothing had changed there.
+    /// Probability of a cut this clear between its neighbours without a change.
     pub p_value: Ratio,
 }
 
-/// What a history shows.
+/// Detected changes of a history.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Changes {
-    /// Changes of level, in time order; none where it drifts.
+    /// Changes of level, in time order; empty if there is a drift.
     pub steps: Vec<Step>,
-    /// A steady drift, where a straight line fits better than steps do.
+    /// A steady drift, if a straight line fits better than steps.
     pub drift: Option<Drift>,
 }
 
-/// Looks for changes in values in time order. With fewer than [`FEWEST`] there are none to be found.
+/// Detects changes in values in time order. Fewer than [`FEWEST`] values give none.
 pub fn find_changes(values: &[f64], options: &ChangeOptions) -> Result<Changes, Error> {
     options.check()?;
     if let Some(got) = values.iter().find(|x| !x.is_finite()) {
@@ -110,12 +116,12 @@ pub fn find_changes(values: &[f64], options: &ChangeOptions) -> Result<Changes, 
     })
 }
 
-/// Cuts the stretch from `from` to `to`, then each of its parts by itself.
+/// Cuts the values from `from` to `to`, then each part recursively.
 fn search(values: &[f64], from: usize, to: usize, options: &ChangeOptions, cuts: &mut Vec<usize>) {
     if to - from < FEWEST {
         return;
     }
-    // A part is searched at its share of the level, so that all searches of one depth keep to the level together.
+    // Each part gets its share of the level, so that all searches of one depth together keep it.
     let level = options.significance.get() * (to - from) as f64 / values.len() as f64;
     let stretch = drawn_in(&values[from..to]);
     let Verdict::Unlikely { penalty } = of_any_change(&stretch, level, options) else { return };
@@ -128,7 +134,7 @@ fn search(values: &[f64], from: usize, to: usize, options: &ChangeOptions, cuts:
     }
 }
 
-/// Drops the weakest cut until each stands on its own.
+/// Removes the weakest cut until every cut passes its own test.
 fn settle(values: &[f64], scale: &[f64], mut cuts: Vec<usize>, options: &ChangeOptions) -> Vec<Step> {
     loop {
         let edges: Vec<usize> =
@@ -145,7 +151,8 @@ fn settle(values: &[f64], scale: &[f64], mut cuts: Vec<usize>, options: &ChangeO
             let (from, to) = (edges[at], edges[at + 2]);
             size(&values[from..edges[at + 1]], &values[edges[at + 1]..to])
         };
-        // First what is too small to matter, smallest first, then what chance explains, likeliest first.
+        // First remove changes that are too small, smallest first; then insignificant ones, largest
+        // p-value first.
         let small = (0..steps.len())
             .filter(|at| size(*at) < options.at_least.get())
             .min_by(|l, r| size(*l).total_cmp(&size(*r)));
@@ -161,7 +168,7 @@ fn settle(values: &[f64], scale: &[f64], mut cuts: Vec<usize>, options: &ChangeO
     }
 }
 
-/// How far apart the medians are, as a share of the smaller: +10 % and its way back count the same.
+/// Distance of the medians relative to the smaller: +10 % and its reversal are equal.
 fn size(before: &[f64], after: &[f64]) -> f64 {
     let middle = |values: &[f64]| {
         let mut sorted = values.to_vec();

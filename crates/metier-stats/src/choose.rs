@@ -1,4 +1,5 @@
-//! Which runs count: finished, successful, and no warm-up. The others are named with the reason.
+//! Selects the runs of a comparison: finished, successful, not warm-up. Others are listed with the
+//! reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +8,10 @@ use metier_types::{Cause, Run, RunId, RunState};
 use crate::comparison::{LeftOut, LeftOutBecause};
 use crate::{CompareOptions, Error};
 
-/// Most runs on a side; the time of a comparison grows with their square.
+/// Maximum number of runs per side; the time of a comparison grows with their square.
 pub const MOST_RUNS: usize = 1000;
 
-/// Why a run does not count; `None` if it does.
+/// Why a run is excluded; `None` if it is included.
 pub fn reason_to_leave_out(run: &Run, keep_failed: bool) -> Option<LeftOutBecause> {
     use LeftOutBecause::*;
     if run.context.warmup {
@@ -32,7 +33,7 @@ pub fn reason_to_leave_out(run: &Run, keep_failed: bool) -> Option<LeftOutBecaus
     }
 }
 
-/// The runs of one side that count, and those that do not.
+/// Splits the runs of one side into included and excluded ones.
 pub fn choose<'a>(
     side: &'static str,
     runs: &'a [Run],
@@ -59,13 +60,13 @@ pub fn choose<'a>(
     if kept.is_empty() {
         return Err(Error::AllLeftOut { side, given: runs.len(), because: tally(&left_out) });
     }
-    // By id, so that the answer does not depend on the order in which the runs were named.
+    // Sorted by id, so that the result does not depend on the order of the arguments.
     kept.sort_by_key(|run| run.id);
     left_out.sort_by_key(|out| out.run);
     Ok((kept, left_out))
 }
 
-/// `2 failed, 1 warm-up`.
+/// Counts by reason: `2 failed, 1 warm-up`.
 pub fn tally(left_out: &[LeftOut]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for out in left_out {

@@ -1,9 +1,11 @@
-//! What else differs between two groups of runs, said before anyone trusts the numbers.
+//! Warnings about other differences between two groups of runs.
 //!
-//! Codes: `host-differs`, `kernel-differs`, `input-differs`, `environment-differs`, `limits-differ`,
-//! `method-differs`, `dataset-differs`, `page-cache-differs`, `company-differs`, `governor-differs`, `power-mode-differs`, `version-differs`, `load-differs`, `steal-differs`, `others-differ`;
-//! `executable-differs`, `image-differs` and `command-differs`, which are information: usually they are what is compared;
-//! `left-out` and `too-few-repeats`.
+//! Codes: `host-differs`, `kernel-differs`, `input-differs`, `environment-differs`,
+//! `limits-differ`, `method-differs`, `dataset-differs`, `page-cache-differs`, `company-differs`,
+//! `governor-differs`, `power-mode-differs`, `version-differs`, `load-differs`, `steal-differs`,
+//! `others-differ`, `left-out` and `too-few-repeats`. The codes `executable-differs`,
+//! `image-differs` and `command-differs` are information only: usually these differences are what
+//! is compared.
 
 use std::collections::BTreeSet;
 
@@ -13,17 +15,17 @@ use crate::bootstrap::median;
 use crate::choose::tally;
 use crate::comparison::{Group, Metric, Verdict};
 
-/// At most so many different values are written out on each side.
+/// Maximum number of distinct values listed per side.
 const SHOWN: usize = 3;
 
-/// A reading of the host beside a run.
+/// A noise reading of the host of a run.
 type Reading = fn(&Run) -> Option<f64>;
 
 fn warning(code: &str, text: String) -> Warning {
     Warning::new(code, text)
 }
 
-/// Says which runs were left out.
+/// Warns about excluded runs.
 pub fn left_out(a: &Group, b: &Group) -> Vec<Warning> {
     [a, b]
         .into_iter()
@@ -41,7 +43,7 @@ pub fn left_out(a: &Group, b: &Group) -> Vec<Warning> {
         .collect()
 }
 
-/// Says that there are too few runs to call any difference.
+/// Warns if no difference could be significant with so few runs.
 pub fn too_few(a: &Group, b: &Group, metrics: &[Metric]) -> Option<Warning> {
     metrics.iter().any(|metric| metric.verdict == Verdict::TooFewRuns).then(|| {
         warning(
@@ -54,17 +56,17 @@ pub fn too_few(a: &Group, b: &Group, metrics: &[Metric]) -> Option<Warning> {
     })
 }
 
-/// One thing that should be the same everywhere.
+/// One circumstance that should be equal in all runs.
 pub struct Trait {
-    /// Stable word of its difference.
+    /// Stable code of its difference.
     pub code: &'static str,
     pub what: &'static str,
     advice: &'static str,
-    /// What a run has of it.
+    /// Its value in a run.
     pub of: fn(&Run) -> Option<String>,
 }
 
-/// What is looked at.
+/// The circumstances that are compared.
 pub const TRAITS: [Trait; 15] = [
     Trait {
         code: "host-differs",
@@ -178,12 +180,12 @@ pub const TRAITS: [Trait; 15] = [
     },
 ];
 
-/// Says what else differs between the groups, or inside one of them.
+/// Warns about differences between the groups, or within one.
 pub fn differences(a: &[&Run], b: &[&Run], label_a: &str, label_b: &str) -> Vec<Warning> {
     let mut warnings = Vec::new();
     for it in &TRAITS {
         let (of_a, of_b) = (values(a, it.of), values(b, it.of));
-        // Two devices may share a name, so their ids decide.
+        // Two devices may have the same name, so their ids are compared.
         let same = match it.code {
             "host-differs" => {
                 let ids: BTreeSet<&str> = a.iter().chain(b).map(|run| run.device.id.as_str()).collect();
@@ -218,7 +220,7 @@ fn list(values: &BTreeSet<String>) -> String {
     text
 }
 
-/// Load, stolen time and the work of others, by their medians.
+/// Compares load, steal time and other processes' CPU share by their medians.
 fn noise(a: &[&Run], b: &[&Run], label_a: &str, label_b: &str) -> Vec<Warning> {
     let middle = |runs: &[&Run], of: Reading| {
         let mut values: Vec<f64> = runs.iter().filter_map(|run| of(run)).filter(|x| x.is_finite()).collect();
@@ -226,7 +228,7 @@ fn noise(a: &[&Run], b: &[&Run], label_a: &str, label_b: &str) -> Vec<Warning> {
         median(&values)
     };
     let mut warnings = Vec::new();
-    // Half a core's worth of load is what one more busy process makes in half a minute.
+    // A load of 0.5 is what one more busy process adds within half a minute.
     let load = |run: &Run| run.host.before.load1;
     if let (Some(x), Some(y)) = (middle(a, load), middle(b, load))
         && (x - y).abs() > 0.5

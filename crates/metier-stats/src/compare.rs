@@ -1,13 +1,13 @@
 //! Compares two groups of runs field by field.
 //!
-//! Two gates stand before the word "increase" or "decrease", and both must open: the permutation test (could
-//! chance have dealt the runs so?) and the bootstrap interval of the change of medians (does it leave 0 out?).
-//! The first keeps false calls rare whatever the distribution; the second keeps a mere difference of
-//! scatter or of stray runs from being called a change of level.
+//! The verdict "increase" or "decrease" requires two tests. The permutation test must reject
+//! chance, and the bootstrap interval of the change of medians must exclude 0. The first bounds
+//! false alarms for every distribution. The second prevents a mere difference of scatter or
+//! outliers from counting as a change of level.
 //!
-//! Limits: runs are taken as exchangeable within their group. A host that drifts while first all of a and then
-//! all of b are measured shows a difference that is real, but not the workload's; [`Comparison::warnings`] says
-//! what is known to differ.
+//! Limits: runs are assumed to be exchangeable within their group. If the host drifts while first
+//! all runs of a and then all of b are measured, the difference is real but not caused by the
+//! workload. [`Comparison::warnings`] lists known differences.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,20 +22,20 @@ use crate::{Error, Field, circumstances};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct CompareOptions {
-    /// What to call the first side.
+    /// Label of the first side.
     pub label_a: String,
-    /// What to call the second side.
+    /// Label of the second side.
     pub label_b: String,
-    /// How often intervals are to hold the truth.
+    /// Nominal coverage of the intervals.
     pub coverage: Ratio,
-    /// How often a difference may be called that is not there, over all fields together.
+    /// Probability of any false alarm, over all fields together.
     pub significance: Ratio,
-    /// Random dealings of the permutation test, where not all can be tried.
+    /// Random permutations of the test, if there are too many to try all.
     pub resamples: u32,
     pub seed: u64,
-    /// Whether runs that ended with an error count too, for commands that are meant to.
+    /// Whether failed runs are included, for commands that are expected to fail.
     pub keep_failed: bool,
-    /// The fields to compare. Fewer fields, more power for each.
+    /// The fields to compare. Fewer fields give more power for each.
     pub fields: Vec<Field>,
 }
 
@@ -66,7 +66,7 @@ impl CompareOptions {
         if !(100..=1_000_000).contains(&self.resamples) {
             return wrong("resamples", self.resamples.to_string(), "100 to 1,000,000");
         }
-        // With fewer random dealings than that no chance could be found small enough.
+        // With fewer random permutations no p-value could be small enough.
         if f64::from(self.resamples) < 2.0 / self.significance.get() {
             return wrong("resamples", self.resamples.to_string(), "at least 2 / significance");
         }
@@ -107,7 +107,7 @@ pub fn compare(a: &[Run], b: &[Run], options: &CompareOptions) -> Result<Compari
     Ok(Comparison { schema: Schema::new(), a, b, metrics, warnings, extra: Extra::new() })
 }
 
-/// The values of one field, run by run, a's first; `None` where a run lacks it.
+/// Values of one field by run, a's first; `None` if a run lacks it.
 struct Column {
     values: Vec<Option<f64>>,
     a_runs: usize,
@@ -119,7 +119,7 @@ impl Column {
         Ok(Self { values: values?, a_runs: a.len() })
     }
 
-    /// The values that are there, sorted: a's and b's.
+    /// The present values of a and of b, each sorted.
     fn sorted(&self) -> (Vec<f64>, Vec<f64>) {
         let (a, b) = self.values.split_at(self.a_runs);
         let sort = |side: &[Option<f64>]| {
@@ -135,15 +135,15 @@ impl Column {
     }
 }
 
-/// Fewest runs on a side; a variance of two runs says little.
+/// Minimum number of runs per side; a variance of two runs says little.
 const FEWEST: usize = 3;
 
-/// Whether the clearest possible difference could pass the test.
+/// Whether the clearest possible difference could be significant.
 fn can_tell(a: usize, b: usize, significance: f64) -> bool {
     a >= FEWEST && b >= FEWEST && 2.0 / dealings(a + b, a) as f64 <= significance
 }
 
-/// Levels, change and interval; the verdict is still open where it says `no-difference-shown`.
+/// Levels, change and interval; the verdict `no-difference-shown` is preliminary.
 fn describe(field: Field, column: &Column, a: &[&Run], b: &[&Run], options: &CompareOptions) -> Metric {
     let (values_a, values_b) = column.sorted();
     let enough = can_tell(values_a.len(), values_b.len(), options.significance.get());
@@ -151,8 +151,8 @@ fn describe(field: Field, column: &Column, a: &[&Run], b: &[&Run], options: &Com
         true => (median_atoms(&values_a), median_atoms(&values_b)),
         false => (Vec::new(), Vec::new()),
     };
-    // With fewer than 5 runs on a side the bootstrap's tails are too thin (simulated: 93 % instead of 95 %);
-    // the whole range of what it can give is the correction.
+    // With fewer than 5 runs on a side the bootstrap's tails are too thin (simulated: 93 % instead
+    // of 95 %). The correction is to use its whole range.
     let tail = match values_a.len().min(values_b.len()) < 5 {
         true => 0.0,
         false => (1.0 - options.coverage.get()) / 2.0,
@@ -217,7 +217,7 @@ fn level(sorted: &[f64], atoms: &[bootstrap::Atom], tail: f64) -> Level {
     }
 }
 
-/// Why a side lacks the value, in the words of a run that lacks it.
+/// Why a side lacks the value, taken from the record of a run that lacks it.
 fn why_absent(field: Field, a: &[&Run], b: &[&Run], metric: &Metric, options: &CompareOptions) -> String {
     let (runs, label) = if metric.a.n == 0 { (a, &options.label_a) } else { (b, &options.label_b) };
     let reason = runs.iter().find_map(|run| run.missing.get(&field.path()));
@@ -227,7 +227,7 @@ fn why_absent(field: Field, a: &[&Run], b: &[&Run], metric: &Metric, options: &C
     }
 }
 
-/// Whether the sides' values were come by so differently that they mean different things.
+/// Whether the two sides measured the value so differently that they are not comparable.
 fn unlike(field: Field, a: &[&Run], b: &[&Run]) -> Option<String> {
     let grades = |runs: &[&Run]| -> BTreeSet<Quality> {
         runs.iter().filter_map(|run| run.quality.get(&field.path()).copied()).collect()
@@ -242,7 +242,7 @@ fn unlike(field: Field, a: &[&Run], b: &[&Run]) -> Option<String> {
     })
 }
 
-/// Tests all fields that are still open, together where they have the same runs, and settles their verdicts.
+/// Tests all open fields, jointly if they have the same runs, and sets their verdicts.
 fn test(metrics: &mut [Metric], columns: &[Column], options: &CompareOptions) {
     let mut families: BTreeMap<Vec<bool>, Vec<usize>> = BTreeMap::new();
     for (at, column) in columns.iter().enumerate() {
@@ -250,7 +250,8 @@ fn test(metrics: &mut [Metric], columns: &[Column], options: &CompareOptions) {
             families.entry(column.presence()).or_default().push(at);
         }
     }
-    // Fields that some runs lack are tested apart; Bonferroni over those few families.
+    // Fields that some runs lack are tested separately, with a Bonferroni correction over these few
+    // families.
     let factor = families.len() as f64;
     for (presence, members) in families {
         let (pool, in_a) = pooled(&presence, &members, columns);
@@ -273,10 +274,10 @@ fn test(metrics: &mut [Metric], columns: &[Column], options: &CompareOptions) {
     }
 }
 
-/// The values of a family, field by field, over the runs that have them, and which of those are a's.
+/// The values of a family by field, over the runs that have them, and a flag for a's runs.
 ///
-/// Sorted by value, so that neither the order of runs nor which side is called a decides what random dealings
-/// mean.
+/// Sorted by value, so that random permutations depend neither on the order of runs nor on which
+/// side is a.
 fn pooled(presence: &[bool], members: &[usize], columns: &[Column]) -> (Vec<Vec<f64>>, Vec<bool>) {
     let a_runs = columns[members[0]].a_runs;
     let mut runs: Vec<(Vec<f64>, bool)> = (0..presence.len())

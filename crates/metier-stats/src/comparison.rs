@@ -1,4 +1,4 @@
-//! The record of a comparison, `metier.comparison/1`, and the question that CI asks of it.
+//! The comparison record, `metier.comparison/1`, and the regression check for CI.
 
 use metier_types::schema::{Schema, Versioned};
 use metier_types::{Extra, Ratio, RunId, Unit, Warning, words};
@@ -25,25 +25,25 @@ words! { serde (word, from_word)
     }
 }
 
-/// A run that was named but not compared.
+/// A run that was given but not compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeftOut {
     /// The run.
     pub run: RunId,
-    /// Why.
+    /// The reason.
     pub because: LeftOutBecause,
 }
 
 /// One side of a comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Group {
-    /// What people call it.
+    /// Display name.
     pub label: String,
-    /// The runs that were compared, by id.
+    /// Ids of the compared runs.
     pub runs: Vec<RunId>,
-    /// How many those are.
+    /// Number of compared runs.
     pub n: usize,
-    /// Those that were named but not compared.
+    /// Runs that were given but not compared.
     #[serde(default)]
     pub left_out: Vec<LeftOut>,
     /// Fields of later versions.
@@ -51,38 +51,39 @@ pub struct Group {
     pub extra: Extra,
 }
 
-/// What one side shows of one field, in the metric's unit.
+/// Values of one field on one side, in the metric's unit.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Level {
-    /// Runs that have the value.
+    /// Number of runs that have the value.
     pub n: usize,
-    /// The middle one.
+    /// Median.
     pub median: Option<f64>,
-    /// Lower end of the median's interval; `None` with too few runs. With 4 or 5 runs it is the whole range, which
-    /// holds the true median 88 % and 94 % of the time; from 6 on as often as the change's interval.
+    /// Lower end of the median's interval; `null` with too few runs. With 4 or 5 runs it is the
+    /// whole range, which contains the true median in 88 % and 94 % of cases; with 6 or more runs
+    /// it has the nominal coverage.
     pub low: Option<f64>,
     /// Upper end of the median's interval.
     pub high: Option<f64>,
-    /// The smallest.
+    /// Smallest value.
     pub min: Option<f64>,
-    /// The largest.
+    /// Largest value.
     pub max: Option<f64>,
 }
 
-/// What can be said about the change of a field.
+/// Conclusion about the change of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Verdict {
-    /// b is larger, and chance does not explain it.
+    /// b is larger, and the difference is significant.
     Increase,
-    /// b is smaller, and chance does not explain it.
+    /// b is smaller, and the difference is significant.
     Decrease,
-    /// These runs do not show a difference; that is not proof that there is none.
+    /// These runs show no significant difference; this does not prove that there is none.
     NoDifferenceShown,
-    /// So few runs that no difference, however large, could be told from chance.
+    /// With so few runs no difference could be significant.
     TooFewRuns,
-    /// A side has no value, or the two mean different things.
+    /// A side has no value, or the two sides were measured differently.
     NotComparable,
 }
 
@@ -97,19 +98,21 @@ pub struct Metric {
     pub a: Level,
     /// The second side.
     pub b: Level,
-    /// Median of b over median of a, less 1; `None` where a side has no value or a's median is 0 and b's is not.
+    /// Median of b divided by median of a, minus 1; `null` if a side has no value, or if a's median
+    /// is 0 and b's is not.
     pub change_ratio: Option<Ratio>,
-    /// Lower end of the change's bootstrap interval; `None` with too few runs or where it is not finite.
+    /// Lower end of the change's bootstrap interval; `null` with too few runs or if it is not
+    /// finite.
     pub low: Option<Ratio>,
-    /// Upper end of it.
+    /// Upper end of that interval.
     pub high: Option<Ratio>,
-    /// How often such intervals hold the true change, as planned.
+    /// Nominal coverage of that interval.
     pub coverage: Option<Ratio>,
-    /// What can be said.
+    /// The conclusion.
     pub verdict: Verdict,
-    /// The chance of differences this large without a cause, corrected for the number of fields.
+    /// Probability of such differences without a cause, corrected for the number of fields.
     pub p_value: Option<Ratio>,
-    /// Why nothing can be said, where nothing can.
+    /// Why there is no conclusion, if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
     /// Fields of later versions.
@@ -117,18 +120,18 @@ pub struct Metric {
     pub extra: Extra,
 }
 
-/// Two groups of runs side by side.
+/// A comparison of two groups of runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
     /// `metier.comparison/1`.
     pub schema: Schema<Comparison>,
-    /// The first side: what it is compared with.
+    /// The first side, the baseline.
     pub a: Group,
-    /// The second side: what changed.
+    /// The second side, the changed one.
     pub b: Group,
-    /// Each field that at least one side has, or both lack.
+    /// All compared fields, also if both sides lack the value.
     pub metrics: Vec<Metric>,
-    /// What a reader should know before trusting it.
+    /// Warnings about its reliability.
     #[serde(default)]
     pub warnings: Vec<Warning>,
     /// Fields of later versions.
@@ -146,16 +149,16 @@ impl Comparison {
         self.metrics.iter().find(|metric| metric.field == field)
     }
 
-    /// What got worse by more than `above`, of the given fields.
+    /// The given fields that regressed by more than `above`.
     ///
-    /// A regression is a field whose verdict is `increase` *and* whose median rose by more than `above`. The
-    /// verdict alone guards against false alarms: where nothing changed, at most one comparison in twenty fails,
-    /// whatever the limit. For the size the median is the better judge than the interval's lower end: that end
-    /// lies the lower the noisier the host, so a limit on it would let a real 8 % pass a 5 % gate just because the
-    /// runs were few or noisy, and the gate would loosen exactly where it is needed. The price: a change
-    /// that truly lies at the limit is flagged about every other time, as with any sharp limit.
+    /// A regression is a field whose verdict is `increase` *and* whose median rose by more than
+    /// `above`. The verdict alone bounds false alarms: without a change, at most one comparison in
+    /// twenty fails, whatever the limit. The size is judged by the median instead of the interval's
+    /// lower end. That end is lower on noisy hosts, so a real 8 % could pass a 5 % limit only
+    /// because the runs were few or noisy. The price: a change exactly at the limit is flagged
+    /// about every other time, as with any sharp limit.
     ///
-    /// An increase from a median of 0 has no ratio; it is above every limit.
+    /// An increase from a median of 0 has no ratio; it exceeds every limit.
     pub fn regressions_in(&self, above: Ratio, fields: &[Field]) -> Vec<&Metric> {
         self.metrics
             .iter()

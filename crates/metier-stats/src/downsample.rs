@@ -1,9 +1,10 @@
-//! Thins a series for drawing.
+//! Downsamples a series for drawing.
 //!
-//! The time range is cut into buckets of equal length. Each keeps its first and last row, and for each gauge
-//! (and each counter that is read less often than the rest) the rows with its smallest and largest value; so a spike of one sample stays visible, and the difference
-//! of a counter over any bucket stays exact. Rows are kept whole: every value in the result was measured
-//! at the time beside it, nothing is averaged or invented.
+//! The time range is cut into buckets of equal length. Each bucket keeps its first and last row.
+//! For each gauge, and each counter with fewer readings than the rest, it also keeps the rows of
+//! the smallest and largest value. So a spike of one sample stays visible, and the difference of a
+//! counter over any bucket stays exact. Rows are kept whole: all values were measured at their
+//! time, none is averaged.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +12,8 @@ use metier_types::{Column, Extra, Kind, Series, Values};
 
 use crate::Error;
 
-/// The rows of a series from one time to another (nanoseconds since the run's start, both included), thinned
-/// to at most `points` rows. A series that is short enough comes back whole.
+/// The rows of a series in a time range (nanoseconds since the start of the run, both ends
+/// included), reduced to at most `points` rows. A short series is returned whole.
 pub fn downsample(series: &Series, from: i64, to: i64, points: usize) -> Result<Series, Error> {
     if let Some(defect) = series.defect() {
         return Err(Error::BrokenSeries { defect });
@@ -33,7 +34,7 @@ pub fn downsample(series: &Series, from: i64, to: i64, points: usize) -> Result<
         let name = series.name.clone();
         return Err(Error::TooFewPoints { series: name, points, gauges: gauges.len(), want: each });
     }
-    // Extremes often fall together, so more buckets fit than the worst case allows: try from the most.
+    // Extremes often coincide, so more buckets fit than in the worst case: start with the maximum.
     let mut buckets = points / 2;
     loop {
         let rows = keep(series, start..end, &gauges, buckets);
@@ -54,7 +55,7 @@ impl<'a> Gauge<'a> {
         Self { column, absent: column.absent.iter().copied().collect() }
     }
 
-    /// The value at a row, where there is one that can be compared.
+    /// The value of a row, if it is present and comparable.
     fn at(&self, row: usize) -> Option<f64> {
         let there = self.absent.is_empty() || !self.absent.contains(&(row as u32));
         self.column.values.number(row).filter(|x| there && !x.is_nan())
@@ -63,7 +64,7 @@ impl<'a> Gauge<'a> {
 
 fn keep(series: &Series, rows: std::ops::Range<usize>, gauges: &[Gauge<'_>], buckets: usize) -> Vec<usize> {
     let first = i128::from(series.times[rows.start]);
-    // One more than the span, so that the last row falls into the last bucket and not beside it.
+    // One more than the span, so that the last row falls into the last bucket.
     let span = i128::from(series.times[rows.end - 1]) - first + 1;
     let bucket_of = |row: usize| (i128::from(series.times[row]) - first) * buckets as i128 / span;
     let mut kept = BTreeSet::new();
@@ -95,7 +96,7 @@ fn keep(series: &Series, rows: std::ops::Range<usize>, gauges: &[Gauge<'_>], buc
     kept.into_iter().collect()
 }
 
-/// The series made of these rows.
+/// A series of the selected rows.
 fn rows_of(series: &Series, rows: &[usize]) -> Series {
     let column = |column: &Column| Column {
         name: column.name.clone(),

@@ -1,47 +1,47 @@
-//! Why there is no answer.
+//! Errors of the statistics.
 
 use metier_types::RunId;
 
-/// Why there is no answer. Each says what was given and what would be right.
+/// Why there is no result. Each message gives the value and what is accepted.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A side of a comparison has no run.
+    /// A side of a comparison has no runs.
     #[error("compare: side {side} has no run; name at least one finished run")]
     NoRuns {
         /// `a` or `b`.
         side: &'static str,
     },
-    /// A side has runs, but none that can be compared.
+    /// All runs of a side are excluded.
     #[error(
         "compare: none of the {given} runs of side {side} can be compared ({because}); name finished, successful runs that are no warm-up"
     )]
     AllLeftOut {
         /// `a` or `b`.
         side: &'static str,
-        /// How many runs were named.
+        /// Number of given runs.
         given: usize,
-        /// How many were left out for which reason.
+        /// Number of excluded runs by reason.
         because: String,
     },
-    /// More runs than can be compared in bounded time.
+    /// Too many runs for a bounded time.
     #[error("compare: side {side} has {given} runs; want at most {most}")]
     TooManyRuns {
         /// `a` or `b`.
         side: &'static str,
-        /// How many runs were named.
+        /// Number of given runs.
         given: usize,
-        /// How many can be taken.
+        /// Maximum number of runs.
         most: usize,
     },
-    /// One run is named twice, which would make it look more certain than it is.
+    /// A run is given twice, which would overstate the certainty.
     #[error("compare: run {run} is named twice; name each run once, on one side")]
     NamedTwice { run: RunId },
-    /// A run's record holds a number that cannot be.
+    /// A run record has an invalid number.
     #[error("run {run}: summary.{field} is {got}; want a finite number from 0")]
     WrongValue {
         run: RunId,
-        /// The field of its summary.
+        /// The field of the run's summary.
         field: crate::Field,
         got: f64,
     },
@@ -50,29 +50,29 @@ pub enum Error {
     WrongOption {
         option: &'static str,
         got: String,
-        /// What would be right.
+        /// The accepted range.
         want: &'static str,
     },
-    /// A word that names no field.
-    #[error("{got:?} is no field to compare; want one of {want}")]
+    /// A word that is not a field.
+    #[error("{got:?} is not a comparable field; want one of {want}")]
     WrongField { got: String, want: String },
-    /// A series whose columns and times do not fit together.
-    #[error("cannot thin a series that is broken: {defect}")]
+    /// A series whose columns and times are inconsistent.
+    #[error("cannot downsample an inconsistent series: {defect}")]
     BrokenSeries {
-        /// What is wrong with it.
+        /// The inconsistency.
         defect: String,
     },
-    /// So few points that the extremes of each gauge do not fit.
+    /// Too few points for the extremes of each gauge.
     #[error(
         "series {series:?}: {points} points are too few for its {gauges} gauges; want at least {want}, or fewer columns"
     )]
     TooFewPoints {
         series: String,
-        /// How many points were asked for.
+        /// Requested number of points.
         points: usize,
-        /// How many gauges it has.
+        /// Number of gauges.
         gauges: usize,
-        /// The fewest that work.
+        /// Minimum number of points.
         want: usize,
     },
 }

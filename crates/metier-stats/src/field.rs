@@ -1,4 +1,4 @@
-//! The fields of a run's summary that are compared.
+//! The comparable fields of a run's summary.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,33 +9,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// A field of a run's summary, written as it is named there.
+/// A field of a run's summary, serialised with the name of the field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Field {
-    /// From start to end of the main process.
+    /// Wall time from start to end of the main process.
     WallSeconds,
     /// CPU time of all processes.
     CpuSeconds,
-    /// Of that, in the program.
+    /// Part of the CPU time in user mode.
     CpuUserSeconds,
-    /// Of that, in the kernel.
+    /// Part of the CPU time in kernel mode.
     CpuSystemSeconds,
-    /// High-water mark of memory.
+    /// Memory high-water mark.
     PeakMemoryBytes,
-    /// Read from storage.
+    /// Bytes read from storage.
     ReadBytes,
-    /// Written to storage.
+    /// Bytes written to storage.
     WrittenBytes,
-    /// Energy that the device's meters counted.
+    /// Energy counted by the device's meters.
     EnergyJoules,
-    /// Processes that existed.
+    /// Number of processes.
     Processes,
 }
 
 impl Field {
-    /// All of them, in the order in which they are shown.
+    /// All fields, in display order.
     pub const ALL: [Self; 9] = [
         Self::WallSeconds,
         Self::CpuSeconds,
@@ -48,13 +48,13 @@ impl Field {
         Self::Processes,
     ];
 
-    /// Those that cost something each time and stand for themselves: what a regression is looked for in unless
-    /// the caller names others. User and system time are parts of CPU time; bytes read and written depend on
-    /// what the page cache held; the number of processes is a fact, not a cost.
+    /// Fields checked for regressions by default: independent costs. User and system time are parts
+    /// of CPU time. Bytes read and written depend on the page cache. The number of processes is not
+    /// a cost.
     pub const WATCHED: [Self; 4] =
         [Self::WallSeconds, Self::CpuSeconds, Self::PeakMemoryBytes, Self::EnergyJoules];
 
-    /// Its name in the summary.
+    /// Name of the field in the summary.
     pub const fn name(self) -> &'static str {
         match self {
             Self::WallSeconds => "wall_seconds",
@@ -69,7 +69,7 @@ impl Field {
         }
     }
 
-    /// The word that people type and read: `wall`, `cpu`, `memory`, …
+    /// Short name for users: `wall`, `cpu`, `memory`, …
     pub const fn word(self) -> &'static str {
         match self {
             Self::WallSeconds => "wall",
@@ -95,12 +95,12 @@ impl Field {
         }
     }
 
-    /// Its dotted path in a run, as `quality` and `missing` name it.
+    /// Dotted path in a run, as used in `quality` and `missing`.
     pub fn path(self) -> String {
         format!("summary.{}", self.name())
     }
 
-    /// Its value in a run, in its unit; `None` where it was not measured.
+    /// Value in a run, in the field's unit; `None` if it was not measured.
     pub fn value(self, run: &Run) -> Result<Option<f64>, Error> {
         let summary = &run.summary;
         let value = match self {
@@ -115,7 +115,7 @@ impl Field {
             Self::Processes => summary.processes.map(|x| x as f64),
         };
         match value {
-            // Squares of values are summed below, so those that would overflow are refused as well.
+            // Squares of values are summed later, so values that would overflow are rejected too.
             Some(got) if !(0.0..1e100).contains(&got) => {
                 Err(Error::WrongValue { run: run.id, field: self, got })
             }
@@ -133,7 +133,7 @@ impl fmt::Display for Field {
 impl FromStr for Field {
     type Err = Error;
 
-    /// From the word or the name.
+    /// Parses the short or the full name.
     fn from_str(text: &str) -> Result<Self, Error> {
         Self::ALL.into_iter().find(|field| field.word() == text || field.name() == text).ok_or_else(|| {
             let words: Vec<&str> = Self::ALL.iter().map(|field| field.word()).collect();

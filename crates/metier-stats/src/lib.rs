@@ -1,14 +1,14 @@
-//! What repeated runs say together, and what a series looks like from afar.
+//! Statistics of repeated runs, and downsampling of series.
 //!
 //! - [`spread`]: one batch: median, scatter, outliers, and warnings with advice.
-//! - [`compare`](mod@compare): two groups of runs: per field the change with an interval, and a verdict that calls a
-//!   difference only where there is one.
-//! - [`change`]: a history of values: where its level changed, with a stated rate of false alarms.
-//! - [`trend`]: the histories of workloads on devices, with what else changed at each change.
-//! - [`downsample`](mod@downsample): a series thinned for drawing, made of rows that were really measured.
+//! - [`compare`](mod@compare): two groups of runs: the change of each field with an interval and a
+//!   verdict.
+//! - [`change`]: changes of level in a history, with a stated rate of false alarms.
+//! - [`trend`]: histories of workloads on devices, with other differences at each change.
+//! - [`downsample`](mod@downsample): a series reduced for drawing, with measured rows only.
 //!
-//! Invariants: no input or output, no clock, no global state; the same runs and options give the same answer
-//! in whatever order the runs come; nothing absent is counted as 0.
+//! Invariants: no I/O, no clock, no global state. The same runs and options give the same result in
+//! any order of the runs. An absent value is never counted as 0.
 
 pub mod change;
 pub mod compare;

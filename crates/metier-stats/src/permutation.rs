@@ -1,29 +1,32 @@
-//! Could this difference have come about by chance? A permutation test over several fields at once.
+//! A permutation test of several fields at once.
 //!
-//! If both groups come from the same source, each way of dealing the runs into two groups of these sizes is
-//! as likely as the one that was seen. So the chance of a difference at least this large is the share of
-//! dealings that show one: exact for every distribution, however few the runs.
+//! If both groups come from the same source, every assignment of the runs to two groups of these
+//! sizes is equally likely. So the p-value is the share of assignments with a difference at least
+//! as large. It is exact for every distribution and any number of runs.
 //!
-//! - Statistic: Welch's t² in the bounded form d² / (d² + v₁/n₁ + v₂/n₂), with d the difference of means and v
-//!   the variances. Studentised, so that unequal scatter does not pass for a difference (Janssen, 1997).
-//!   Values are first pulled in to 5 robust standard deviations around the pooled median: one stray run must not
-//!   hide a difference, and doing so over the pool keeps the test exact.
-//! - Many fields: whole runs are dealt, so fields keep their dependence, and each field's chance is that of *any* field still in
-//!   question showing as much (Westfall and Young, 1993, step-down maxT). Holm's correction of rank tests was not
-//!   taken: with 5 runs a side its smallest possible result for 9 fields is 7 %, so it could never call anything.
-//! - All dealings are tried while there are no more than asked for, else random ones with a fixed seed.
+//! - Statistic: Welch's t² in the bounded form d² / (d² + v₁/n₁ + v₂/n₂), with d the difference of
+//!   means and v the variances. It is studentised, so that unequal scatter does not count as a
+//!   difference (Janssen, 1997). Values are first clamped to 5 robust standard deviations around
+//!   the pooled median, so that one outlier cannot hide a difference. Clamping the pool keeps the
+//!   test exact.
+//! - Several fields: whole runs are permuted, so fields keep their dependence. The p-value of a
+//!   field is the probability that *any* remaining field shows as much (Westfall and Young, 1993,
+//!   step-down maxT). Holm's correction of rank tests was rejected: with 5 runs per side its
+//!   smallest possible p-value for 9 fields is 7 %, so it could never be significant.
+//! - All assignments are tried if there are no more than requested, else random ones with a fixed
+//!   seed.
 
 use crate::bootstrap::median;
 use crate::random::Xoshiro256;
 
-/// Robust standard deviations to which values are pulled in.
+/// Values are clamped at this number of robust standard deviations.
 const REACH: f64 = 5.0;
 
-/// Differences below this (the statistic lies between 0 and 1), or below this share of it, are rounding; without it,
-/// scaling all values could turn a tie.
+/// Absolute and relative tolerance for ties (the statistic lies between 0 and 1). Without it,
+/// scaling all values could break a tie.
 const SAME: f64 = 1e-9;
 
-/// How many ways there are to deal `n` runs into groups of `k` and `n − k`, at most `u64::MAX`.
+/// Number of ways to assign `n` runs to groups of `k` and `n − k`, at most `u64::MAX`.
 pub fn dealings(n: usize, k: usize) -> u64 {
     let k = k.min(n - k.min(n));
     let mut count: u128 = 1;
@@ -36,14 +39,14 @@ pub fn dealings(n: usize, k: usize) -> u64 {
     count as u64
 }
 
-/// The chance of each field's difference, corrected for their number.
+/// The p-value of each field's difference, corrected for the number of fields.
 ///
-/// `fields` holds the values of each field for all runs of the pool; `in_a` says which runs are a's. The order
-/// of the pool must not depend on the groups (see `compare`).
+/// `fields` holds the values of each field for all runs of the pool; `in_a` marks a's runs. The
+/// order of the pool must not depend on the groups (see `compare`).
 pub fn chances(fields: &[Vec<f64>], in_a: &[bool], resamples: u32, seed: u64) -> Vec<f64> {
     let n = in_a.len();
     let a_size = in_a.iter().filter(|a| **a).count();
-    // The smaller group is the one that is drawn, so that swapping the groups changes nothing.
+    // The smaller group is drawn, so that swapping the groups changes nothing.
     let size = a_size.min(n - a_size);
     let drawn_is_a = a_size <= n - a_size;
     let observed_set: Vec<usize> = (0..n).filter(|i| in_a[*i] == drawn_is_a).collect();
@@ -77,7 +80,8 @@ pub fn chances(fields: &[Vec<f64>], in_a: &[bool], resamples: u32, seed: u64) ->
             count(&pool[..size]);
         }
     }
-    // Random dealings leave out the observed one; counting it in keeps the chance from being 0 and too low.
+    // Random permutations omit the observed one; counting it keeps the p-value from being 0 or too
+    // low.
     let share = |hits: u64| match all {
         true => hits as f64 / total as f64,
         false => (hits + 1) as f64 / (u64::from(resamples) + 1) as f64,
@@ -98,7 +102,7 @@ fn each_choice(n: usize, k: usize, visit: &mut impl FnMut(&[usize])) {
     let mut set: Vec<usize> = (0..k).collect();
     loop {
         visit(&set);
-        // The last place that can still move up.
+        // The last index that can still move up.
         let Some(at) = (0..k).rev().find(|i| set[*i] != i + n - k) else { return };
         set[at] += 1;
         for i in at + 1..k {
@@ -107,7 +111,8 @@ fn each_choice(n: usize, k: usize, visit: &mut impl FnMut(&[usize])) {
     }
 }
 
-/// A field's values, pulled in and brought to mean 0 and deviation 1, so that sums of squares keep their digits.
+/// A field's values, clamped and scaled to mean 0 and deviation 1, so that sums of squares keep
+/// their digits.
 struct Standard {
     values: Vec<f64>,
     sum: f64,
@@ -127,7 +132,7 @@ impl Standard {
             true => {
                 values.iter().map(|x| x.clamp(middle - REACH * scatter, middle + REACH * scatter)).collect()
             }
-            // More than half of all values are the same: nothing to measure strayness by.
+            // More than half of all values are equal: there is no scale for outliers.
             false => values.to_vec(),
         };
         let n = pulled.len().max(1) as f64;
@@ -176,7 +181,7 @@ mod tests {
         let got = chances(&[apart.clone(), flat.clone()], &in_a, 10_000, 1);
         assert!((got[0] - 2.0 / 252.0).abs() < 1e-12, "{got:?}");
         assert_eq!(got[1], 1.0);
-        // Without scatter inside the groups as well.
+        // Also without scatter inside the groups.
         let exact: Vec<f64> = in_a.iter().map(|a| if *a { 5.0 } else { 6.0 }).collect();
         assert!((chances(&[exact, flat], &in_a, 10_000, 1)[0] - 2.0 / 252.0).abs() < 1e-12);
     }

@@ -15,7 +15,7 @@ impl Xoshiro256 {
         Self(std::array::from_fn(|_| words.next()))
     }
 
-    /// 64 random bits.
+    /// The next 64 random bits.
     pub fn next(&mut self) -> u64 {
         let s = &mut self.0;
         let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
@@ -29,7 +29,8 @@ impl Xoshiro256 {
         result
     }
 
-    /// A whole number below `bound`, by multiplication (Lemire); its bias of `bound` / 2⁶⁴ is beyond notice.
+    /// An integer below `bound`, by multiplication (Lemire); its bias of `bound` / 2⁶⁴ is
+    /// negligible.
     pub fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }

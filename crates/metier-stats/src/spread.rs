@@ -1,7 +1,7 @@
-//! What the repetitions of one batch say together: level, scatter, outliers, and warnings with advice.
+//! Statistics of the repetitions of one batch: level, scatter, outliers, and warnings with advice.
 //!
-//! Warnings, from wall time: `slow-first-run`, `outliers`, `too-few-repeats`. A single run gives none: nobody
-//! asked how far it can be repeated. Warm-up, failed and unfinished runs are not counted.
+//! Warnings, from wall time: `slow-first-run`, `outliers`, `too-few-repeats`. A single run gives
+//! none, because repeatability was not requested. Warm-up, failed and unfinished runs are excluded.
 
 use metier_types::{Ratio, Run, RunId, Unit, Warning};
 use schemars::JsonSchema;
@@ -11,72 +11,72 @@ use crate::bootstrap::{interval, median, median_atoms};
 use crate::choose::reason_to_leave_out;
 use crate::{Error, Field};
 
-/// A modified z-score beyond this makes an outlier (Iglewicz and Hoaglin, 1993).
+/// Modified z-score of an outlier (Iglewicz and Hoaglin, 1993).
 const OUTLIER_SCORE: f64 = 3.5;
-/// A value within this share of the median is never an outlier: exact counters scatter so little that a
-/// harmless microsecond can have any score.
+/// A value this close to the median is never an outlier: exact counters scatter so little that a
+/// harmless microsecond could have any score.
 const OUTLIER_SHARE: f64 = 0.02;
-/// Fewest values among which one can stand out.
+/// Minimum number of values for outlier detection.
 const FEWEST_FOR_OUTLIERS: usize = 5;
-/// Fewest repetitions that a comparison can do with comfortably.
+/// Recommended minimum number of repetitions for a comparison.
 const FEWEST_REPEATS: usize = 5;
-/// Half width of the median's interval, as a share of it, above which more repetitions are advised.
+/// Relative half width of the median's interval above which more repetitions are advised.
 const WIDE: f64 = 0.05;
-/// The first run is slow if it takes this much more than the median of the others, and stands out.
+/// The first run is slow if it exceeds the median of the others by this share and is an outlier.
 const SLOW_FIRST: f64 = 0.10;
 
-/// A reading of the host beside a run.
+/// A reading of the host of a run.
 type Reading = fn(&Run) -> Option<f64>;
 
-/// The spread of some values of one unit.
+/// Spread of values of one unit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spread {
-    /// How many there are.
+    /// Number of values.
     pub n: usize,
-    /// The smallest.
+    /// Smallest value.
     pub min: f64,
-    /// The middle one.
+    /// Median.
     pub median: f64,
-    /// The mean.
+    /// Mean.
     pub mean: f64,
-    /// The largest.
+    /// Largest value.
     pub max: f64,
-    /// Standard deviation of the sample (n − 1); `None` for a single value.
+    /// Sample standard deviation (n − 1); `null` for a single value.
     pub standard_deviation: Option<f64>,
-    /// Median absolute deviation from the median, not scaled.
+    /// Median absolute deviation from the median, unscaled.
     pub mad: f64,
-    /// Positions of the outliers among the values as given.
+    /// Indices of the outliers in the given values.
     pub outliers: Vec<usize>,
 }
 
-/// The spread of a field over a batch.
+/// Spread of a field over a batch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FieldSpread {
     /// The field of the runs' summary.
     pub field: Field,
-    /// Its unit.
+    /// Unit of the field.
     pub unit: Unit,
-    /// The spread; its outliers are positions in the batch's `runs` only if no run lacks the field.
+    /// The spread; its outliers are indices into the batch's `runs` only if no run lacks the field.
     #[serde(flatten)]
     pub spread: Spread,
-    /// The runs that are outliers in this field.
+    /// Runs that are outliers in this field.
     pub outlier_runs: Vec<RunId>,
 }
 
-/// What the repetitions of a batch say together.
+/// Statistics of the repetitions of a batch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BatchSpread {
-    /// The runs that were counted, in the order of their start.
+    /// The included runs, in order of their start.
     pub runs: Vec<RunId>,
-    /// Runs that were not: warm-up, failed, unfinished.
+    /// Number of excluded runs: warm-up, failed, unfinished.
     pub left_out: usize,
-    /// Each field that at least one run has.
+    /// All fields that at least one run has.
     pub fields: Vec<FieldSpread>,
-    /// What a reader should know before trusting it.
+    /// Warnings about its reliability.
     pub warnings: Vec<Warning>,
 }
 
-/// The spread of values; `None` if there are none or one is not finite.
+/// Spread of values; `None` if there are none or one is not finite.
 pub fn spread_of(values: &[f64]) -> Option<Spread> {
     if values.iter().any(|x| !x.is_finite()) {
         return None;
@@ -101,12 +101,13 @@ pub fn spread_of(values: &[f64]) -> Option<Spread> {
     })
 }
 
-/// Positions of values that stand out. `away` are the sorted distances from the median.
+/// Indices of outliers. `away` holds the sorted distances from the median.
 fn outliers(values: &[f64], middle: f64, away: &[f64]) -> Vec<usize> {
     if values.len() < FEWEST_FOR_OUTLIERS {
         return Vec::new();
     }
-    // Iglewicz and Hoaglin: 0.6745 (x − median) / MAD; where the MAD is 0, the mean distance stands in for it.
+    // Iglewicz and Hoaglin: 0.6745 (x − median) / MAD; if the MAD is 0, the mean distance replaces
+    // it.
     let unit = match median(away) {
         Some(mad) if mad > 0.0 => mad / 0.6745,
         _ => 1.253_314 * away.iter().sum::<f64>() / away.len() as f64,
@@ -118,7 +119,7 @@ fn outliers(values: &[f64], middle: f64, away: &[f64]) -> Vec<usize> {
     values.iter().enumerate().filter(|(_, x)| stands_out(**x)).map(|(at, _)| at).collect()
 }
 
-/// What the repetitions of one batch say together. Runs of any batch may be given; they are taken as one.
+/// Statistics of the repetitions of one batch. Runs of several batches are treated as one.
 pub fn batch_spread(runs: &[Run]) -> Result<BatchSpread, Error> {
     let mut counted: Vec<&Run> =
         runs.iter().filter(|run| reason_to_leave_out(run, false).is_none()).collect();
@@ -174,7 +175,7 @@ fn warnings(runs: &[&Run], fields: &[FieldSpread], warm_ups: usize) -> Result<Ve
     Ok(found)
 }
 
-/// The first repetition against the others.
+/// Compares the first repetition with the others.
 fn slow_first(runs: &[&Run], values: &[f64], warm_ups: usize) -> Option<Warning> {
     let (first, others) = values.split_first()?;
     if others.len() < 2 || runs.first()?.context.repetition > 1 {
@@ -207,7 +208,7 @@ fn slow_first(runs: &[&Run], values: &[f64], warm_ups: usize) -> Option<Warning>
     Some(Warning::new("slow-first-run", text))
 }
 
-/// Outliers, with the likely cause where the host's state tells it.
+/// Warns about outliers, with the likely cause if the host's state shows it.
 fn outlier_warning(runs: &[&Run], values: &[f64], strays: &[usize], middle: f64) -> Warning {
     let worst = |of: Reading, among: &dyn Fn(usize) -> bool| {
         runs.iter()
@@ -254,7 +255,7 @@ fn outlier_warning(runs: &[&Run], values: &[f64], strays: &[usize], middle: f64)
     Warning::new("outliers", text)
 }
 
-/// Too few repetitions for what they are good for: a comparison, or a median that is worth its digits.
+/// Warns if there are too few repetitions for a comparison or a precise median.
 fn too_few(values: &[f64]) -> Option<Warning> {
     let n = values.len();
     let code = "too-few-repeats".to_string();
@@ -270,7 +271,7 @@ fn too_few(values: &[f64]) -> Option<Warning> {
     let (low, high) = interval(&atoms, 0.025)?;
     let half = (high - low) / 2.0 / middle;
     (half > WIDE).then(|| {
-        // The interval narrows with the square root of the number of runs.
+        // The interval shrinks with the square root of the number of runs.
         let want = (n as f64 * (half / WIDE).powi(2)).ceil();
         let advice = match want <= 200.0 {
             true => format!("--repeat {want:.0} would bring it near {}", Ratio(WIDE)),

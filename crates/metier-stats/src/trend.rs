@@ -1,8 +1,8 @@
-//! The history of a workload on a device: its values in time order, where their level changed, and what else changed
-//! there.
+//! The history of a workload on a device: values in time order, changes of level, and other
+//! differences at each change.
 //!
-//! Runs that only warmed up, failed or are not over are left out and counted. Of a long history the latest
-//! [`MOST`](crate::change::MOST) runs are looked at.
+//! Warm-up, failed and unfinished runs are excluded and counted. Of a long history, the latest
+//! [`MOST`](crate::change::MOST) runs are used.
 
 mod figure;
 mod record;
@@ -21,16 +21,16 @@ use crate::choose::{reason_to_leave_out, tally};
 use crate::comparison::{LeftOut, Level};
 use crate::{Error, bootstrap};
 
-/// How often the intervals of levels and changes hold the truth, as planned.
+/// Nominal coverage of the intervals of levels and changes.
 const COVERAGE: f64 = 0.95;
 
-/// The histories in these runs, one for each workload on each device, by name.
+/// The histories in these runs, one per workload and device, sorted by name.
 pub fn trends(runs: &[Run], figure: &Figure, options: &ChangeOptions) -> Result<Trends, Error> {
     let mut groups: BTreeMap<(&str, &str, &str, &[String]), Vec<&Run>> = BTreeMap::new();
     for run in runs {
         let (workload, device) = (&run.workload, &run.device);
-        // The id of a workload without a name holds its executable's content. A rebuilt program is the very thing
-        // to watch, so what makes the history of such a one is its command line.
+        // The id of an unnamed workload contains the digest of its executable. Rebuilt programs
+        // must stay in one history, so unnamed workloads are identified by their command line.
         let is_named = workload.id.as_str() == workload.name;
         let command: &[String] = if is_named { &[] } else { &run.context.command };
         let key = (workload.name.as_str(), device.name.as_str(), device.id.as_str(), command);
@@ -105,7 +105,7 @@ fn state(n: usize, found: &Changes) -> TrendState {
     }
 }
 
-/// Why nothing can be said, where nothing can.
+/// Why there is no conclusion, if there is none.
 fn because(trend: &Trend, left_out: &[LeftOut], without: &[&Run], figure: &Figure) -> Option<String> {
     if trend.state != TrendState::TooFewRuns {
         return None;
@@ -122,7 +122,8 @@ fn because(trend: &Trend, left_out: &[LeftOut], without: &[&Run], figure: &Figur
     Some(text)
 }
 
-/// Repetitions of one batch share the state of the device, so a change between two batches may be one of that.
+/// Repetitions of one batch share the state of the device, so a change between two batches may come
+/// from that state.
 fn one_batch_each(trend: &Trend) -> Option<Warning> {
     let edges: Vec<usize> = std::iter::once(0)
         .chain(trend.changes.iter().map(|change| change.at))
@@ -175,7 +176,8 @@ fn changes(kept: &[(&Run, f64)], values: &[f64], steps: &[Step]) -> Vec<LevelCha
     steps.iter().enumerate().map(describe).collect()
 }
 
-/// With fewer than 5 values the bootstrap's tails are too thin; the whole range is the correction, as in `compare`.
+/// With fewer than 5 values the bootstrap's tails are too thin; the correction is the whole range,
+/// as in `compare`.
 fn tail(n: usize) -> f64 {
     if n < 5 { 0.0 } else { (1.0 - COVERAGE) / 2.0 }
 }

@@ -1,11 +1,11 @@
-//! How large a long run is and how long it takes: a recorded hour at 100 Hz with 20 columns.
+//! Size and speed of a long series: a recorded hour at 100 Hz with 20 columns.
 //!
 //!     cargo run --release -p metier-store --example series_size [HOURS]
 //!
-//! The columns are made to move as the kernel's files do: times with jitter of tens of microseconds, CPU counters in whole
-//! microseconds, memory in pages, mostly idle IO, host gauges with few decimals, and three ratios whose bits
-//! are noise. Prints sizes and times of the codec alone, then of the same run through an SQLite store,
-//! of a short run, and of lists.
+//! The columns change as kernel files do: times with jitter of tens of microseconds, CPU counters
+//! in whole microseconds, memory in pages, mostly idle IO, host gauges with few decimals, and three
+//! ratios with random bits. Prints sizes and times of the codec alone, then of the same run through
+//! an SQLite store, of a short run, and of lists.
 
 #![allow(clippy::print_stdout, reason = "it is a program that prints")]
 
@@ -19,11 +19,11 @@ use metier_types::{BatchId, Column, Kind, Run, RunId, RunState, Series, Unit, Va
 
 const RATE: usize = 100;
 
-/// The same noise each time.
+/// A noise generator with a fixed seed.
 struct Noise(SplitMix64);
 
 impl Noise {
-    /// About normal, by the sum of three.
+    /// Approximately normal: the sum of three uniform numbers.
     fn bell(&mut self, width: f64) -> f64 {
         (self.0.fraction() + self.0.fraction() + self.0.fraction() - 1.5) * width
     }
@@ -116,7 +116,7 @@ fn recorded(run: RunId, rows: usize) -> Series {
     series
 }
 
-/// Some rows of a series, as a series.
+/// A range of rows of a series, as a series.
 fn part(series: &Series, rows: std::ops::Range<usize>) -> Series {
     let mut part = Series::new(series.run, series.name.clone());
     part.times = series.times[rows.clone()].to_vec();

@@ -1,8 +1,9 @@
 //! Files that appear whole or not at all.
 //!
-//! The content is written beside its place, synchronised, moved there, and the folder synchronised: a reader sees the
-//! old file or the new one, also after a loss of power. A file that is dropped before it is placed leaves nothing.
-//! Errors of the system carry no path: the caller names the file that was to be written, not the one beside it.
+//! The content is written to a temporary file in the same folder and synchronised. A rename then
+//! puts it in place, and the folder is synchronised. So a reader sees the old file or the new one,
+//! even after a power loss. A temporary file that is dropped before the rename is deleted. I/O
+//! errors carry no path: the caller names the final file, not the temporary one.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -11,12 +12,12 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-/// Mode of files that others may read; the umask takes away what it should.
+/// Mode of files that other users may read; the umask is applied to it.
 pub const PUBLIC: u32 = 0o666;
-/// Mode of files for their owner only.
+/// Mode of files that only the owner may read.
 pub const PRIVATE: u32 = 0o600;
 
-/// A file that is being written beside its place.
+/// A file that is being written next to its final path.
 #[derive(Debug)]
 pub struct AtomicFile {
     path: PathBuf,
@@ -24,29 +25,29 @@ pub struct AtomicFile {
 }
 
 impl AtomicFile {
-    /// Creates the file beside `path`, under a name that no other process or thread has.
+    /// Creates a uniquely named temporary file in the folder of `path`.
     pub fn create(path: &Path, mode: u32) -> io::Result<Self> {
         let file = tempfile::Builder::new()
             .prefix(".metier-")
             .suffix(".part")
-            // Unlike `tempfile_in`, this leaves errors of the system as they are.
+            // Unlike `tempfile_in`, `make_in` returns the system's error unchanged.
             .make_in(folder_of(path), |part| {
                 OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(part)
             })?;
         Ok(Self { path: path.to_path_buf(), file })
     }
 
-    /// The file as it is being written, for a library that seeks in it.
+    /// The open temporary file, for a library that needs to seek in it.
     pub fn file(&self) -> &File {
         self.file.as_file()
     }
 
-    /// Path beside the place, to check the content before it is placed.
+    /// Path of the temporary file, to check its content before the rename.
     pub fn part_path(&self) -> &Path {
         self.file.path()
     }
 
-    /// Puts the file in its place, over what is there.
+    /// Renames the temporary file over its final path and replaces an existing file.
     pub fn replace(self) -> io::Result<()> {
         self.file.as_file().sync_all()?;
         self.file.persist(&self.path).map_err(|error| error.error)?;
@@ -54,7 +55,7 @@ impl AtomicFile {
         Ok(())
     }
 
-    /// Puts the file in its place unless a file is there already; `false` if so.
+    /// Renames the temporary file unless the final path exists; returns `false` if it does.
     pub fn place_new(self) -> io::Result<bool> {
         self.file.as_file().sync_all()?;
         match self.file.persist_noclobber(&self.path) {
@@ -76,12 +77,12 @@ impl Write for AtomicFile {
     }
 }
 
-/// Replaces a file with this content.
+/// Replaces the file's content atomically.
 pub fn write(path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
     filled(path, mode, content)?.replace()
 }
 
-/// Writes a file unless it is there already; `false` if so.
+/// Writes the file unless it exists; returns `false` if it does.
 pub fn write_new(path: &Path, mode: u32, content: &[u8]) -> io::Result<bool> {
     filled(path, mode, content)?.place_new()
 }
@@ -96,7 +97,8 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Makes the new name durable. The file is in place by then: a file system that cannot do this is no failure.
+/// Makes the rename durable. An error is ignored: the file is already in place, and some file
+/// systems cannot synchronise folders.
 fn sync_folder(path: &Path) {
     let _ = File::open(folder_of(path)).and_then(|folder| folder.sync_all());
 }

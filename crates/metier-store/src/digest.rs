@@ -17,22 +17,23 @@ pub enum DigestError {
     #[error("cannot read {path}: {reason}")]
     Read {
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         reason: std::io::Error,
     },
     #[error("input is {path}; want a file, or a folder of at most {FILES} files")]
     TooManyFiles { path: PathBuf },
 }
 
-/// Files of an input folder that are looked at; beyond it the digest would take longer than most runs.
+/// Maximum number of files in an input folder; with more, the digest would take longer than most
+/// runs.
 const FILES: usize = 100_000;
 
-/// The digest of some bytes.
+/// Digest of a byte slice.
 pub fn of_bytes(bytes: &[u8]) -> Digest {
     Digest::from_bytes(Sha256::digest(bytes).into())
 }
 
-/// The digest of a file's content.
+/// Digest of a file's content.
 pub fn of_file(path: &Path) -> Result<Digest, DigestError> {
     let read = |reason| DigestError::Read { path: path.into(), reason };
     let mut file = File::open(path).map_err(read)?;
@@ -46,7 +47,7 @@ pub fn of_file(path: &Path) -> Result<Digest, DigestError> {
     }
 }
 
-/// The digest of a file, or of a folder: names and contents of all files below it, in order.
+/// Digest of a file, or of a folder: names and contents of all files below it, in sorted order.
 pub fn of_input(path: &Path) -> Result<Digest, DigestError> {
     let read = |reason| DigestError::Read { path: path.into(), reason };
     if !fs::metadata(path).map_err(read)?.is_dir() {
@@ -79,7 +80,7 @@ pub fn of_input(path: &Path) -> Result<Digest, DigestError> {
     Ok(Digest::from_bytes(hash.finalize().into()))
 }
 
-/// The digest of an environment: names and values, sorted.
+/// Digest of an environment: its names and values, sorted.
 pub fn of_environment<K: AsRef<OsStr>, V: AsRef<OsStr>>(variables: impl Iterator<Item = (K, V)>) -> Digest {
     let mut entries: Vec<Vec<u8>> = variables
         .map(|(name, value)| [name.as_ref().as_bytes(), b"=", value.as_ref().as_bytes(), b"\0"].concat())
@@ -88,7 +89,8 @@ pub fn of_environment<K: AsRef<OsStr>, V: AsRef<OsStr>>(variables: impl Iterator
     of_bytes(&entries.concat())
 }
 
-/// What stays the same as long as a file does: where it lies, its size and its last change.
+/// Text that changes when a file is replaced or modified: device, inode, size and modification
+/// time.
 pub fn fingerprint(path: &Path) -> Option<String> {
     let meta = fs::metadata(path).ok()?;
     Some(format!("{}:{}:{}:{}.{:09}", meta.dev(), meta.ino(), meta.size(), meta.mtime(), meta.mtime_nsec()))

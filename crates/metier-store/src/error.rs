@@ -1,12 +1,12 @@
-//! What can go wrong with a store, said so that its reader knows what to do next.
+//! Errors of the store; each message says what to do next.
 
 use metier_types::{Digest, RunId};
 
 use crate::codec::CodecError;
 
-/// Why the store could not do what it was asked to.
+/// Error of a store operation.
 ///
-/// `store` is always the location with the password left out.
+/// `store` is always the location without the password.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -17,53 +17,53 @@ pub enum Error {
     )]
     Newer {
         store: String,
-        /// The version it has.
+        /// Schema version of the store.
         found: i64,
-        /// The latest version that this program knows.
+        /// Latest version that this program supports.
         known: i64,
     },
     /// Not a store of metier: another program's database, or no database at all.
     #[error("{store} is not a store of metier: {why}; it was left as it was, name another file with --store")]
     Foreign {
         store: String,
-        /// What it is instead.
+        /// What the file is instead.
         why: String,
     },
-    /// There is no store there yet.
+    /// No store exists at this location.
     #[error("there is no store at {store}; `metier run -- COMMAND` makes one")]
     Absent { store: String },
-    /// The content of the file contradicts itself.
+    /// The content of the file is inconsistent.
     #[error(
         "store {store} is damaged ({why}); nothing was changed: copy the file away, then restore a backup \
          or save what can be read with `sqlite3 FILE .recover`"
     )]
     Damaged {
         store: String,
-        /// What the engine found.
+        /// The engine's finding.
         why: String,
     },
-    /// Writing is not allowed there.
+    /// The store is not writable.
     #[error(
         "store {store} cannot be written ({why}); give yourself write permission on the file and its folder, or name another store with --store"
     )]
     ReadOnly {
         store: String,
-        /// What the system said.
+        /// The system's error.
         why: String,
     },
-    /// Reading or opening is not allowed there.
+    /// The store cannot be opened or read.
     #[error("store {store} cannot be opened: {why}")]
     CannotOpen {
         store: String,
-        /// What the system said, and what would be right.
+        /// The system's error and the fix.
         why: String,
     },
-    /// No room on the disk.
+    /// The disk is full.
     #[error(
         "no room left on the disk of store {store}; what was stored before is intact, free some space and try again"
     )]
     Full { store: String },
-    /// Others kept it locked for too long.
+    /// Another program held the lock for too long.
     #[error("store {store} was locked by another program for too long; try again, or stop that program")]
     Busy { store: String },
     /// The server does not answer.
@@ -72,21 +72,21 @@ pub enum Error {
     )]
     Unreachable {
         store: String,
-        /// What the attempt ended with.
+        /// How the attempt failed.
         why: String,
     },
-    /// The location is not one.
+    /// The location is not valid.
     #[error("{got:?} is not a store: {want}")]
     BadLocation {
-        /// What was given, with the password left out.
+        /// The given location, without the password.
         got: String,
-        /// What would be right.
+        /// What a valid location is.
         want: String,
     },
     #[error("no run {text:?} in store {store}; `metier runs` lists those there are")]
     NoRun {
         store: String,
-        /// What was asked for.
+        /// The given text.
         text: String,
     },
     #[error(
@@ -102,38 +102,38 @@ pub enum Error {
     #[error("no session {text:?} in store {store}; `metier session list` lists those there are")]
     NoSession {
         store: String,
-        /// What was asked for.
+        /// The given text.
         text: String,
     },
-    /// Too many sessions wait.
+    /// The queue is full.
     #[error(
         "{waiting} sessions wait already; want at most {most}; try again when some are done, or cancel one"
     )]
     QueueFull { waiting: u64, most: u64 },
-    /// More than one run fits.
+    /// More than one run matches.
     #[error("{text:?} fits {} runs{}: {}; give more digits", .candidates.len(), if *.more { " and more" } else { "" }, list(.candidates))]
     Ambiguous {
-        /// What was asked for.
+        /// The given text.
         text: String,
-        /// Runs that fit, newest first; at most 10.
+        /// Matching runs, newest first; at most 10.
         candidates: Vec<RunId>,
-        /// Whether there are more than listed.
+        /// Whether more runs match than are listed.
         more: bool,
     },
-    /// The id is taken by another content.
+    /// The id is used by a run with other content.
     #[error("run {run} is already in store {store} with another content; nothing was changed")]
     Conflict { store: String, run: RunId },
     #[error("no artefact {digest} in store {store}")]
     NoArtefact { store: String, digest: Digest },
-    /// What is stored under a digest has another one.
+    /// The stored content does not match its digest.
     #[error("artefact {digest} in store {store} is damaged: its content has another digest or length")]
     DamagedArtefact { store: String, digest: Digest },
-    /// Too large, too many, or of a wrong shape.
+    /// A value that is too large, too many or malformed.
     #[error("{what}: {got}; want {want}")]
     Refused {
         what: &'static str,
         got: String,
-        /// What would be right.
+        /// What is accepted.
         want: String,
     },
     /// A stored series cannot be read.
@@ -141,7 +141,7 @@ pub enum Error {
     Series {
         store: String,
         run: RunId,
-        /// What is wrong with it.
+        /// The decoder's error.
         source: CodecError,
     },
     /// A stored record cannot be read.
@@ -151,24 +151,24 @@ pub enum Error {
         /// `run`, `session`, `device` or `workload`.
         record: &'static str,
         key: String,
-        /// What is wrong with it.
+        /// The parser's error.
         why: String,
     },
-    /// Reading what was to be stored, or writing what was read, failed.
+    /// Reading the input or writing the output failed.
     #[error("{doing}: {source}")]
     Io {
-        /// What was being done.
+        /// The operation in progress.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// Anything else that an engine says.
+    /// Any other error of an engine.
     #[error("{doing} in store {store}: {why}")]
     Engine {
         store: String,
-        /// What was being done.
+        /// The operation in progress.
         doing: &'static str,
-        /// What the engine said.
+        /// The engine's error.
         why: String,
     },
 }

@@ -1,24 +1,24 @@
-//! Whether a store can be used, for readiness checks and `metier doctor`.
+//! Health of a store, for readiness checks and `metier doctor`.
 
 use metier_types::Bytes;
 use serde::Serialize;
 
-/// What a check of a store found. A store that cannot be used at all gives an error instead.
+/// Result of a health check. A store that cannot be used at all gives an error instead.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Health {
     /// `sqlite` or `postgresql`.
     pub engine: &'static str,
     /// Version of the engine.
     pub engine_version: String,
-    /// Where it is, without the password.
+    /// Location of the store, without the password.
     pub location: String,
     /// Version of the store's schema.
     pub schema_version: i64,
-    /// Space that it takes.
+    /// Disk space in use.
     pub size_bytes: Bytes,
     pub runs: u64,
-    /// Whether it can only be read.
+    /// Whether the store was opened for reading only.
     pub read_only: bool,
-    /// What the integrity check found wrong; empty is good.
+    /// Problems found by the integrity check; empty if there are none.
     pub problems: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Where a store is: a file, or a PostgreSQL server.
+//! Location of a store: a file or a PostgreSQL server.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use crate::Error;
 
-/// Where a store is. Its text form never shows a password; its `Debug` form does not either.
+/// Location of a store. Its text and `Debug` forms never show a password.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Location {
     Sqlite(PathBuf),
@@ -17,7 +17,7 @@ pub enum Location {
 impl FromStr for Location {
     type Err = Error;
 
-    /// A URL that starts with `postgres://` or `postgresql://`, else the path of a file.
+    /// Parses a URL that starts with `postgres://` or `postgresql://`, else the path of a file.
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong = |want: &str| Err(Error::BadLocation { got: hide(text), want: want.to_string() });
         if text.starts_with("postgres://") || text.starts_with("postgresql://") {
@@ -40,7 +40,7 @@ impl FromStr for Location {
     }
 }
 
-/// The innermost reason, which is the one that says something.
+/// The innermost error, which has the useful message.
 fn cause(error: &dyn std::error::Error) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
@@ -49,7 +49,7 @@ fn cause(error: &dyn std::error::Error) -> String {
     innermost.to_string()
 }
 
-/// The URL with its password replaced, wherever it may stand: before the `@`, or as a parameter.
+/// The URL with its password masked, both before the `@` and as a parameter.
 fn hide(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_string() };
     let (rest, parameters) = rest.split_once('?').map_or((rest, None), |(r, p)| (r, Some(p)));

@@ -1,13 +1,14 @@
-//! Joining pieces of one series, in the order they were written, into one table.
+//! Merges the pieces of one series, in the order they were written, into one table.
 //!
-//! Pieces may have different columns. A column is the same if name, kind, unit and type are; rows of pieces that lack
-//! it are absent. Rows come out in the order of time even if a piece went back (its rows are sorted in).
+//! Pieces may have different columns. Columns are the same if name, kind, unit and type agree. If a
+//! piece lacks a column, its rows are absent there. The result is sorted by time, even if a later
+//! piece has earlier times.
 
 use metier_types::{Column, RunId, Series, Values};
 
 use crate::codec::{CodecError, Limits, Table};
 
-/// The table so far.
+/// The table merged so far.
 pub(crate) struct Merge {
     series: Series,
 }
@@ -21,17 +22,17 @@ impl Merge {
         self.series.times.len()
     }
 
-    /// Values so far, times included.
+    /// Number of values so far, including times.
     pub fn values(&self) -> usize {
         self.rows().saturating_mul(self.series.columns.len() + 1)
     }
 
-    /// Makes room, so that long series are not moved while they grow.
+    /// Reserves capacity, so that long series are not moved while they grow.
     pub fn expect_rows(&mut self, rows: usize) {
         self.series.times.reserve(rows);
     }
 
-    /// Adds an encoded piece. After an error the table is of no use.
+    /// Appends an encoded piece. After an error the table must not be used.
     pub fn push(&mut self, bytes: &[u8], limits: Limits) -> Result<(), CodecError> {
         let mut table = Table::open(bytes, limits)?;
         if table.run != self.series.run || table.name != self.series.name {
@@ -45,7 +46,8 @@ impl Merge {
         self.series.extra.extend(table.extra()?);
         table.integers(&mut self.series.times)?;
         let room = self.series.times.capacity();
-        // Names may repeat within a piece, also within one without rows: each column takes up one of the table's.
+        // Names may repeat within a piece, even in one without rows. Each column of the piece
+        // matches one column of the table at most once.
         let mut is_taken = vec![false; self.series.columns.len()];
         while let Some(head) = table.column()? {
             let same = |(column, is_taken): (&Column, &bool)| {
@@ -91,7 +93,8 @@ impl Merge {
     }
 }
 
-/// Makes a column as long as the table, with absent rows that repeat its last value: those cost nothing.
+/// Extends a column to the table's length with absent rows. They repeat the last value, which
+/// encodes to almost nothing.
 fn fill(column: &mut Column, rows: usize) {
     let from = column.values.len();
     if from >= rows {
@@ -104,7 +107,7 @@ fn fill(column: &mut Column, rows: usize) {
     }
 }
 
-/// The same rows by time; rows of one time keep their order.
+/// Sorts the rows by time; the sort is stable.
 fn sorted(series: Series) -> Series {
     let mut order: Vec<usize> = (0..series.times.len()).collect();
     order.sort_by_key(|row| series.times[*row]);

@@ -1,16 +1,16 @@
-//! Who measures a run that is under way, so that a later start can tell whether they are still there.
+//! Identifies the process that measures an active run, so that a later process can detect its end.
 
 use serde::{Deserialize, Serialize};
 
-/// The process that measures a run. A pid alone comes back after a restart or an overflow; with the boot and
-/// the start time it does not.
+/// The process that measures a run. A pid alone is reused after a reboot or an overflow; boot id
+/// and start time make it unique.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
-    /// The device it runs on (its id).
+    /// Id of the device that it runs on.
     pub host: String,
-    /// The boot it belongs to, as `/proc/sys/kernel/random/boot_id` says.
+    /// Boot id, from `/proc/sys/kernel/random/boot_id`.
     pub boot: String,
     pub pid: u32,
-    /// When it started, in clock ticks since boot (field 22 of `/proc/PID/stat`).
+    /// Start time in clock ticks since boot (field 22 of `/proc/PID/stat`).
     pub started: u64,
 }

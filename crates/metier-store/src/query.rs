@@ -1,4 +1,4 @@
-//! Asking for many runs: what to look for, and the row that a list shows of a record.
+//! Filters for lists of runs, and the row that a list shows for a record.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,35 +11,35 @@ use serde::de::IgnoredAny;
 
 use crate::Error;
 
-/// Which runs to list. The default is all that did not only warm up.
+/// Filter of a list of runs. The default selects all runs except warm-up runs.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RunFilter {
-    /// Id or name of the workload, whole.
+    /// Id or full name of the workload.
     pub workload: Option<String>,
-    /// Id or name of the device, whole.
+    /// Id or full name of the device.
     pub device: Option<String>,
-    /// Whether they are over.
+    /// State of the run.
     pub state: Option<RunState>,
     pub cause: Option<Cause>,
-    /// A tag that they have.
+    /// A tag of the run.
     pub tag: Option<String>,
-    /// The batch they belong to.
+    /// The batch of the run.
     pub batch: Option<BatchId>,
-    /// A part of the id, the workload's name or the command, in any case.
+    /// Part of the id, workload name or command; case is ignored.
     pub text: Option<String>,
-    /// Started at this moment or later.
+    /// Earliest start (inclusive).
     pub since: Option<Timestamp>,
-    /// Started before this moment.
+    /// Latest start (exclusive).
     pub until: Option<Timestamp>,
-    /// Whether warm-up runs are listed too.
+    /// Whether warm-up runs are included.
     pub warmup: bool,
-    /// How many to return; 0 stands for 100, at most 1000.
+    /// Page size; 0 means 100, at most 1000.
     pub limit: u32,
-    /// Where the page before ended: [`RunList::next`](metier_types::RunList::next).
+    /// Cursor of the next page: [`RunList::next`](metier_types::RunList::next).
     pub after: Option<String>,
 }
 
-/// The part of a record that a list shows.
+/// The list row of a stored record.
 pub(crate) fn row_of_record(json: &str) -> Result<RunRow, serde_json::Error> {
     let record: Listed = serde_json::from_str(json)?;
     Ok(RunRow {
@@ -88,7 +88,7 @@ struct ListedContext {
     warmup: bool,
 }
 
-/// A command as one line that a shell would read back, cut at 4096 characters.
+/// Quotes a command as one shell line, cut at 4096 characters.
 pub(crate) fn command_line(command: &[String]) -> String {
     const LONGEST: usize = 4096;
     let mut line = String::new();
@@ -113,13 +113,13 @@ pub(crate) fn command_line(command: &[String]) -> String {
     line
 }
 
-/// What a text filter looks into.
+/// The text that a text filter searches.
 pub(crate) fn search_text(name: &str, command: &str) -> String {
     let name = name.chars().take(600);
     name.chain(['\n']).chain(command.chars()).filter(|c| *c != '\0').collect::<String>().to_lowercase()
 }
 
-/// The end of a page, as text: the moment in hexadecimal, a dot, the id.
+/// Position after the last run of a page. As text: start time in hexadecimal, a dot, the id.
 pub(crate) struct Cursor {
     pub started: i64,
     pub id: String,

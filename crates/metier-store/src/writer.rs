@@ -1,6 +1,7 @@
-//! The one thread that writes series while runs are under way, so that a slow disk never delays a sample.
+//! The thread that writes series during runs, so that a slow disk never delays a sample.
 //!
-//! The queue is bounded: a store that stays away costs samples, which are counted, and never memory or time of the sampler.
+//! The queue is bounded. An unresponsive store causes lost samples, which are counted; it never
+//! costs the sampler memory or time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,10 +12,10 @@ use metier_types::{RunId, Series};
 
 use crate::{Error, Store};
 
-/// Appends that may wait: two minutes of a run that appends once a second.
+/// Queue capacity: two minutes of a run that appends once per second.
 const QUEUE: usize = 128;
 
-/// The writing thread and the bounded queue before it.
+/// The writing thread and its bounded queue.
 pub struct Writer {
     queue: Option<SyncSender<(RunId, Vec<Series>)>>,
     thread: Option<JoinHandle<Outcome>>,
@@ -28,14 +29,14 @@ struct Outcome {
     problem: Option<Error>,
 }
 
-/// What a writer did.
+/// Counts of a writer after its end.
 #[derive(Debug)]
 pub struct Written {
-    /// Appends that are in the store.
+    /// Appends that were stored.
     pub chunks: u64,
-    /// Appends that are not: the queue was full, or the store refused them.
+    /// Appends that were lost: the queue was full, or the store refused them.
     pub dropped: u64,
-    /// Why the store refused the first that it refused.
+    /// First error of the store.
     pub problem: Option<Error>,
 }
 
@@ -46,11 +47,12 @@ impl Writer {
         let thread = std::thread::Builder::new()
             .name("metier-writer".to_string())
             .spawn(move || write_all(&store, &waiting));
-        // Without a thread everything is dropped and counted, and `finish` says so.
+        // Without a thread all samples are dropped and counted, and `finish` reports it.
         Writer { queue: Some(queue), thread: thread.ok(), dropped }
     }
 
-    /// Queues samples to be appended. Never waits: when the queue is full the samples are dropped and counted.
+    /// Queues samples for appending. Never blocks: if the queue is full, the samples are dropped
+    /// and counted.
     pub fn append(&self, run: RunId, chunk: Vec<Series>) {
         let is_queued = self.queue.as_ref().is_some_and(|queue| queue.try_send((run, chunk)).is_ok());
         if !is_queued {
@@ -58,7 +60,7 @@ impl Writer {
         }
     }
 
-    /// Writes what is queued, ends the thread and says what became of everything.
+    /// Writes the queued samples, ends the thread and returns the counts.
     pub fn finish(mut self) -> Result<Written, Error> {
         drop(self.queue.take());
         let outcome = self.thread.take().and_then(|thread| thread.join().ok()).ok_or(Error::Io {
@@ -74,7 +76,7 @@ impl Writer {
 }
 
 impl Drop for Writer {
-    /// A writer that is not finished still writes what is queued.
+    /// Without `finish`, queued samples are still written.
     fn drop(&mut self) {
         drop(self.queue.take());
         if let Some(thread) = self.thread.take() {
@@ -88,7 +90,7 @@ fn write_all(store: &Store, waiting: &Receiver<(RunId, Vec<Series>)>) -> Outcome
     for (run, chunk) in waiting {
         match store.append(run, &chunk) {
             Ok(()) => outcome.chunks += 1,
-            // The next may succeed: space may be freed, a server may come back.
+            // A later append may succeed: space may be freed, or the server may return.
             Err(error) => {
                 outcome.dropped += 1;
                 outcome.problem.get_or_insert(error);

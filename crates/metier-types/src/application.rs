@@ -1,26 +1,26 @@
-//! What an application said of itself during a run: durations of its stages, rates, numbers.
+//! Values that an application reported during a run: durations of its stages, rates, numbers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Extra, Joules, Seconds};
 
-/// What the values of a stage are.
+/// Meaning of a stage's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum StageKind {
-    /// How long one item took, in seconds.
+    /// Duration of one item in seconds.
     Duration,
-    /// Items per second, as the application computed it.
+    /// Items per second, as computed by the application.
     Rate,
     /// Any other number.
     Value,
-    /// A number that only grows; `count` and the rate come from its growth.
+    /// A number that only grows; `count` and the rate are its growth.
     Counter,
 }
 
-/// How an application's values reached us.
+/// Channel through which an application's values arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -35,58 +35,59 @@ pub enum StageSource {
     Scrape,
 }
 
-/// One stage of an application, over a whole run. Numbers are in seconds where the kind is `duration`.
+/// One stage of an application over a whole run. Numbers are in seconds if the kind is `duration`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stage {
-    /// What the application calls it.
+    /// Name of the stage, given by the application.
     pub name: String,
-    /// Labels that the application gave, as `key="value",…`; empty where it gave none.
+    /// Labels given by the application, as `key="value",…`; empty without labels.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub labels: String,
-    /// What its values are.
+    /// Meaning of its values.
     pub kind: StageKind,
-    /// How they reached us.
+    /// Channel through which they arrived.
     pub source: StageSource,
-    /// How many values, or by how much a counter grew.
+    /// Number of values, or growth of a counter.
     pub count: u64,
-    /// What came after the first value, over the time between the first and the last, where there are two.
+    /// Values per second: all after the first, over the time from the first to the last; `null`
+    /// below two values.
     pub rate_per_second: Option<f64>,
-    /// Their sum.
+    /// Sum of the values.
     pub sum: Option<f64>,
-    /// Their mean.
+    /// Mean of the values.
     pub mean: Option<f64>,
-    /// The smallest.
+    /// Smallest value.
     pub min: Option<f64>,
-    /// Half of them are at most this, to within the histogram's relative error.
+    /// Median, to within the histogram's relative error.
     pub p50: Option<f64>,
-    /// 95 of 100 are at most this.
+    /// 95th percentile.
     pub p95: Option<f64>,
-    /// 99 of 100 are at most this.
+    /// 99th percentile.
     pub p99: Option<f64>,
-    /// The largest.
+    /// Largest value.
     pub max: Option<f64>,
-    /// CPU time of the whole run over `count`.
+    /// CPU time of the whole run divided by `count`.
     pub cpu_seconds_per_item: Option<Seconds>,
-    /// Energy of the device during the run over `count`.
+    /// Energy of the device during the run divided by `count`.
     pub joules_per_item: Option<Joules>,
     /// Fields of later versions.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// How listening to the application went.
+/// Counts of received application messages.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Intake {
-    /// Messages that were understood.
+    /// Messages that were parsed.
     pub messages: u64,
-    /// Messages that came faster than they could be taken, and were dropped so that the application need not wait.
+    /// Messages dropped because they arrived too fast; the application is never blocked.
     pub dropped: u64,
-    /// Messages that were not understood.
+    /// Messages that could not be parsed.
     pub malformed: u64,
-    /// A few of those, shortened, with what would be right.
+    /// A few of the malformed messages, shortened, with the expected form.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<String>,
-    /// Messages of stages beyond the number that is kept.
+    /// Messages of stages beyond the maximum number of stages.
     #[serde(default)]
     pub beyond_limit: u64,
     /// Fields of later versions.

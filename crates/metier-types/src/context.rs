@@ -1,4 +1,4 @@
-//! The circumstances of a run: what was asked for, and what it ran in.
+//! The conditions of a run: what was requested, and the environment of the run.
 
 use std::collections::BTreeMap;
 
@@ -7,22 +7,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Bytes, Digest, Extra, RunId, Seconds};
 
-/// How a run's use was accounted.
+/// Method of accounting a run's resource use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Method {
-    /// A control group of its own, version 2.
+    /// A cgroup v2 of its own.
     CgroupV2,
-    /// Control groups of its own, version 1 (one per controller).
+    /// cgroups v1 of its own, one per controller.
     CgroupV1,
-    /// Version 1 controllers, with a version 2 group for pressure and killing.
+    /// cgroup v1 controllers, with a cgroup v2 for pressure and killing.
     CgroupHybrid,
-    /// A transient systemd scope that was delegated to us.
+    /// A transient systemd scope delegated to metier.
     SystemdScope,
-    /// The control group of a container that an engine or a kubelet made inside one of ours, or of its own.
+    /// The cgroup of a container made by an engine or kubelet, inside a cgroup of metier or
+    /// elsewhere.
     Container,
-    /// `wait4` and a child subreaper: exact CPU time of what was waited for, memory of the largest process only.
+    /// `wait4` and a child subreaper: exact CPU time of reaped processes, memory of the largest
+    /// process only.
     Wait4,
 }
 
@@ -39,136 +41,136 @@ impl std::fmt::Display for Method {
     }
 }
 
-/// How the time line was taken.
+/// How the time series was sampled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sampling {
-    /// Time between samples that was asked for.
+    /// Requested time between samples.
     pub interval_seconds: Seconds,
-    /// Samples taken.
+    /// Number of samples taken.
     pub samples: u64,
-    /// Samples that came late by more than half an interval, or not at all.
+    /// Samples that were late by more than half an interval, or missed.
     pub late: u64,
     /// Fields of later versions.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// The image that a run was a container of.
+/// The container image of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ImageUse {
-    /// As it was asked for, for example `python:3.12`.
+    /// The requested image, for example `python:3.12`.
     pub reference: String,
-    /// The content that really ran.
+    /// Digest of the image that was used.
     pub digest: Option<Digest>,
-    /// Who ran it, with its version, for example `Docker Engine 20.10.24`.
+    /// Container engine and version, for example `Docker Engine 20.10.24`.
     pub engine: String,
-    /// The container's id there.
+    /// Container id in that engine.
     pub container: Option<String>,
     /// Fields of later versions.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// The pod that a run was.
+/// The Kubernetes pod of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PodRef {
-    /// Its namespace.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Its name.
+    /// Name of the pod.
     pub name: String,
-    /// Its identity in the cluster.
+    /// UID of the pod in the cluster.
     pub uid: Option<String>,
-    /// The node that it ran on.
+    /// Node of the pod.
     pub node: Option<String>,
     /// Fields of later versions.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// What was done about the page cache before the clock started.
+/// Page cache state of the dataset, prepared before the clock started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PageCache {
-    /// The dataset was dropped from it.
+    /// The dataset was evicted from the page cache.
     Cold,
-    /// The dataset was read into it.
+    /// The dataset was read into the page cache.
     Warm,
-    /// Nothing.
+    /// The page cache was left as it was.
     Untouched,
 }
 
-/// The dataset that a run worked on.
+/// The dataset of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DatasetUse {
-    /// Where it came from: a path, `https://…`, `s3://…`; without passwords and signatures.
+    /// Source: a path, `https://…` or `s3://…`, without passwords and signatures.
     pub source: String,
-    /// Its content.
+    /// Digest of the content.
     pub digest: Digest,
-    /// Its size.
+    /// Size of the dataset.
     pub size_bytes: Bytes,
-    /// Whether it was already here.
+    /// Whether the dataset was already in the local cache.
     pub was_cached: bool,
-    /// How long fetching it took, before the clock started.
+    /// Time to fetch it, before the clock started.
     pub fetch_seconds: Option<Seconds>,
-    /// What was done about the page cache.
+    /// Page cache state at the start.
     pub page_cache: PageCache,
     /// Fields of later versions.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// Why another run was there at the same time.
+/// Why a co-runner ran at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// The run needs it: it was started before (`needs:`).
+    /// The run depends on it, and it was started before (`needs:`).
     Companion,
-    /// It was put beside the run to disturb it (`with:`).
+    /// It was started as a load beside the run (`with:`).
     Neighbour,
 }
 
-/// Another run that was there at the same time.
+/// A co-runner: another run at the same time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Company {
-    /// Which run it was.
+    /// Id of the co-runner.
     pub run: RunId,
-    /// What people call its workload.
+    /// Name of its workload.
     pub name: String,
-    /// Why it was there.
+    /// Why it ran at the same time.
     pub role: Role,
-    /// For how long both were under way.
+    /// Time during which both were running.
     pub overlap_seconds: Option<Seconds>,
     /// Fields of later versions.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// A part of a run's time, for example `start-up` until its readiness probe succeeded.
+/// A phase of a run, for example `start-up` until its readiness probe succeeded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Phase {
-    /// What it is called.
+    /// Name of the phase.
     pub name: String,
-    /// When it began, from the start of the run.
+    /// Start of the phase, from the start of the run.
     pub from_seconds: Seconds,
-    /// When it ended.
+    /// End of the phase, from the start of the run.
     pub to_seconds: Seconds,
     /// Fields of later versions.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// The graph that a run computed, and with what.
+/// The ONNX graph of a run and its runtime.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GraphUse {
-    /// Its file.
+    /// File of the graph.
     pub file: String,
-    /// Its content.
+    /// Digest of the file.
     pub digest: Digest,
-    /// What computed it: `rten`, `onnxruntime`.
+    /// Runtime: `rten` or `onnxruntime`.
     pub runtime: String,
-    /// Threads that it was given.
+    /// Number of threads.
     pub threads: u32,
-    /// Shapes of its inputs.
+    /// Shapes of the inputs.
     #[serde(default)]
     pub shapes: BTreeMap<String, Vec<u64>>,
     /// Fields of later versions.
@@ -176,73 +178,73 @@ pub struct GraphUse {
     pub extra: Extra,
 }
 
-/// The circumstances of a run.
+/// The conditions of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Context {
     /// Program and arguments.
     pub command: Vec<String>,
-    /// Where it ran.
+    /// Working directory.
     pub working_directory: Option<String>,
-    /// The file that was executed.
+    /// Path of the executed file.
     pub executable: Option<String>,
-    /// Its content.
+    /// Digest of the executed file.
     pub executable_digest: Option<Digest>,
-    /// Names and values of the environment, sorted, as one digest: equal digests, equal environments.
+    /// One digest of the sorted names and values of the environment.
     pub environment_digest: Option<Digest>,
-    /// The input that was named with `--input`.
+    /// The input given with `--input`.
     pub input: Option<String>,
-    /// Its content.
+    /// Digest of the input.
     pub input_digest: Option<Digest>,
     /// Kernel release and build.
     pub kernel: Option<String>,
-    /// Program and version that measured.
+    /// Measuring program and version.
     pub measured_by: String,
-    /// How its use was accounted.
+    /// Method of accounting.
     pub method: Option<Method>,
-    /// How the time line was taken.
+    /// How the time series was sampled.
     pub sampling: Option<Sampling>,
-    /// Time limit, where one was set.
+    /// Time limit, if one was set.
     pub timeout_seconds: Option<Seconds>,
-    /// How long it was to run, where it was to be ended then.
+    /// Planned duration, if the run was to be ended after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_seconds: Option<Seconds>,
-    /// Time between the rungs of the signal ladder.
+    /// Time between the steps of signal escalation.
     pub grace_seconds: Option<Seconds>,
-    /// The board's power mode, where it has such: `2 MODE_15W_6CORE`.
+    /// The board's power mode, if it has one: `2 MODE_15W_6CORE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_mode: Option<String>,
-    /// Which repetition of its batch this is, from 1; warm-up runs have their own count.
+    /// Number of this repetition in its batch, from 1; warm-up runs are counted separately.
     pub repetition: u32,
-    /// How many repetitions the batch has.
+    /// Number of repetitions in the batch.
     pub repetitions: u32,
-    /// Whether it only warmed up.
+    /// Whether it was a warm-up run.
     #[serde(default)]
     pub warmup: bool,
-    /// Runs that were measured beside it.
+    /// Runs measured at the same time.
     #[serde(default)]
     pub neighbours: Vec<RunId>,
-    /// Runs that were there at the same time, and why.
+    /// Co-runners and their kinds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub company: Vec<Company>,
-    /// Whether it was there only for another run: needed by it, or put beside it.
+    /// Whether it was only a co-runner of another run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_company: bool,
-    /// The image, where it was a container.
+    /// The image, if it ran in a container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageUse>,
-    /// The pod, where it was one.
+    /// The pod, if it ran in Kubernetes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<PodRef>,
-    /// The graph, where it was one.
+    /// The graph, if it was an inference run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<GraphUse>,
-    /// The dataset that it worked on.
+    /// The dataset, if it had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dataset: Option<DatasetUse>,
-    /// Parts of its time.
+    /// Phases of the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<Phase>,
-    /// Limits that applied, by name.
+    /// Applied limits by name.
     #[serde(default)]
     pub limits: BTreeMap<String, String>,
     /// Fields of later versions.

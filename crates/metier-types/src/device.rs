@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 use crate::schema::{Schema, Versioned};
 use crate::{Bytes, DeviceId, Extra, Hertz, MissingFields, Timestamp};
 
-/// A device as other records name it.
+/// Reference to a device in other records.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceRef {
-    /// Its identity.
+    /// Id of the device.
     pub id: DeviceId,
-    /// What people call it.
+    /// Display name.
     pub name: String,
     /// Fields of later versions.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// What sort of machine it is.
+/// Type of machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -27,28 +27,28 @@ pub enum DeviceClass {
     Machine,
     /// A virtual machine.
     VirtualMachine,
-    /// A container that sees only a part of its machine.
+    /// A container that sees only part of its machine.
     Container,
     /// A single-board computer.
     Board,
-    /// Could not be told.
+    /// Could not be determined.
     Unknown,
 }
 
 /// The processor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cpu {
-    /// Marketing name, as the kernel shows it.
+    /// Model name, as the kernel reports it.
     pub model: Option<String>,
     /// Instruction set, for example `x86_64`.
     pub architecture: String,
-    /// Packages.
+    /// Number of processor packages.
     pub sockets: Option<u32>,
-    /// Physical cores.
+    /// Number of physical cores.
     pub cores: Option<u32>,
-    /// Hardware threads that are online.
+    /// Number of online hardware threads.
     pub threads: u32,
-    /// Highest frequency that the hardware states.
+    /// Highest frequency reported by the hardware.
     pub max_frequency_hertz: Option<Hertz>,
     /// Caches of the first core, innermost first.
     #[serde(default)]
@@ -61,49 +61,50 @@ pub struct Cpu {
 /// One level of cache.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cache {
-    /// 1, 2, 3 …
+    /// Level: 1, 2, 3 …
     pub level: u32,
     /// `Data`, `Instruction` or `Unified`.
     pub kind: String,
-    /// Its size.
+    /// Size of the cache.
     pub size_bytes: Bytes,
     /// Fields of later versions.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// A machine or board: who it is and what it is made of.
+/// A machine or board and its hardware.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Device {
     /// `metier.device/1`.
     pub schema: Schema<Device>,
-    /// Stable over restarts, unique among machines; derived from the machine id, which it does not reveal.
+    /// Stable over restarts, unique among machines; derived from the machine id without revealing
+    /// it.
     pub id: DeviceId,
-    /// The host name, unless the user gave another.
+    /// Host name, unless the user set another name.
     pub name: String,
-    /// What sort of machine.
+    /// Type of machine.
     pub class: DeviceClass,
-    /// Vendor and product, as firmware or device tree say.
+    /// Vendor and product, from firmware or device tree.
     pub product: Option<String>,
     /// The processor.
     pub cpu: Cpu,
-    /// Installed memory as the kernel sees it.
+    /// Installed memory visible to the kernel.
     pub memory_bytes: Option<Bytes>,
-    /// Swap space.
+    /// Size of swap space.
     pub swap_bytes: Option<Bytes>,
     /// Distribution, for example `Debian GNU/Linux 12 (bookworm)`.
     pub os: Option<String>,
     /// Kernel release.
     pub kernel: Option<String>,
-    /// Accelerators by name.
+    /// Names of accelerators.
     #[serde(default)]
     pub accelerators: Vec<String>,
-    /// Energy and temperature sensors that can be read here.
+    /// Readable energy and temperature sensors.
     #[serde(default)]
     pub sensors: Vec<String>,
-    /// When this was read.
+    /// Time of this reading.
     pub seen: Timestamp,
-    /// What could not be found out, and why.
+    /// Facts that could not be determined, with the reason.
     #[serde(default)]
     pub missing: MissingFields,
     /// Fields of later versions.
@@ -116,7 +117,7 @@ impl Versioned for Device {
 }
 
 impl Device {
-    /// As other records name it.
+    /// Reference to this device for other records.
     pub fn reference(&self) -> DeviceRef {
         DeviceRef { id: self.id.clone(), name: self.name.clone(), extra: Extra::new() }
     }

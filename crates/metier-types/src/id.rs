@@ -1,5 +1,6 @@
-//! Identifiers. A run's and a batch's id are UUIDv7, so they sort by time; a workload's is its given name
-//! or a digest of what it is; a device's is derived from the machine and stays the same over restarts.
+//! Identifiers. Run, batch and session ids are UUIDv7, so they sort by time. A workload id is its
+//! given name or a digest of its definition. A device id is derived from the machine and is stable
+//! over restarts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,28 +9,28 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// Why a text is not an identifier of the wanted kind.
+/// Error of parsing an identifier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdError {
     /// Not a UUID.
     #[error("{got:?} is not a {kind} id; want a UUID such as 0192f0c1-8c2a-7d3e-9b1f-3a5c7e9d1b2f")]
     NotUuid {
-        /// Which kind of id was wanted.
+        /// The expected kind of id.
         kind: &'static str,
-        /// What was given.
+        /// The given text.
         got: String,
     },
     /// Not a SHA-256 digest.
     #[error("{got:?} is not a digest; want \"sha256:\" and 64 hexadecimal digits")]
     NotDigest {
-        /// What was given.
+        /// The given text.
         got: String,
     },
     /// Empty, too long, or with characters that break lists and paths.
     #[error("{got:?} is not a usable name; want 1 to 200 printable characters without '/' at either end")]
     NotName {
-        /// What was given.
+        /// The given text.
         got: String,
     },
 }
@@ -42,7 +43,7 @@ macro_rules! uuid_id {
         pub struct $name(#[schemars(with = "String", regex(pattern = r"^[0-9a-f-]{36}$"))] Uuid);
 
         impl $name {
-            /// A new identifier that sorts after all made before it on this machine.
+            /// A new identifier; it sorts after all earlier ones of this machine.
             #[allow(clippy::new_without_default, reason = "an identifier has no default")]
             pub fn new() -> Self {
                 Self(Uuid::now_v7())
@@ -53,7 +54,8 @@ macro_rules! uuid_id {
                 self.0.as_bytes()
             }
 
-            /// The short form that people type: the last 8 digits, which differ even between runs of one second.
+            /// Short form for users: the last 8 digits, which differ even between runs of one
+            /// second.
             pub fn short(&self) -> String {
                 let text = self.0.simple().to_string();
                 text[24..].to_string()
@@ -76,17 +78,17 @@ macro_rules! uuid_id {
 }
 
 uuid_id!(
-    /// One run.
+    /// Id of a run.
     RunId,
     "run"
 );
 uuid_id!(
-    /// The repetitions that one command asked for.
+    /// Id of a batch: the repetitions of one command.
     BatchId,
     "batch"
 );
 uuid_id!(
-    /// A run file that somebody asked for.
+    /// Id of a session: a submitted run file.
     SessionId,
     "session"
 );
@@ -99,7 +101,7 @@ macro_rules! name_id {
         pub struct $name(String);
 
         impl $name {
-            /// The text.
+            /// The identifier as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -132,11 +134,11 @@ macro_rules! name_id {
 }
 
 name_id!(
-    /// A workload: its given name, else a digest of kind, executable and arguments.
+    /// Id of a workload: its given name, else a digest of kind, executable and arguments.
     WorkloadId
 );
 name_id!(
-    /// A device: stable over restarts, unique among machines.
+    /// Id of a device: stable over restarts, unique among machines.
     DeviceId
 );
 
@@ -155,7 +157,7 @@ fn check_name(text: &str) -> Result<(), IdError> {
 pub struct Digest(#[schemars(with = "String", regex(pattern = r"^sha256:[0-9a-f]{64}$"))] [u8; 32]);
 
 impl Digest {
-    /// From the 32 bytes of a finished hash.
+    /// Makes a digest from the 32 bytes of a hash.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -165,7 +167,7 @@ impl Digest {
         &self.0
     }
 
-    /// The first 12 hexadecimal digits, for people.
+    /// The first 12 hexadecimal digits, for display.
     pub fn short(&self) -> String {
         self.0[..6].iter().map(|b| format!("{b:02x}")).collect()
     }
@@ -179,7 +181,7 @@ impl fmt::Display for Digest {
 }
 
 impl From<Digest> for WorkloadId {
-    /// A digest's text is always a usable name.
+    /// The text of a digest is always a valid name.
     fn from(digest: Digest) -> WorkloadId {
         WorkloadId(digest.to_string())
     }

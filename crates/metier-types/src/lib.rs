@@ -1,12 +1,13 @@
-//! The words of metier as types: quantities with units, identifiers, and the records that every room
-//! reads and writes.
+//! The shared types of metier: quantities with units, identifiers and records.
 //!
-//! Invariants that hold for every record here:
-//! - A value the host could not measure is `None`, never 0, and [`Missing`] beside it says why.
-//! - Every top-level JSON object carries `schema`; within a major version fields are only added.
-//! - Fields this version does not know survive a read and a write (`extra` in each record).
+//! Invariants of every record:
+//! - A value that the host could not measure is `None`, never 0, and a [`Missing`] entry gives the
+//!   reason.
+//! - Every top-level JSON object has a `schema` field; within a major version fields are only
+//!   added.
+//! - Unknown fields survive a read and a write (`extra` in each record).
 //!
-//! This crate does no input or output and depends on no other room.
+//! This crate does no I/O and depends on no other crate of the workspace.
 
 #![warn(missing_docs)]
 
@@ -60,8 +61,9 @@ pub use session::{Asker, Door, Session, SessionState};
 pub use unpoisoned::{LockUnpoisoned, ShareUnpoisoned};
 pub use workload::{Workload, WorkloadKind, WorkloadRef};
 
-/// Fields of a JSON object that this version does not know, kept so that a round trip loses nothing.
+/// Fields of a JSON object that this version does not define, kept so that a round trip loses
+/// nothing.
 pub type Extra = serde_json::Map<String, serde_json::Value>;
 
-/// A moment, written as RFC 3339 in UTC.
+/// A time, written as RFC 3339 in UTC.
 pub type Timestamp = jiff::Timestamp;

@@ -1,4 +1,4 @@
-//! What a host could not measure, why, and what would change that.
+//! Values that a host could not measure, with reason and fix.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,29 +8,30 @@ use serde::{Deserialize, Serialize};
 
 const FIX: &str = "; fix: ";
 
-/// Why a field is absent, and what its owner could do about it.
+/// Why a field is absent, and how to make it measurable.
 ///
-/// In JSON this is one sentence, `reason` or `reason; fix: …`, so that a reader needs no second schema.
+/// In JSON this is one sentence, `reason` or `reason; fix: …`, so that readers need no second
+/// schema.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "String", into = "String")]
 #[schemars(with = "String")]
 pub struct Missing {
-    /// Why the value is not there.
+    /// Why the value is absent.
     pub reason: String,
-    /// The exact step that would make it measurable, if there is one.
+    /// The step that would make the value measurable, if there is one.
     pub fix: Option<String>,
 }
 
-/// Absent fields by their dotted path in the record, such as `summary.energy_joules`.
+/// Absent fields by dotted path in the record, such as `summary.energy_joules`.
 pub type MissingFields = BTreeMap<String, Missing>;
 
 impl Missing {
-    /// A reason that nobody can do anything about.
+    /// A reason without a fix.
     pub fn because(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), fix: None }
     }
 
-    /// A reason with its remedy.
+    /// A reason with a fix.
     pub fn fixable(reason: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { reason: reason.into(), fix: Some(fix.into()) }
     }

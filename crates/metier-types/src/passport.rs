@@ -1,4 +1,4 @@
-//! What a device can do: its characteristics and the results of small benchmarks, portable as a file.
+//! A device passport: hardware description and results of small benchmarks, portable as a file.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 use crate::schema::{Schema, Versioned};
 use crate::{Bytes, Celsius, Device, Extra, Hertz, MissingFields, Ratio, Seconds, Timestamp};
 
-/// Where the figures of a passport come from.
+/// Source of a passport's figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Origin {
     /// Measured on the device by `metier device bench`.
     Measured,
-    /// Taken from public specifications; nothing was measured.
+    /// Taken from public specifications, not measured.
     Specified,
 }
 
@@ -46,29 +46,30 @@ pub enum Precision {
     F32,
     /// 16-bit floating point.
     F16,
-    /// 8-bit integers, added up in 32 bits.
+    /// 8-bit integers, accumulated in 32 bits.
     I8,
 }
 
-/// How fast it multiplies and adds.
+/// Multiply-add rate of the processor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ComputeRate {
-    /// Of which numbers.
+    /// Number format.
     pub precision: Precision,
-    /// With how many threads at once.
+    /// Number of threads.
     pub threads: u32,
-    /// Multiply-adds in a second, of all threads together.
+    /// Multiply-adds per second of all threads together.
     pub multiply_adds_per_second: f64,
-    /// With which instructions, for example `AVX-512`; `None` where it is not told.
+    /// Instruction set extension, for example `AVX-512`; `null` if unknown.
     #[serde(default)]
     pub instructions: Option<String>,
-    /// Multiply-adds of one core in one cycle that a specified figure was computed from.
+    /// Multiply-adds per core and cycle assumed for a specified figure.
     #[serde(default)]
     pub per_core_and_cycle: Option<f64>,
-    /// The clock that a specified figure was computed from.
+    /// Clock frequency assumed for a specified figure.
     #[serde(default)]
     pub clock_hertz: Option<Hertz>,
-    /// How far the slowest repetition was from the fastest, which is the figure; `None` where it was not measured.
+    /// Spread between the slowest and the fastest repetition; the fastest is the figure. `null` if
+    /// not measured.
     #[serde(default)]
     pub spread_ratio: Option<Ratio>,
     /// Fields of later versions.
@@ -76,22 +77,23 @@ pub struct ComputeRate {
     pub extra: Extra,
 }
 
-/// How fast memory is read by a number of threads.
+/// Memory read bandwidth at a number of threads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bandwidth {
-    /// With how many threads at once.
+    /// Number of threads.
     pub threads: u32,
-    /// How many bytes each of them goes through again and again; `None` for far more than the caches hold.
+    /// Bytes that each thread reads repeatedly; `null` means far more than the caches hold.
     pub working_set_bytes: Option<Bytes>,
-    /// Bytes in a second, of all threads together.
+    /// Bytes per second of all threads together.
     pub bytes_per_second: f64,
-    /// Width of the memory's bus that a specified figure was computed from.
+    /// Memory bus width assumed for a specified figure.
     #[serde(default)]
     pub bus_bits: Option<u32>,
-    /// Transfers of the bus in a second that it was computed from.
+    /// Bus transfers per second assumed for a specified figure.
     #[serde(default)]
     pub transfers_per_second: Option<f64>,
-    /// How far the slowest repetition was from the fastest, which is the figure; `None` where it was not measured.
+    /// Spread between the slowest and the fastest repetition; the fastest is the figure. `null` if
+    /// not measured.
     #[serde(default)]
     pub spread_ratio: Option<Ratio>,
     /// Fields of later versions.
@@ -99,14 +101,15 @@ pub struct Bandwidth {
     pub extra: Extra,
 }
 
-/// How long one access to memory takes that must wait for the one before.
+/// Latency of dependent memory accesses.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Latency {
-    /// Over how many bytes the accesses go.
+    /// Size of the accessed memory.
     pub working_set_bytes: Bytes,
-    /// One access.
+    /// Duration of one access.
     pub seconds: Seconds,
-    /// How far the slowest repetition was from the fastest, which is the figure; `None` where it was not measured.
+    /// Spread between the slowest and the fastest repetition; the fastest is the figure. `null` if
+    /// not measured.
     #[serde(default)]
     pub spread_ratio: Option<Ratio>,
     /// Fields of later versions.
@@ -114,22 +117,22 @@ pub struct Latency {
     pub extra: Extra,
 }
 
-/// The storage that the data folder is on.
+/// Speed of the storage under the data folder.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StorageRate {
-    /// Bytes read in a second, past the page cache.
+    /// Bytes read per second, without the page cache.
     pub read_bytes_per_second: Option<f64>,
-    /// Bytes written in a second, until they are on the medium.
+    /// Bytes written per second, synchronised to the medium.
     pub write_bytes_per_second: Option<f64>,
-    /// One small write until it is on the medium.
+    /// Duration of one small synchronised write.
     pub sync_seconds: Option<Seconds>,
-    /// How large the file was that was written and read.
+    /// Size of the test file.
     #[serde(default)]
     pub file_bytes: Option<Bytes>,
-    /// What the folder is on, for example `ext4`.
+    /// File system of the folder, for example `ext4`.
     #[serde(default)]
     pub file_system: Option<String>,
-    /// How far the slowest repetition of writing or reading was from the fastest.
+    /// Spread between the slowest and the fastest repetition of writing or reading.
     #[serde(default)]
     pub spread_ratio: Option<Ratio>,
     /// Fields of later versions.
@@ -137,12 +140,12 @@ pub struct StorageRate {
     pub extra: Extra,
 }
 
-/// What happens to the speed under load that lasts.
+/// Change of speed under sustained load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Throttling {
-    /// How long all cores were kept busy.
+    /// Duration of the load on all cores.
     pub seconds: Seconds,
-    /// Speed at the end over speed at the start; 1 where nothing throttles.
+    /// Speed at the end divided by speed at the start; 1 without throttling.
     pub kept_ratio: Ratio,
     /// Mean frequency of the cores at the start.
     #[serde(default)]
@@ -150,10 +153,10 @@ pub struct Throttling {
     /// Mean frequency of the cores at the end.
     #[serde(default)]
     pub frequency_after_hertz: Option<Hertz>,
-    /// The hottest sensor at the start.
+    /// Temperature of the hottest sensor at the start.
     #[serde(default)]
     pub temperature_before_celsius: Option<Celsius>,
-    /// The hottest sensor at the end.
+    /// Temperature of the hottest sensor at the end.
     #[serde(default)]
     pub temperature_after_celsius: Option<Celsius>,
     /// Fields of later versions.
@@ -161,19 +164,19 @@ pub struct Throttling {
     pub extra: Extra,
 }
 
-/// How fast an accelerator beside the processor multiplies and adds.
+/// Multiply-add rate of an accelerator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AcceleratorRate {
-    /// Its name, one of the device's `accelerators`.
+    /// Name of the accelerator, from the device's `accelerators`.
     pub name: String,
-    /// Of which numbers.
+    /// Number format.
     pub precision: Precision,
-    /// Multiply-adds in a second, of the whole accelerator.
+    /// Multiply-adds per second of the whole accelerator.
     pub multiply_adds_per_second: f64,
-    /// Units that each do one multiply-add of that precision in a cycle.
+    /// Number of units, each of which does one multiply-add of that format per cycle.
     #[serde(default)]
     pub units: Option<u32>,
-    /// Their clock.
+    /// Clock frequency of the units.
     #[serde(default)]
     pub clock_hertz: Option<Hertz>,
     /// Fields of later versions.
@@ -181,28 +184,28 @@ pub struct AcceleratorRate {
     pub extra: Extra,
 }
 
-/// A device with what it can do.
+/// A device and its performance figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Passport {
     /// `metier.passport/1`.
     pub schema: Schema<Passport>,
-    /// The device's id; of a specified passport a short name such as `raspberry-pi-4b`.
+    /// Id of the device; for a specified passport, a short name such as `raspberry-pi-4b`.
     pub id: String,
-    /// What people call this device or board.
+    /// Display name of the device or board.
     pub name: String,
-    /// Other names it goes by, as exporters and firmware write them; compared without case.
+    /// Alternative names used by exporters and firmware; compared without case.
     #[serde(default)]
     pub aliases: Vec<String>,
     /// Measured or specified.
     pub origin: Origin,
-    /// When the figures were made.
+    /// Time when the figures were made.
     pub made: Timestamp,
-    /// What it is made of.
+    /// Hardware description.
     pub device: Device,
-    /// Multiply-adds of the processor by precision and number of threads.
+    /// Multiply-add rates of the processor by number format and threads.
     #[serde(default)]
     pub compute: Vec<ComputeRate>,
-    /// Multiply-adds of accelerators, by accelerator and precision.
+    /// Multiply-add rates of accelerators by accelerator and number format.
     #[serde(default)]
     pub accelerators: Vec<AcceleratorRate>,
     /// Memory bandwidth by number of threads and working set.
@@ -211,22 +214,22 @@ pub struct Passport {
     /// Memory latency by working set.
     #[serde(default)]
     pub latency: Vec<Latency>,
-    /// Storage.
+    /// Storage speed.
     pub storage: Option<StorageRate>,
-    /// Starting a process that does nothing, until it has ended.
+    /// Time to start an empty process and wait for its end.
     pub spawn_seconds: Option<Seconds>,
-    /// How far the slowest start was from the quickest, which is the figure.
+    /// Spread between the slowest and the fastest start; the fastest is the figure.
     #[serde(default)]
     pub spawn_spread_ratio: Option<Ratio>,
-    /// Load that lasts.
+    /// Behaviour under sustained load.
     pub throttling: Option<Throttling>,
-    /// Public documents that specified figures come from, or what measured them.
+    /// Public documents of specified figures, or the measuring program.
     #[serde(default)]
     pub sources: Vec<String>,
-    /// What one should know before relying on the figures.
+    /// Limitations of the figures.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// What could not be found out, and why.
+    /// Facts that could not be determined, with the reason.
     #[serde(default)]
     pub missing: MissingFields,
     /// Fields of later versions.
@@ -239,7 +242,7 @@ impl Versioned for Passport {
 }
 
 impl ComputeRate {
-    /// A bare figure.
+    /// A rate without details.
     pub fn new(precision: Precision, threads: u32, multiply_adds_per_second: f64) -> Self {
         Self {
             precision,
@@ -255,7 +258,7 @@ impl ComputeRate {
 }
 
 impl Bandwidth {
-    /// A bare figure.
+    /// A bandwidth without details.
     pub fn new(threads: u32, working_set_bytes: Option<Bytes>, bytes_per_second: f64) -> Self {
         Self {
             threads,
@@ -270,14 +273,14 @@ impl Bandwidth {
 }
 
 impl Latency {
-    /// A bare figure.
+    /// A latency without details.
     pub fn new(working_set_bytes: Bytes, seconds: Seconds) -> Self {
         Self { working_set_bytes, seconds, spread_ratio: None, extra: Extra::new() }
     }
 }
 
 impl Passport {
-    /// A passport without figures, of the device as it names itself.
+    /// A passport of a device, without figures.
     pub fn of(device: Device, origin: Origin) -> Self {
         Self {
             schema: Schema::new(),
@@ -302,14 +305,15 @@ impl Passport {
         }
     }
 
-    /// Multiply-adds in a second with that many threads, or with the most threads below it that there is a figure of.
+    /// Multiply-adds per second at this number of threads, or at the largest smaller number with a
+    /// figure.
     pub fn multiply_adds_per_second(&self, precision: Precision, threads: u32) -> Option<f64> {
         let fitting =
             self.compute.iter().filter(|rate| rate.precision == precision && rate.threads <= threads);
         fitting.max_by_key(|rate| rate.threads).map(|rate| rate.multiply_adds_per_second)
     }
 
-    /// Bytes from memory in a second with that many threads, or with the most threads below it that there is a figure of.
+    /// Memory bandwidth at this number of threads, or at the largest smaller number with a figure.
     pub fn memory_bytes_per_second(&self, threads: u32) -> Option<f64> {
         let fitting =
             self.bandwidth.iter().filter(|rate| rate.working_set_bytes.is_none() && rate.threads <= threads);

@@ -1,4 +1,4 @@
-//! A predicted value. It cannot be built without an interval.
+//! Predicted values; each must have a prediction interval.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 use crate::schema::{Schema, Versioned};
 use crate::{Digest, Extra, Ratio};
 
-/// Why a prediction could not be built.
+/// Why a prediction is invalid.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PredictionError {
-    /// The interval does not hold the value, or is not made of numbers.
+    /// The interval does not contain the value, or has bounds that are not numbers.
     #[error("the interval {low} to {high} does not hold the value {value}")]
     Interval {
         /// Predicted value.
@@ -20,12 +20,12 @@ pub enum PredictionError {
         /// Upper end.
         high: f64,
     },
-    /// Coverage is a share between 0 and 1, both excluded.
+    /// Coverage must lie between 0 and 1, both excluded.
     #[error("a coverage of {0} is not between 0 and 1")]
     Coverage(f64),
 }
 
-/// A range that holds the true value with a stated probability.
+/// A range that contains the true value with a stated probability.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
     low: f64,
@@ -34,7 +34,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// A range with its coverage, which must lie between 0 and 1.
+    /// Makes an interval; its coverage must lie between 0 and 1.
     pub fn new(low: f64, high: f64, coverage: Ratio) -> Result<Self, PredictionError> {
         let coverage = coverage.get();
         if !(coverage > 0.0 && coverage < 1.0) {
@@ -56,13 +56,13 @@ impl Interval {
         self.high
     }
 
-    /// Share of true values that it is planned to hold.
+    /// Nominal coverage: the intended share of true values inside the interval.
     pub const fn coverage(&self) -> Ratio {
         Ratio(self.coverage)
     }
 }
 
-/// A predicted value with its interval, where it comes from and why.
+/// A predicted value with its interval, predictor and reason.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Parsed")]
 pub struct Prediction {
@@ -79,7 +79,7 @@ pub struct Prediction {
     extra: Extra,
 }
 
-/// The JSON form before its interval is checked.
+/// The JSON form before validation.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(title = "Prediction")]
 struct Parsed {
@@ -112,7 +112,7 @@ impl Versioned for Prediction {
 }
 
 impl Prediction {
-    /// A prediction; the interval must hold the value.
+    /// Makes a prediction; the interval must contain the value.
     pub fn new(
         value: f64,
         unit: impl Into<String>,
@@ -144,7 +144,7 @@ impl Prediction {
         self.value
     }
 
-    /// The unit of value, low and high.
+    /// Unit of the value and the interval.
     pub fn unit(&self) -> &str {
         &self.unit
     }
@@ -154,17 +154,17 @@ impl Prediction {
         Interval { low: self.low, high: self.high, coverage: self.coverage }
     }
 
-    /// Whether what was asked lies within what the predictor has learned from.
+    /// Whether the query lies within the training range of the predictor.
     pub fn in_range(&self) -> bool {
         self.in_range
     }
 
-    /// The predictor that it comes from.
+    /// The predictor that made it.
     pub fn predictor(&self) -> Digest {
         self.predictor
     }
 
-    /// Why, in a sentence.
+    /// The reason, in a sentence.
     pub fn because(&self) -> &str {
         &self.because
     }

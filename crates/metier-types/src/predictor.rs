@@ -1,4 +1,4 @@
-//! Anything learned: what it predicts, what it learned from, and how far it is off.
+//! A trained predictor: its target, training data and held-out error.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,43 +6,43 @@ use serde::{Deserialize, Serialize};
 use crate::schema::{Schema, Versioned};
 use crate::{DeviceRef, Digest, Extra, Ratio, RunId, Timestamp};
 
-/// Whether a predictor is asked.
+/// Whether a predictor is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Standing {
-    /// It answers for what it was learned for.
+    /// It makes the predictions for its target.
     InUse,
-    /// Another one has a lower held-out error; kept to go back to.
+    /// Another predictor has a lower held-out error; this one is kept as a fallback.
     Passed,
 }
 
-/// How far off it is, on data that it has not seen.
+/// Error of a predictor on held-out data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeldOut {
-    /// What is predicted, for example `latency` or `package`.
+    /// Predicted quantity, for example `latency` or `package`.
     pub target: String,
-    /// Of what unit.
+    /// Unit of the quantity.
     pub unit: String,
     /// What was held out: `rows`, `graphs`, `devices`, `phases` …
     pub held_out: String,
-    /// How many held-out rows.
+    /// Number of held-out rows.
     pub rows: u64,
-    /// In how many groups (graphs, devices, phases).
+    /// Number of held-out groups (graphs, devices, phases).
     pub groups: u64,
     /// Mean absolute error, in the unit.
     pub mean_absolute_error: f64,
-    /// Mean absolute error over the measured value, of the rows above a floor.
+    /// Mean absolute error divided by the measured value, over the rows above a floor.
     pub mean_absolute_error_ratio: Option<Ratio>,
-    /// Share of rows that are at most a tenth off.
+    /// Share of rows with an error of at most 10 %.
     pub within_10_percent: Option<Ratio>,
-    /// Share of rows that are at most a fifth off.
+    /// Share of rows with an error of at most 20 %.
     pub within_20_percent: Option<Ratio>,
-    /// Coverage that the intervals plan.
+    /// Nominal coverage of the intervals.
     pub planned_coverage: Option<Ratio>,
-    /// Coverage that they had.
+    /// Observed coverage of the intervals.
     pub coverage: Option<Ratio>,
-    /// Error of the trivial answers on the same rows, by name: `mean`, `multiply-adds × constant` …
+    /// Errors of trivial predictors on the same rows, by name: `mean`, `multiply-adds × constant` …
     #[serde(default)]
     pub baselines: std::collections::BTreeMap<String, f64>,
     /// Fields of later versions.
@@ -50,31 +50,31 @@ pub struct HeldOut {
     pub extra: Extra,
 }
 
-/// What is known of a predictor beside its file.
+/// The record of a predictor, without its file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Predictor {
     /// `metier.predictor/1`.
     pub schema: Schema<Predictor>,
     /// SHA-256 of its file.
     pub id: Digest,
-    /// What it predicts: `latency`, `latency-from-counts`, `power`, `contention`.
+    /// Predicted quantity: `latency`, `latency-from-counts`, `power`, `contention`.
     pub kind: String,
-    /// What people call it.
+    /// Display name.
     pub name: String,
-    /// The device it was learned on, where it was one.
+    /// The device of its training data, if there is only one.
     pub device: Option<DeviceRef>,
-    /// Whether it is asked.
+    /// Whether it is in use.
     pub standing: Standing,
-    /// When it was made.
+    /// Time of training.
     pub made: Timestamp,
-    /// In a sentence: from what it was learned and how.
+    /// Training data and method, in a sentence.
     pub provenance: String,
-    /// Rows that it was learned from.
+    /// Number of training rows.
     pub rows: u64,
-    /// Runs among them, newest first, at most 1000.
+    /// Runs in the training data, newest first; at most 1000.
     #[serde(default)]
     pub runs: Vec<RunId>,
-    /// How far off it is, worst first.
+    /// Held-out errors, worst first.
     #[serde(default)]
     pub held_out: Vec<HeldOut>,
     /// Fields of later versions.

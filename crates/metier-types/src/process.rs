@@ -6,60 +6,60 @@ use serde::{Deserialize, Serialize};
 use crate::schema::{Schema, Versioned};
 use crate::{Bytes, Extra, RunId, Seconds};
 
-/// How the processes were seen.
+/// How the processes were observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProcessSource {
-    /// Every start and end, from the kernel's events.
+    /// Every start and end, from kernel events.
     Events,
-    /// Only those that were alive at some sample.
+    /// Only processes that were alive at some sample.
     Sampled,
 }
 
 /// One process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Process {
-    /// Its id while it lived.
+    /// Process id.
     pub pid: u32,
-    /// Who started it; `None` for the root of the run or where that was not seen.
+    /// Parent process; `null` for the root of the run or if unknown.
     pub parent: Option<u32>,
-    /// Short name, as the kernel keeps it.
+    /// Short name, as the kernel stores it.
     pub name: String,
-    /// Full command line, where it lived long enough to be asked.
+    /// Full command line, if the process lived long enough to read it.
     pub command: Option<String>,
-    /// Start, from the start of the run.
+    /// Start, relative to the start of the run.
     pub started_seconds: Seconds,
-    /// End, from the start of the run; `None` where it was not seen.
+    /// End, relative to the start of the run; `null` if it was not observed.
     pub ended_seconds: Option<Seconds>,
     /// CPU time of this process alone.
     pub cpu_seconds: Option<Seconds>,
-    /// Largest resident size that the kernel noted.
+    /// Resident high-water mark recorded by the kernel.
     pub peak_resident_bytes: Option<Bytes>,
     /// Bytes read from storage on its behalf.
     pub read_bytes: Option<Bytes>,
     /// Bytes written to storage on its behalf.
     pub written_bytes: Option<Bytes>,
-    /// Exit code, where it exited.
+    /// Exit code, if it exited.
     pub exit_code: Option<i32>,
-    /// Signal, where one ended it.
+    /// Signal, if one ended it.
     pub signal: Option<i32>,
     /// Fields of later versions.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// All processes of a run, in the order in which they started.
+/// All processes of a run, in the order of their starts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessTree {
     /// `metier.processes/1`.
     pub schema: Schema<ProcessTree>,
     /// The run.
     pub run: RunId,
-    /// How they were seen.
+    /// How they were observed.
     pub source: ProcessSource,
-    /// Processes that are known to have existed.
+    /// Number of processes known to have existed.
     pub total: u64,
-    /// Those of `total` that are not in the list, because the list is bounded.
+    /// Processes of `total` that the bounded list omits.
     pub omitted: u64,
     /// The processes.
     pub processes: Vec<Process>,
@@ -73,6 +73,6 @@ impl Versioned for ProcessTree {
 }
 
 impl ProcessTree {
-    /// The name under which a run keeps it among its artefacts.
+    /// Name of its artefact in the run.
     pub const ARTEFACT: &'static str = "processes.json";
 }

@@ -1,21 +1,21 @@
-//! How far a recorded value can be trusted.
+//! Accuracy class of recorded values.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where a value comes from.
+/// How a value was obtained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Quality {
-    /// A counter or high-water mark that the kernel or the meter keeps; read at the end.
+    /// A counter or high-water mark of the kernel or the meter, read at the end.
     Exact,
-    /// The largest or the sum of what periodic samples saw; true values between samples are not known.
+    /// Maximum or sum over periodic samples; values between samples are unknown.
     Sampled,
-    /// Derived from something that is close to, but not, the value; the method may miss a part.
+    /// Derived from a related quantity; the method may miss a part.
     Estimated,
 }
 
-/// Quality by dotted path of the field, such as `summary.cpu_seconds`.
+/// Accuracy class by dotted path of the field, such as `summary.cpu_seconds`.
 pub type QualityFields = BTreeMap<String, Quality>;

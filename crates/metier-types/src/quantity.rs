@@ -1,4 +1,5 @@
-//! Quantities with units in the type. A bare `f64` never crosses a room's border except inside a matrix.
+//! Quantities with units in their types. A bare `f64` crosses a crate boundary only inside a
+//! matrix.
 
 use std::fmt;
 use std::iter::Sum;
@@ -15,7 +16,7 @@ macro_rules! quantity {
         pub struct $name(pub $inner);
 
         impl $name {
-            /// The bare number, in the unit that the type names.
+            /// The bare number, in the unit of the type.
             pub const fn get(self) -> $inner {
                 self.0
             }
@@ -86,19 +87,20 @@ impl Sub for Seconds {
 }
 
 impl Seconds {
-    /// From whole nanoseconds, as kernel counters give them.
+    /// Converts whole nanoseconds, as kernel counters have them.
     pub fn from_nanos(nanos: u64) -> Self {
         Self(nanos as f64 / 1e9)
     }
 
-    /// From whole microseconds.
+    /// Converts whole microseconds.
     pub fn from_micros(micros: u64) -> Self {
         Self(micros as f64 / 1e6)
     }
 }
 
 impl fmt::Display for Seconds {
-    /// Three significant digits with the unit a person would choose: `831 µs`, `12.4 ms`, `1.03 s`, `2 min 05 s`.
+    /// Formats with three significant digits and a readable unit: `831 µs`, `12.4 ms`, `1.03 s`, `2
+    /// min 05 s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = self.0;
         let a = s.abs();
@@ -126,7 +128,7 @@ impl fmt::Display for Seconds {
 }
 
 impl fmt::Display for Bytes {
-    /// Binary units, three significant digits: `812 B`, `4.25 MiB`.
+    /// Formats in binary units with three significant digits: `812 B`, `4.25 MiB`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
         let mut value = self.0 as f64;
@@ -187,7 +189,7 @@ impl fmt::Display for Celsius {
     }
 }
 
-/// Three significant digits without an exponent; whole numbers stay whole above 100.
+/// Formats three significant digits without an exponent; numbers above 100 have no fraction.
 fn three_digits(x: f64) -> String {
     let a = x.abs();
     if a >= 99.95 {

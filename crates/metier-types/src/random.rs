@@ -1,35 +1,36 @@
-//! Repeatable random numbers: SplitMix64 (Steele, Lea and Flood 2014), the same on every machine for a seed.
+//! Repeatable random numbers: SplitMix64 (Steele, Lea and Flood 2014). A seed gives the same stream
+//! on every machine.
 //!
-//! Stored results depend on these streams; they must never change. Not for secrets.
+//! Stored results depend on these streams, so they must never change. Not for secrets.
 
-/// A generator that a seed determines.
+/// A generator with a seed.
 #[derive(Debug, Clone)]
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// Starts at a seed; any seed is good.
+    /// Starts a stream; any seed is good.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// 64 random bits.
+    /// The next 64 random bits.
     #[allow(clippy::should_implement_trait, reason = "it never ends")]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
 
-    /// From 0 up to, not including, `end`.
+    /// A number from 0 up to, not including, `end`.
     pub fn below(&mut self, end: usize) -> usize {
         ((u128::from(self.next()) * end as u128) >> 64) as usize
     }
 
-    /// From 0 up to, not including, 1.
+    /// A number from 0 up to, not including, 1.
     pub fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Puts a list into random order.
+    /// Shuffles a list.
     pub fn shuffle<T>(&mut self, list: &mut [T]) {
         for at in (1..list.len()).rev() {
             list.swap(at, self.below(at + 1));
@@ -37,14 +38,14 @@ impl SplitMix64 {
     }
 }
 
-/// Spreads a number over all 64 bits.
+/// Mixes a number over all 64 bits.
 pub fn mix(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ (value >> 31)
 }
 
-/// A number for a name (FNV-1a), the same on every machine.
+/// Hashes a name with FNV-1a; the same on every machine.
 pub fn hash_name(name: &str) -> u64 {
     name.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
@@ -56,7 +57,7 @@ mod tests {
 
     #[test]
     fn it_gives_the_published_sequences() {
-        // The authors' test vectors, and those of FNV-1a.
+        // Test vectors of the authors, and of FNV-1a.
         let mut random = SplitMix64::new(0);
         assert_eq!([random.next(), random.next()], [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4]);
         assert_eq!([hash_name(""), hash_name("a")], [0xcbf2_9ce4_8422_2325, 0xaf63_dc4c_8601_ec8c]);

@@ -46,26 +46,26 @@ crate::words! { serde (word, from_word)
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Exit {
-    /// Exit code, where it exited.
+    /// Exit code, if it exited.
     pub code: Option<i32>,
-    /// Signal number, where a signal ended it.
+    /// Signal number, if a signal ended it.
     pub signal: Option<i32>,
     /// Why it ended.
     pub cause: Cause,
-    /// Whether it ended as it was meant to, though by us: it was to run for a given time, and did. Such a run is complete.
+    /// Whether metier ended it as planned, after its given duration; the run is complete.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub planned: bool,
-    /// Who ended it, in words, where it did not end by itself.
+    /// What ended it, in words, if it did not end by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<String>,
-    /// Why it ended so, in words for people, where the cause alone does not tell: why it never started, which
-    /// limit of memory it hit, which node went away.
+    /// Details of the cause, in words: why it never started, which memory limit it reached, which
+    /// node was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// Processes that the main process left behind.
+    /// Number of processes that the main process left behind.
     #[serde(default)]
     pub left_behind: u32,
-    /// How long was waited for those.
+    /// Time spent waiting for those processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled_seconds: Option<Seconds>,
     /// Fields of later versions.
@@ -74,7 +74,7 @@ pub struct Exit {
 }
 
 impl Exit {
-    /// An end of which only the cause is known.
+    /// An exit with only a cause.
     pub fn from_cause(cause: Cause) -> Self {
         Self {
             code: None,
@@ -89,34 +89,34 @@ impl Exit {
         }
     }
 
-    /// Whether the run did all that it was to do: it ended by itself with code 0, or after the time that it was to run for.
+    /// Whether the run is complete: it exited with code 0, or it ran for its planned duration.
     pub fn is_complete(&self) -> bool {
         self.planned || (self.cause == Cause::Exited && self.code == Some(0))
     }
 }
 
-/// The figures most people look at.
+/// The main figures of a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Summary {
-    /// From start to end of the main process.
+    /// Wall time from start to end of the main process.
     pub wall_seconds: Option<Seconds>,
     /// CPU time of all processes.
     pub cpu_seconds: Option<Seconds>,
-    /// Of that, in the program.
+    /// Part of the CPU time in user mode.
     pub cpu_user_seconds: Option<Seconds>,
-    /// Of that, in the kernel.
+    /// Part of the CPU time in kernel mode.
     pub cpu_system_seconds: Option<Seconds>,
-    /// High-water mark of memory.
+    /// Memory high-water mark.
     pub peak_memory_bytes: Option<Bytes>,
-    /// Read from storage.
+    /// Bytes read from storage.
     pub read_bytes: Option<Bytes>,
-    /// Written to storage.
+    /// Bytes written to storage.
     pub written_bytes: Option<Bytes>,
-    /// Energy that the device's meters counted during the run.
+    /// Energy counted by the device's meters during the run.
     pub energy_joules: Option<Joules>,
-    /// Processes that existed.
+    /// Number of processes.
     pub processes: Option<u64>,
-    /// CPU time of the measuring program over the wall time.
+    /// CPU time of the measuring program divided by the wall time.
     pub own_overhead_ratio: Option<Ratio>,
     /// Fields of later versions.
     #[serde(flatten)]
@@ -126,21 +126,21 @@ pub struct Summary {
 /// Details of memory use.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryUse {
-    /// Largest anonymous part that a sample saw.
+    /// Largest sampled anonymous memory.
     pub peak_anonymous_bytes: Option<Bytes>,
-    /// Largest page cache part that a sample saw.
+    /// Largest sampled page cache.
     pub peak_file_bytes: Option<Bytes>,
-    /// Largest kernel part that a sample saw.
+    /// Largest sampled kernel memory.
     pub peak_kernel_bytes: Option<Bytes>,
-    /// Largest sum over processes of resident memory that a sample saw; shared pages count more than once.
+    /// Largest sampled sum of the processes' resident memory; shared pages count more than once.
     pub peak_resident_sum_bytes: Option<Bytes>,
     /// Resident high-water mark of the largest single process.
     pub peak_process_bytes: Option<Bytes>,
-    /// Page faults served without IO.
+    /// Page faults without IO.
     pub minor_faults: Option<u64>,
-    /// Page faults that waited for IO.
+    /// Page faults with IO.
     pub major_faults: Option<u64>,
-    /// Processes that the kernel killed for want of memory.
+    /// Processes that the kernel killed for lack of memory.
     pub oom_kills: Option<u64>,
     /// Fields of later versions.
     #[serde(flatten)]
@@ -150,13 +150,13 @@ pub struct MemoryUse {
 /// Details of CPU use.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CpuUse {
-    /// Context switches because the task waited.
+    /// Voluntary context switches (the task waited).
     pub voluntary_switches: Option<u64>,
-    /// Context switches because its turn was over.
+    /// Involuntary context switches (the time slice ended).
     pub involuntary_switches: Option<u64>,
-    /// Periods in which a CPU limit held it back.
+    /// Periods in which the CPU quota throttled the run.
     pub throttled_periods: Option<u64>,
-    /// Time for which a CPU limit held it back.
+    /// Time for which the CPU quota throttled the run.
     pub throttled_seconds: Option<Seconds>,
     /// Fields of later versions.
     #[serde(flatten)]
@@ -166,13 +166,14 @@ pub struct CpuUse {
 /// Details of input and output.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct IoUse {
-    /// Bytes that block devices read for the run's control group.
+    /// Bytes that block devices read for the run's cgroup.
     pub device_read_bytes: Option<Bytes>,
-    /// Bytes that block devices wrote for the run's control group; buffered writes are charged only on version 2.
+    /// Bytes that block devices wrote for the run's cgroup; buffered writes are charged only on
+    /// cgroup v2.
     pub device_written_bytes: Option<Bytes>,
-    /// Bytes that passed through read calls, cached or not.
+    /// Bytes of read calls, cached or not.
     pub call_read_bytes: Option<Bytes>,
-    /// Bytes that passed through write calls, buffered or not.
+    /// Bytes of write calls, buffered or not.
     pub call_written_bytes: Option<Bytes>,
     /// Fields of later versions.
     #[serde(flatten)]
@@ -194,35 +195,36 @@ pub struct NetworkUse {
 /// Time in which some task of the run waited for a resource (pressure stall information).
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Pressure {
-    /// For a core.
+    /// Waiting for a core.
     pub cpu_seconds: Option<Seconds>,
-    /// For memory.
+    /// Waiting for memory.
     pub memory_seconds: Option<Seconds>,
-    /// For IO.
+    /// Waiting for IO.
     pub io_seconds: Option<Seconds>,
     /// Fields of later versions.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// What one energy meter counted during the run.
+/// Reading of one energy meter over the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Meter {
-    /// Its name, for example `package-0`.
+    /// Name of the meter, for example `package-0`.
     pub name: String,
-    /// Where it comes from: `rapl`, `hwmon`, `ina3221`, `nvml`.
+    /// Source: `rapl`, `hwmon`, `ina3221`, `nvml`.
     pub source: String,
-    /// What it counted.
+    /// Counted energy.
     pub energy_joules: Joules,
-    /// Whether the sum over meters takes it; a part of another meter is left out.
+    /// Whether the total includes it; a part of another meter is excluded.
     pub counted: bool,
-    /// How far that may be off, where power was integrated: what happened between two looks is not known. A counter has no such error.
+    /// Estimated error of integrated power: power between readings is unknown. `null` for hardware
+    /// counters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_joules: Option<Joules>,
-    /// At most so much, while power stayed between neighbouring looks.
+    /// Bound of the error, if power between two readings stays between their values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_bound_joules: Option<Joules>,
-    /// Mean time between looks, where power was integrated.
+    /// Mean time between readings, if power was integrated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_seconds: Option<Seconds>,
     /// Fields of later versions.
@@ -231,7 +233,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// What it counted for people, with its error.
+    /// Formats its energy with the error.
     pub fn told(&self) -> String {
         with_error(self.energy_joules, self.error_joules)
     }
@@ -247,7 +249,7 @@ fn with_error(energy: Joules, error: Option<Joules>) -> String {
 /// Energy of the whole device during the run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct EnergyUse {
-    /// Each meter.
+    /// Readings by meter.
     #[serde(default)]
     pub meters: Vec<Meter>,
     /// Mean power over the run.
@@ -260,43 +262,43 @@ pub struct EnergyUse {
 /// One GPU during the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GpuUse {
-    /// Its name and index.
+    /// Name and index of the GPU.
     pub name: String,
-    /// Stable identity.
+    /// Stable id of the GPU.
     pub uuid: Option<String>,
     /// Mean of the sampled utilisation.
     pub mean_utilisation_ratio: Option<Ratio>,
-    /// Largest memory of the run's own processes that a sample saw.
+    /// Largest sampled memory of the run's own processes.
     pub peak_memory_bytes: Option<Bytes>,
-    /// Energy of the board over the run.
+    /// Energy of the board during the run.
     pub energy_joules: Option<Joules>,
     /// Fields of later versions.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// What measuring itself cost.
+/// Cost of the measurement itself.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Overhead {
     /// CPU time of the measuring program during the run.
     pub cpu_seconds: Option<Seconds>,
-    /// CPU time of its launcher.
+    /// CPU time of the launcher.
     pub launcher_cpu_seconds: Option<Seconds>,
-    /// From being asked to the first instruction of the workload.
+    /// Time from the request to the first instruction of the workload.
     pub startup_seconds: Option<Seconds>,
-    /// Process events that were lost because they came too fast.
+    /// Process events lost because they came too fast.
     pub lost_events: Option<u64>,
     /// Fields of later versions.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// Something that a reader of the run should know before trusting it.
+/// A warning about the reliability of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Warning {
-    /// Stable word for programs: `steal`, `busy-host`, `late-samples`, …
+    /// Stable code: `steal`, `busy-host`, `late-samples`, …
     pub code: String,
-    /// A sentence for people.
+    /// Explanation in a sentence.
     pub text: String,
     /// Fields of later versions.
     #[serde(flatten)]
@@ -304,22 +306,22 @@ pub struct Warning {
 }
 
 impl Warning {
-    /// A warning with a stable word and a sentence.
+    /// A warning with a code and a sentence.
     pub fn new(code: impl Into<String>, text: impl Into<String>) -> Self {
         Self { code: code.into(), text: text.into(), extra: Extra::new() }
     }
 }
 
-/// A file that belongs to a run.
+/// A file of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArtefactRef {
-    /// Its name within the run.
+    /// Name of the file within the run.
     pub name: String,
-    /// What it is, as a media type.
+    /// Media type.
     pub media_type: String,
-    /// Its content.
+    /// Digest of the content.
     pub digest: Digest,
-    /// Its size.
+    /// Size of the content.
     pub size_bytes: Bytes,
     /// Fields of later versions.
     #[serde(flatten)]
@@ -327,7 +329,7 @@ pub struct ArtefactRef {
 }
 
 impl ArtefactRef {
-    /// A file of a run by its name, kind, content and size.
+    /// A file of a run by name, media type, digest and size.
     pub fn new(
         name: impl Into<String>,
         media_type: impl Into<String>,
@@ -343,75 +345,75 @@ impl ArtefactRef {
 pub struct Run {
     /// `metier.run/1`.
     pub schema: Schema<Run>,
-    /// Its identity.
+    /// Id of the run.
     pub id: RunId,
-    /// The repetitions that were asked for together.
+    /// Batch of the run: the repetitions of one command.
     pub batch: BatchId,
-    /// What ran.
+    /// The workload.
     pub workload: WorkloadRef,
-    /// Where.
+    /// The device.
     pub device: DeviceRef,
-    /// Whether it is over.
+    /// State of the run.
     pub state: RunState,
-    /// When it started.
+    /// Start time.
     pub started: Timestamp,
-    /// When its last process was gone.
+    /// End of its last process.
     pub ended: Option<Timestamp>,
-    /// How it ended; `None` while it runs.
+    /// How it ended; `null` while it runs.
     pub exit: Option<Exit>,
-    /// One plain sentence: how it ended, how long it took, what it used, what limited it.
+    /// One sentence: how it ended, its duration, resource use and bottleneck.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<String>,
-    /// The circumstances.
+    /// Conditions of the run.
     pub context: Context,
-    /// Words to find it by.
+    /// Tags.
     #[serde(default)]
     pub tags: Vec<String>,
-    /// The figures most people look at.
+    /// The main figures.
     pub summary: Summary,
-    /// CPU in detail.
+    /// Details of CPU use.
     #[serde(default)]
     pub cpu: CpuUse,
-    /// Memory in detail.
+    /// Details of memory use.
     #[serde(default)]
     pub memory: MemoryUse,
-    /// Input and output in detail.
+    /// Details of input and output.
     #[serde(default)]
     pub io: IoUse,
-    /// Network, where the run had a namespace of its own.
+    /// Network traffic, if the run had its own network namespace.
     #[serde(default)]
     pub network: Option<NetworkUse>,
-    /// Pressure.
+    /// Pressure stall times.
     #[serde(default)]
     pub pressure: Pressure,
-    /// Energy, meter by meter.
+    /// Energy by meter.
     #[serde(default)]
     pub energy: EnergyUse,
     /// GPUs.
     #[serde(default)]
     pub gpus: Vec<GpuUse>,
-    /// What the application said of itself, stage by stage.
+    /// Values reported by the application, by stage.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Stage>,
-    /// How listening to the application went; `None` where nobody listened.
+    /// Counts of received application messages; `null` if no channel was open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intake: Option<Intake>,
-    /// The host around it.
+    /// State of the host around the run.
     #[serde(default)]
     pub host: HostState,
-    /// What measuring cost.
+    /// Cost of the measurement.
     #[serde(default)]
     pub overhead: Overhead,
-    /// How far each value can be trusted, by dotted path.
+    /// Accuracy class of values, by dotted path.
     #[serde(default)]
     pub quality: QualityFields,
-    /// What could not be measured, and why, by dotted path.
+    /// Values that could not be measured, with the reason, by dotted path.
     #[serde(default)]
     pub missing: MissingFields,
-    /// What a reader should know before trusting it.
+    /// Warnings about its reliability.
     #[serde(default)]
     pub warnings: Vec<Warning>,
-    /// Files that belong to it.
+    /// Files of the run.
     #[serde(default)]
     pub artefacts: Vec<ArtefactRef>,
     /// Fields of later versions.
@@ -424,14 +426,13 @@ impl Versioned for Run {
 }
 
 impl Run {
-    /// From the start to the end of the last process: what a main process leaves behind works on after it.
+    /// Time from start to the end of the last process, which may outlive the main process.
     pub fn life_seconds(&self) -> Option<Seconds> {
         let settled = self.exit.as_ref().and_then(|exit| exit.settled_seconds).unwrap_or_default();
         Some(self.summary.wall_seconds? + settled)
     }
 
-    /// How far the energy of the whole may be off: the errors of the meters that it is the sum of. `None` where all of them count by
-    /// themselves.
+    /// Error of the total energy: the sum of its meters' errors; `None` if all are counters.
     pub fn energy_error(&self) -> Option<Joules> {
         let counted = self.energy.meters.iter().filter(|meter| meter.counted);
         let errors: Vec<f64> =
@@ -439,13 +440,13 @@ impl Run {
         (!errors.is_empty()).then(|| Joules(errors.iter().sum()))
     }
 
-    /// The energy for people, with its error: `12.3 J ± 0.40 J`.
+    /// Formats the energy with its error: `12.3 J ± 0.40 J`.
     pub fn energy_told(&self) -> Option<String> {
         let energy = self.summary.energy_joules?;
         Some(with_error(energy, self.energy_error()))
     }
 
-    /// Cores that were busy on average, over all of its life.
+    /// Mean number of busy cores over the whole lifetime.
     pub fn mean_cores(&self) -> Option<f64> {
         let (cpu, life) = (self.summary.cpu_seconds?.get(), self.life_seconds()?.get());
         (life > 0.0).then(|| cpu / life)

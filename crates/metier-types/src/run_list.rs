@@ -1,4 +1,4 @@
-//! Runs in lists: a page of rows, without the details of records.
+//! Lists of runs: pages of rows, without the details of records.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -6,39 +6,39 @@ use serde::Serialize;
 use crate::schema::{Schema, Versioned};
 use crate::{BatchId, DeviceRef, Exit, RunId, RunState, Summary, Timestamp, WorkloadRef};
 
-/// One run in a list: what a table shows, without the details.
+/// One row of a list of runs.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "RunEntry")]
 pub struct RunRow {
-    /// Its identity.
+    /// Id of the run.
     pub id: RunId,
-    /// The repetitions that were asked for together.
+    /// Batch of the run: the repetitions of one command.
     pub batch: BatchId,
-    /// What ran.
+    /// The workload.
     pub workload: WorkloadRef,
-    /// Where.
+    /// The device.
     pub device: DeviceRef,
-    /// Whether it is over.
+    /// State of the run.
     pub state: RunState,
-    /// When it started.
+    /// Start time.
     pub started: Timestamp,
-    /// When its last process was gone.
+    /// End of its last process.
     pub ended: Option<Timestamp>,
     /// How it ended; `null` while it runs.
     pub exit: Option<Exit>,
-    /// Words to find it by.
+    /// Tags.
     pub tags: Vec<String>,
-    /// The figures most people look at.
+    /// The main figures.
     pub summary: Summary,
-    /// Which repetition of its batch.
+    /// Number of this repetition in its batch.
     pub repetition: u32,
-    /// How many repetitions the batch has.
+    /// Number of repetitions in the batch.
     pub repetitions: u32,
-    /// Whether it only warmed up.
+    /// Whether it was a warm-up run.
     pub warmup: bool,
-    /// How many warnings it carries.
+    /// Number of warnings.
     pub warnings: u32,
-    /// Program and arguments as one line.
+    /// Program and arguments as one shell line.
     pub command: String,
 }
 
@@ -49,9 +49,9 @@ pub struct RunList {
     pub schema: Schema<RunList>,
     /// The runs.
     pub runs: Vec<RunRow>,
-    /// What to give as `after` for the next page; `null` on the last one.
+    /// Value of `after` for the next page; `null` on the last page.
     pub next: Option<String>,
-    /// How many runs fit on all pages.
+    /// Number of matching runs on all pages.
     pub total: u64,
 }
 

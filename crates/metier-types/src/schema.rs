@@ -10,14 +10,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Schema<T>(std::marker::PhantomData<fn() -> T>);
 
-/// A record that stands at the top of a JSON document.
+/// A record that can be a top-level JSON object.
 pub trait Versioned {
-    /// What its `schema` field says.
+    /// Value of its `schema` field.
     const SCHEMA: &'static str;
 }
 
 impl<T> Schema<T> {
-    /// The only value.
+    /// The only value of this type.
     pub const fn new() -> Self {
         Self(std::marker::PhantomData)
     }
@@ -58,7 +58,7 @@ impl<T: Versioned> schemars::JsonSchema for Schema<T> {
     }
 }
 
-/// The JSON Schema of every top-level record, by the name in its `schema` field.
+/// JSON Schemas of all top-level records, by `schema` value.
 pub fn all() -> Vec<(&'static str, schemars::Schema)> {
     fn of<T: Versioned + schemars::JsonSchema>() -> (&'static str, schemars::Schema) {
         (T::SCHEMA, schemars::schema_for!(T))

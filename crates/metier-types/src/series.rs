@@ -1,7 +1,7 @@
-//! Timed values inside a run.
+//! Time series of a run.
 //!
-//! A series is a table with one shared time column. A run has several, each with its own rate: `use` (what
-//! the run's own control group says), `host` (the machine around it), `gpu`, `energy`.
+//! A series is a table with one shared time column. A run has several, each with its own rate:
+//! `use` (the run's own cgroup), `host` (the machine around it), `gpu`, `energy`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 use crate::schema::{Schema, Versioned};
 use crate::{Bytes, Celsius, Extra, Hertz, Joules, Ratio, RunId, Seconds, Watts};
 
-/// How values of a column follow from each other.
+/// How a column's values relate to time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Only grows; its difference over time is what one looks at.
+    /// Only grows; its rate of change is the useful value.
     Counter,
-    /// Stands for itself.
+    /// An independent value at each time.
     Gauge,
 }
 
@@ -24,7 +24,7 @@ pub enum Kind {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Unit {
-    /// Seconds × 10⁻⁹; integer counters of time use this.
+    /// Seconds × 10⁻⁹; used by integer time counters.
     Nanoseconds,
     /// Seconds.
     Seconds,
@@ -32,17 +32,17 @@ pub enum Unit {
     Bytes,
     /// Joules.
     Joules,
-    /// Joules × 10⁻⁶; integer energy counters use this.
+    /// Joules × 10⁻⁶; used by integer energy counters.
     Microjoules,
     /// Watts.
     Watts,
-    /// A share of one.
+    /// A dimensionless share; 1 is the whole.
     Ratio,
     /// Hertz.
     Hertz,
     /// Degrees Celsius.
     Celsius,
-    /// A number of things.
+    /// A plain count.
     Count,
 }
 
@@ -69,14 +69,14 @@ impl Unit {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Values {
-    /// Whole numbers.
+    /// Integers.
     Integer(Vec<i64>),
-    /// Other numbers.
+    /// Floating-point numbers.
     Float(Vec<f64>),
 }
 
 impl Values {
-    /// How many there are.
+    /// Number of values.
     pub fn len(&self) -> usize {
         match self {
             Self::Integer(v) => v.len(),
@@ -84,12 +84,12 @@ impl Values {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The value at a row as a number to draw or compare.
+    /// The value of a row as a float, for charts and comparisons.
     pub fn number(&self, row: usize) -> Option<f64> {
         match self {
             Self::Integer(v) => v.get(row).map(|x| *x as f64),
@@ -101,29 +101,29 @@ impl Values {
 /// One column of a series.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Column {
-    /// What it is, for example `cpu`, `memory`, `read`.
+    /// Name, for example `cpu`, `memory`, `read`.
     pub name: String,
-    /// How values follow from each other.
+    /// Whether it is a counter or a gauge.
     pub kind: Kind,
-    /// Their unit.
+    /// Unit of the values.
     pub unit: Unit,
     /// One value for each time of the series.
     pub values: Values,
-    /// Rows that hold no value (ascending); what stands in `values` there means nothing.
+    /// Rows without a value, ascending; `values` has meaningless entries there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<u32>,
 }
 
-/// Timed values inside a run, with one shared time column.
+/// A time series of a run, with one shared time column.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Series {
     /// `metier.series/1`.
     pub schema: Schema<Series>,
     /// The run it belongs to.
     pub run: RunId,
-    /// Its name within the run.
+    /// Name within the run.
     pub name: String,
-    /// Nanoseconds since the run's start, ascending.
+    /// Nanoseconds since the start of the run, ascending.
     pub times: Vec<i64>,
     /// The columns, each as long as `times`.
     pub columns: Vec<Column>,
@@ -149,7 +149,7 @@ impl Series {
         }
     }
 
-    /// The column of that name.
+    /// The column with this name.
     pub fn column(&self, name: &str) -> Option<&Column> {
         self.columns.iter().find(|c| c.name == name)
     }

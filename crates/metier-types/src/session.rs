@@ -1,7 +1,7 @@
-//! A session: a run file that somebody asked for, from its place in the queue to its end.
+//! Sessions: run files submitted to the queue.
 //!
-//! A session is what waits, a run is what was measured: one session makes the runs of one batch. The record names who
-//! asked by door and user; it never holds a token.
+//! A session is the queued request; a run is a measurement. One session makes the runs of one
+//! batch. The record names the requester by interface and user; it never holds a token.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,7 @@ impl SessionState {
     }
 }
 
-/// The ways to ask for a session.
+/// Interfaces that accept sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -48,62 +48,62 @@ pub enum Door {
     Jenkins,
 }
 
-/// Who asked for a session.
+/// Requester of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Asker {
-    /// Through which door.
+    /// The interface.
     pub door: Door,
-    /// The user, as the door knows them: a login name, or that of basic authentication.
+    /// User name at that interface: a login name, or that of basic authentication.
     pub user: Option<String>,
     /// Fields of later versions.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// A run file that somebody asked for, from its place in the queue to its end.
+/// A run file submitted to the queue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Session {
     /// `metier.session/1`.
     pub schema: Schema<Session>,
-    /// Its identity.
+    /// Id of the session.
     pub id: SessionId,
-    /// A small number that ascends in the order of asking; never given twice.
+    /// A small number that ascends in the order of submission; never reused.
     pub number: u64,
-    /// Where it stands.
+    /// State of the session.
     pub state: SessionState,
-    /// Which place it has among those that wait, from 1; `null` when it does not wait.
+    /// Position in the queue, from 1; `null` if it is not queued.
     pub position: Option<u64>,
-    /// What people call it.
+    /// Display name.
     pub name: String,
-    /// Who asked.
+    /// Requester of the session.
     pub asker: Asker,
-    /// The job that it was asked for by, where the door has jobs.
+    /// The job of the session, if the interface has jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// Id or name of the device that it is for; `null` where any will do.
+    /// Id or name of the target device; `null` accepts any device.
     pub device: Option<String>,
     /// The device that measures or measured it.
     pub measured_by: Option<DeviceRef>,
     /// The run file.
     pub file: serde_json::Value,
-    /// The folder that it was asked from; relative paths are meant from there.
+    /// Base folder of relative paths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
-    /// When it was asked for.
+    /// Time of submission.
     pub asked: Timestamp,
-    /// When its turn came.
+    /// Time of the claim by a worker.
     pub started: Option<Timestamp>,
-    /// When it was over.
+    /// End time.
     pub ended: Option<Timestamp>,
     /// The batch of its runs.
     pub batch: BatchId,
-    /// Its runs so far, oldest first; at most 1000 are named here, the batch has all.
+    /// Its runs so far, oldest first; at most 1000, while the batch has all.
     pub runs: Vec<RunId>,
-    /// The exit code of `metier run`, where it came to an end.
+    /// Exit code of `metier run`, if it ended.
     pub exit_code: Option<i32>,
-    /// Why it is where it is, in words.
+    /// Reason of the state, in words.
     pub reason: Option<String>,
-    /// How often its turn came: more than once only where a worker went away before the run had begun.
+    /// Number of claims: more than one only if a worker ended before the run had started.
     pub turns: u32,
     /// Fields of later versions.
     #[serde(flatten)]

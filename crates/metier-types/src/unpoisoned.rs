@@ -1,12 +1,12 @@
-//! Locks that stay usable after a thread panicked while it held one.
+//! Locks that stay usable after a panic of a thread that held them.
 //!
-//! Every lock here guards state that is whole at each step, so a poisoned lock is taken as any other.
+//! Every lock here guards state that is consistent after each step, so poisoning is ignored.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Locking a [`Mutex`] whether it is poisoned or not.
+/// Locks a [`Mutex`] and ignores poisoning.
 pub trait LockUnpoisoned<T: ?Sized> {
-    /// As [`Mutex::lock`], also of a poisoned mutex.
+    /// Like [`Mutex::lock`], but also locks a poisoned mutex.
     fn lock_unpoisoned(&self) -> MutexGuard<'_, T>;
 }
 
@@ -16,11 +16,11 @@ impl<T: ?Sized> LockUnpoisoned<T> for Mutex<T> {
     }
 }
 
-/// Locking an [`RwLock`] whether it is poisoned or not.
+/// Locks an [`RwLock`] and ignores poisoning.
 pub trait ShareUnpoisoned<T: ?Sized> {
-    /// As [`RwLock::read`], also of a poisoned lock.
+    /// Like [`RwLock::read`], but also locks a poisoned lock.
     fn read_unpoisoned(&self) -> RwLockReadGuard<'_, T>;
-    /// As [`RwLock::write`], also of a poisoned lock.
+    /// Like [`RwLock::write`], but also locks a poisoned lock.
     fn write_unpoisoned(&self) -> RwLockWriteGuard<'_, T>;
 }
 

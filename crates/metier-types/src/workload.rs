@@ -1,4 +1,4 @@
-//! What can run.
+//! Workloads: programs, images, graphs and services.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::schema::{Schema, Versioned};
 use crate::{Digest, Extra, Timestamp, WorkloadId};
 
-/// The kinds of thing that can run.
+/// Types of workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -15,41 +15,41 @@ pub enum WorkloadKind {
     Command,
     /// A container image.
     Image,
-    /// An ONNX network.
+    /// An ONNX graph.
     Graph,
-    /// Something that stays up and answers.
+    /// A service that runs until it is stopped.
     Service,
 }
 
-/// A workload as other records name it.
+/// Reference to a workload in other records.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkloadRef {
-    /// Its identity.
+    /// Id of the workload.
     pub id: WorkloadId,
-    /// What people call it.
+    /// Display name.
     pub name: String,
     /// Fields of later versions.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// What can run: a command, an image, a graph or a service.
+/// A workload: a command, an image, a graph or a service.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Workload {
     /// `metier.workload/1`.
     pub schema: Schema<Workload>,
-    /// Its identity: the given name, else a digest of kind, executable and arguments.
+    /// Id: the given name, else a digest of kind, executable and arguments.
     pub id: WorkloadId,
-    /// What people call it.
+    /// Display name.
     pub name: String,
-    /// Which kind it is.
+    /// Type of workload.
     pub kind: WorkloadKind,
-    /// Program and arguments, where it is a command.
+    /// Program and arguments, if it is a command.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     /// Digest of the executable, image or graph.
     pub digest: Option<Digest>,
-    /// When it was first seen by this store.
+    /// When this store first recorded it.
     pub first_seen: Timestamp,
     /// Fields of later versions.
     #[serde(flatten)]

@@ -1,5 +1,5 @@
-//! The JSON forms: what others rely on is there, what we do not know survives, and the published JSON
-//! Schemas in `docs/schema` are those of the code.
+//! The JSON forms: required fields are present, unknown fields survive, and the JSON Schemas in
+//! `docs/schema` match the code.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use metier_types::{Run, Series, schema};
 use serde_json::{Value, json};
 
-/// A run as a later version might write it: every record carries a field that we do not know.
+/// A run as a later version might write it: every record has an unknown field.
 fn run_of_a_later_version() -> Value {
     json!({
         "schema": "metier.run/1",
@@ -52,7 +52,7 @@ fn run_of_a_later_version() -> Value {
     })
 }
 
-/// Every value of `before` is in `after`, at the same place.
+/// Every value of `before` is at the same path in `after`.
 fn contains(after: &Value, before: &Value, path: &str) {
     match (after, before) {
         (Value::Object(after), Value::Object(before)) => {
@@ -126,7 +126,7 @@ fn the_fields_that_others_rely_on_are_always_written() {
     }
 }
 
-/// `METIER_BLESS=1 cargo test -p metier-types` writes them anew.
+/// `METIER_BLESS=1 cargo test -p metier-types` rewrites them.
 #[test]
 fn published_schemas_are_those_of_the_code() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema");

@@ -1,4 +1,4 @@
-//! The same client for those without a runtime.
+//! A blocking query client for callers without an async runtime.
 
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -6,7 +6,7 @@ use super::client::Client;
 use super::endpoint::Endpoint;
 use super::error::Error;
 
-/// A client that is waited for.
+/// A client whose calls block.
 #[derive(Debug)]
 pub struct Blocking {
     client: Client,
@@ -14,7 +14,7 @@ pub struct Blocking {
 }
 
 impl Blocking {
-    /// A client for that endpoint.
+    /// Makes a client for an endpoint.
     pub fn new(endpoint: Endpoint) -> Result<Self, Error> {
         let bad = |reason: String| Error::BadEndpoint { url: endpoint.to_string(), reason };
         let runtime = Builder::new_current_thread()
@@ -24,7 +24,8 @@ impl Blocking {
         Ok(Self { client: Client::new(endpoint)?, runtime })
     }
 
-    /// Puts a question and waits: `blocking.ask(async |client| client.instant("up", None).await)`.
+    /// Runs a query and blocks until its end: `blocking.ask(async |client| client.instant("up",
+    /// None).await)`.
     pub fn ask<T>(&self, question: impl AsyncFnOnce(&Client) -> Result<T, Error>) -> Result<T, Error> {
         if Handle::try_current().is_ok() {
             let reason = "a task of a runtime would wait for itself; ask with `Client` there".to_string();

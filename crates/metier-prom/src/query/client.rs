@@ -1,4 +1,4 @@
-//! Putting questions.
+//! The asynchronous query client.
 
 use std::time::Duration;
 
@@ -14,22 +14,23 @@ use super::answer::{Answer, Metric, envelope};
 use super::endpoint::{Credentials, Endpoint};
 use super::error::{Error, Trouble, is_passing};
 
-/// Longest address; what is longer goes as a form. Some proxies let only GET pass, so that is the usual way.
+/// Maximum URL length of a GET request; longer queries use a POST form. GET is the default, because
+/// some proxies allow only GET.
 const LONGEST_ADDRESS: usize = 2000;
-/// Most steps of a range that Prometheus gives.
+/// Maximum number of steps that Prometheus allows in a range query.
 const MOST_STEPS: u64 = 11_000;
 /// Bytes of a refusal that are looked at.
 const MOST_SAID: usize = 64 << 10;
 /// Characters of other people's text in an error.
 const MOST_SHOWN: usize = 300;
-/// Largest file of certificates.
+/// Maximum size of a certificate file.
 const AUTHORITY_BYTES: u64 = 4 << 20;
 
-/// From when to when, and how fine.
+/// Time range and resolution of a range query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
     pub start: Timestamp,
-    /// No later than this.
+    /// Inclusive end of the range.
     pub end: Timestamp,
     /// Time between two values.
     pub step: Duration,
@@ -51,7 +52,7 @@ impl Range {
     }
 }
 
-/// Asks one Prometheus. Cheap to clone; connections are kept and shared.
+/// A client of one Prometheus. Clones are cheap and share a connection pool.
 #[derive(Debug, Clone)]
 pub struct Client {
     endpoint: Endpoint,
@@ -59,7 +60,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client for that endpoint. Nothing is asked yet.
+    /// Makes a client for an endpoint; does not connect yet.
     pub fn new(endpoint: Endpoint) -> Result<Self, Error> {
         let bad = |reason: String| Error::BadEndpoint { url: endpoint.to_string(), reason };
         let mut builder = metier_fetch::client_builder()
@@ -90,7 +91,7 @@ impl Client {
         &self.endpoint
     }
 
-    /// What an expression comes to at one time; now, if none is given.
+    /// Evaluates an expression at one time, by default now.
     pub async fn instant(&self, expression: &str, at: Option<Timestamp>) -> Result<Answer, Error> {
         let mut pairs = vec![("query", expression.to_string())];
         pairs.extend(at.map(|at| ("time", seconds(at))));
@@ -98,7 +99,7 @@ impl Client {
         self.answer("query", pairs, asked).await
     }
 
-    /// What an expression comes to over a time.
+    /// Evaluates an expression over a time range.
     pub async fn range(&self, expression: &str, range: Range) -> Result<Answer, Error> {
         range.check()?;
         let pairs = vec![
@@ -111,7 +112,7 @@ impl Client {
         self.answer("query_range", pairs, asked).await
     }
 
-    /// The series that a selector finds between two times.
+    /// The series that match a selector between two times.
     pub async fn series(
         &self,
         selector: &str,
@@ -122,11 +123,11 @@ impl Client {
         self.list("series", pairs, format!("the series of {:?}", cut(selector))).await
     }
 
-    /// The values that a label has, `__name__` for the names of all series.
+    /// All values of a label; `__name__` gives all metric names.
     pub async fn label_values(&self, label: &str) -> Result<Vec<String>, Error> {
         let asked = format!("the values of label {:?}", cut(label));
         if !crate::is_label_name(label) {
-            let what = "there is no label of that name; want letters, digits and underscores".to_string();
+            let what = "not a label name; want letters, digits and underscores".to_string();
             return Err(self.no_answer(&asked, Trouble::Malformed { what }));
         }
         self.list(&format!("label/{label}/values"), Vec::new(), asked).await
@@ -151,7 +152,7 @@ impl Client {
         Error::NoAnswer { url: self.endpoint.to_string(), asked: asked.to_string(), trouble }
     }
 
-    /// The payload of an answer, after as many tries as it takes and are allowed.
+    /// Fetches a response body, with retries until the limits are reached.
     async fn body(&self, part: &str, pairs: &Pairs, asked: &str) -> Result<Vec<u8>, Error> {
         let bounds = &self.endpoint.bounds;
         let end = Instant::now() + bounds.time;
@@ -169,7 +170,8 @@ impl Client {
             }
             let pause = bounds.pause.saturating_mul(1 << (tries - 1).min(10));
             let next = Instant::now() + wish.unwrap_or(pause).max(pause);
-            // What cannot be tried any more in time is told as it is: it says more than that the time is over.
+            // If there is no time for a retry, report this error: it says more than a timeout
+            // would.
             if next >= end {
                 break trouble;
             }
@@ -178,7 +180,7 @@ impl Client {
         Err(self.no_answer(asked, trouble))
     }
 
-    /// One try. With a failure comes how long the server wishes us to wait.
+    /// One attempt. A failure includes the delay that the server requested.
     async fn attempt(
         &self,
         part: &str,
@@ -216,7 +218,7 @@ impl Client {
     }
 }
 
-/// Names and values of a question.
+/// Names and values of query parameters.
 type Pairs = Vec<(&'static str, String)>;
 
 fn headers(endpoint: &Endpoint) -> Result<HeaderMap, Error> {
@@ -224,7 +226,7 @@ fn headers(endpoint: &Endpoint) -> Result<HeaderMap, Error> {
     let bad = |reason: String| Error::BadEndpoint { url: endpoint.to_string(), reason };
     for (name, value) in &endpoint.headers {
         let known = HeaderName::try_from(name.as_str())
-            .map_err(|_| bad(format!("{:?} is no name of a header", cut(name))))?;
+            .map_err(|_| bad(format!("{:?} is not a header name", cut(name))))?;
         let mut value = HeaderValue::try_from(value.as_str()).map_err(|_| {
             bad(format!("the value of header {known} has characters that a header cannot carry"))
         })?;
@@ -268,7 +270,7 @@ fn said(body: &[u8]) -> String {
 
 fn unreached(reason: String, tries: u32) -> Trouble {
     match reason.contains("certificate") {
-        // Who cannot prove who it is will not be able to at the next try either.
+        // A certificate error will not disappear on a retry.
         true => Trouble::Untrusted { reason },
         false => Trouble::Unreachable { reason, tries },
     }
@@ -278,7 +280,7 @@ fn reason_of(error: &reqwest::Error) -> String {
     cut(&failure_reason(error))
 }
 
-/// An address that somebody else gave, without what may be secret in it.
+/// A remote address without parts that may be secret.
 fn place(address: &str) -> String {
     match Url::parse(address) {
         Ok(url) => cut(&format!("{}://{}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())),
@@ -296,7 +298,7 @@ fn seconds(at: Timestamp) -> String {
     )
 }
 
-/// Text of others, no longer than it may be, on one line.
+/// Remote text, truncated and on one line.
 fn cut(text: &str) -> String {
     let flat = |c: char| if c.is_control() { ' ' } else { c };
     let mut cut: String = text.chars().take(MOST_SHOWN).map(flat).collect();

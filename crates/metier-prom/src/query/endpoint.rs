@@ -1,4 +1,4 @@
-//! Where a Prometheus is, who we are to it, and what is too much.
+//! Address, credentials and limits of a Prometheus endpoint.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,9 +13,9 @@ use super::error::Error;
 pub enum Credentials {
     #[default]
     None,
-    /// Who bears this token.
+    /// A bearer token.
     Bearer(String),
-    /// A user, with a password.
+    /// User and password of basic authentication.
     Basic(String, String),
 }
 
@@ -29,16 +29,16 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// What is too much.
+/// Limits of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bounds {
-    /// How long a question may take, with all its tries.
+    /// Maximum time of a query, with all attempts.
     pub time: Duration,
-    /// How often one is tried.
+    /// Maximum number of attempts.
     pub tries: u32,
-    /// Pause before the second try; it doubles each time.
+    /// Delay before the second attempt; it doubles each time.
     pub pause: Duration,
-    /// Bytes of an answer.
+    /// Maximum size of a response in bytes.
     pub body_bytes: u64,
 }
 
@@ -53,21 +53,24 @@ impl Default for Bounds {
     }
 }
 
-/// A Prometheus. Made from its address: `https://host:port/prefix`, or `host:port` for plain HTTP.
+/// A Prometheus endpoint, parsed from its address: `https://host:port/prefix`, or `host:port` for
+/// plain HTTP.
 ///
-/// A user and a password in the address become [`Credentials::Basic`]; what is shown of it has neither.
+/// A user and a password in the address become [`Credentials::Basic`]; the displayed address has
+/// neither.
 #[derive(Clone)]
 pub struct Endpoint {
     base: Url,
-    /// Who we are to it.
+    /// Credentials for the endpoint.
     pub credentials: Credentials,
-    /// Headers that are sent too, such as a tenant's (`X-Scope-OrgID`); their values are not shown.
+    /// Extra request headers, such as a tenant id (`X-Scope-OrgID`); their values are never shown.
     pub headers: Vec<(String, String)>,
-    /// File of PEM certificates that alone may vouch for it; without, those that this host trusts.
+    /// PEM file of the only accepted root certificates; by default, the roots of this host are
+    /// used.
     pub authority: Option<PathBuf>,
-    /// Believe whoever answers. Everything sent and received can then be read and changed on the way.
+    /// Accept any certificate. An attacker on the network can then read and change all traffic.
     pub accept_any_certificate: bool,
-    /// What is too much.
+    /// Limits of a query.
     pub bounds: Bounds,
 }
 
@@ -96,7 +99,7 @@ impl FromStr for Endpoint {
             (user, password) => Credentials::Basic(decoded(user), decoded(password.unwrap_or_default())),
         };
         base.set_username("").and_then(|()| base.set_password(None)).map_err(|()| bad())?;
-        // A path is a prefix: the API lies below it.
+        // A path is a prefix of the API paths.
         if !base.path().ends_with('/') {
             base.set_path(&format!("{}/", base.path()));
         }
@@ -112,7 +115,7 @@ impl FromStr for Endpoint {
 }
 
 impl Endpoint {
-    /// The address of a part of the API, such as `query`.
+    /// URL of an API method, such as `query`.
     pub(super) fn part(&self, name: &str) -> Url {
         let mut url = self.base.clone();
         url.set_path(&format!("{}api/v1/{name}", self.base.path()));
@@ -121,7 +124,7 @@ impl Endpoint {
 }
 
 impl fmt::Display for Endpoint {
-    /// The address, without secrets.
+    /// The address without secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.base.as_str().trim_end_matches('/'))
     }
@@ -141,7 +144,7 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// A text that may be an address, without what stands before its `@` and behind its `?`.
+/// Removes everything before `@` and after `?` from a text that may be an address.
 fn without_secrets(text: &str) -> String {
     let shown: String = text.chars().take(200).collect();
     let shown = shown.split('?').next().unwrap_or_default();
@@ -152,9 +155,9 @@ fn without_secrets(text: &str) -> String {
     }
 }
 
-/// Percent signs of a user or password undone.
+/// Decodes percent escapes of a user or password.
 fn decoded(text: &str) -> String {
-    // A plus sign means itself here, unlike in a form.
+    // A plus sign is literal here, unlike in a form.
     let text = text.replace('+', "%2B");
     form_urlencoded::parse(text.as_bytes()).next().map(|(name, _)| name.into_owned()).unwrap_or_default()
 }

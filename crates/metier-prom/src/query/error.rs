@@ -1,44 +1,44 @@
-//! Why a question has no answer.
+//! Errors of queries.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Why a question has no answer, or cannot be asked.
+/// Why a query failed or could not be sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The address is none.
+    /// The address is invalid.
     #[error("the address of Prometheus is {got:?}; want {want}")]
     BadAddress {
-        /// What was given, without secrets.
+        /// The given address, without secrets.
         got: String,
-        /// What would be right.
+        /// The expected form.
         want: &'static str,
     },
-    /// A file of certificates that cannot be used.
+    /// The certificate file cannot be used.
     #[error("cannot use {} as certificate authority: {reason}; want a file of PEM certificates", path.display())]
     BadAuthority { path: PathBuf, reason: String },
-    /// Something else of the endpoint cannot be used.
+    /// Another setting of the endpoint cannot be used.
     #[error("cannot ask {url}: {reason}")]
     BadEndpoint { url: String, reason: String },
-    /// A range that makes no sense; nobody was asked.
+    /// The range is invalid; no request was sent.
     #[error(
-        "the range from {start} to {end} by {step:?} cannot be asked for: want an end that is not before its start, and 1 to {most} steps"
+        "the range from {start} to {end} by {step:?} is invalid; want an end that is not before its start, and 1 to {most} steps"
     )]
     BadRange {
         start: metier_types::Timestamp,
         end: metier_types::Timestamp,
         step: Duration,
-        /// Most steps that Prometheus gives.
+        /// Maximum number of steps that Prometheus allows.
         most: u64,
     },
-    /// The question was put and came to nothing.
+    /// The query was sent and failed.
     #[error("{url}: {asked}: {trouble}")]
     NoAnswer { url: String, asked: String, trouble: Trouble },
 }
 
 impl Error {
-    /// What came of a question that was put.
+    /// The failure of a query that was sent.
     pub const fn trouble(&self) -> Option<&Trouble> {
         match self {
             Self::NoAnswer { trouble, .. } => Some(trouble),
@@ -46,7 +46,7 @@ impl Error {
         }
     }
 
-    /// Whether the same question may have an answer later.
+    /// Whether a retry may succeed.
     pub const fn may_pass(&self) -> bool {
         match self.trouble() {
             Some(trouble) => trouble.may_pass(),
@@ -55,46 +55,46 @@ impl Error {
     }
 }
 
-/// What came instead of an answer.
+/// How a query failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Trouble {
-    /// Nobody could be reached.
+    /// The server could not be reached.
     #[error("cannot be reached: {reason} (tried {tries} times)")]
     Unreachable {
         reason: String,
-        /// How often it was tried.
+        /// Number of attempts.
         tries: u32,
     },
-    /// It cannot prove who it is.
+    /// The server's certificate is not trusted.
     #[error("its certificate is not accepted: {reason}; name the authority that signed it")]
     Untrusted { reason: String },
-    /// The time is over.
+    /// The time limit was reached.
     #[error("no answer within {} s", after.as_secs_f64())]
     Late {
-        /// How long it had.
+        /// The time limit.
         after: Duration,
     },
     #[error("answered {status}{}{said} (tried {tries} times)", if said.is_empty() { "" } else { ": " })]
     Refused {
         status: u16,
-        /// In its own words, cut.
+        /// The server's message, truncated.
         said: String,
-        /// How often it was tried.
+        /// Number of attempts.
         tries: u32,
     },
-    /// More came than is read.
+    /// The response is larger than the limit.
     #[error("the answer is larger than {most} bytes; ask for less, or allow more")]
     TooLarge { most: u64 },
-    #[error("the answer is not Prometheus': {what}")]
+    #[error("the response is not from the Prometheus API: {what}")]
     Malformed {
-        /// What was found and what would be right.
+        /// What was found and what was expected.
         what: String,
     },
 }
 
 impl Trouble {
-    /// Whether the same question may have an answer later.
+    /// Whether a retry may succeed.
     pub const fn may_pass(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Late { .. } => true,
@@ -104,7 +104,7 @@ impl Trouble {
     }
 }
 
-/// Whether a status says "not now" rather than "no".
+/// Whether an HTTP status means a temporary error.
 pub(super) const fn is_passing(status: u16) -> bool {
     matches!(status, 408 | 429 | 500 | 502..=504)
 }

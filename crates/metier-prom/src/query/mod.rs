@@ -1,14 +1,19 @@
-//! Asking a Prometheus, or whatever speaks its HTTP API (Thanos, Mimir, VictoriaMetrics).
+//! A client of the Prometheus HTTP API, also for compatible servers (Thanos, Mimir,
+//! VictoriaMetrics).
 //!
-//! An [`Endpoint`] says where it is, who we are to it and what is too much; a [`Client`] asks; an [`Answer`] is what came, typed and
-//! as the bytes that came. There is one implementation, and it is asynchronous; [`Blocking`] waits for it where there is no runtime.
+//! An [`Endpoint`] holds address, credentials and limits; a [`Client`] sends queries. An [`Answer`]
+//! is the typed response together with its raw bytes. The implementation is asynchronous;
+//! [`Blocking`] wraps it for callers without a runtime.
 //!
-//! - A question takes at most [`Bounds::time`], tries and pauses included. What may come right (nobody listens yet, 5xx, 429) is tried
-//!   again with growing pauses; what will not (a wrong expression, a wrong token, a server that hangs) is not.
-//! - Bodies are bounded while they are read, whatever their header says. Redirections are not followed: a token stays where it was meant to go.
-//! - An error names the address without its secrets, what was asked, and what came.
-//! - An instant answer is stamped with the time that was asked for, not with that of the samples: whoever wants to know how old a value is asks for
-//!   `timestamp(series)`. A series whose target is gone is simply not in the answer (Prometheus' stale marker never leaves it).
+//! - A query takes at most [`Bounds::time`], including retries and delays. Temporary errors
+//!   (connection refused, 5xx, 429) are retried with growing delays. Permanent ones (a wrong
+//!   expression, a wrong token, a server that hangs) are not.
+//! - Response bodies are bounded while they are read, whatever their header states. Redirects are
+//!   not followed, so that a token goes only to its own server.
+//! - An error names the address without secrets, the query, and the response.
+//! - An instant result has the requested time as timestamp, not that of the samples;
+//!   `timestamp(series)` gives the age of a value. A series whose target is gone is absent from the
+//!   result (Prometheus never returns its stale marker).
 
 mod answer;
 mod blocking;

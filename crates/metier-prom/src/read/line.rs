@@ -1,6 +1,7 @@
-//! One line of a page: a small reader that knows its column.
+//! A parser for one line of a page, which tracks its column.
 //!
-//! Blanks are spaces and tabs. Names may be quoted, as Prometheus 3 writes those with other characters.
+//! Blanks are spaces and tabs. Names may be quoted, as Prometheus 3 writes names with other
+//! characters.
 
 use std::borrow::Cow;
 
@@ -9,14 +10,14 @@ use crate::format::Format;
 use crate::name;
 use crate::number;
 
-/// What is wrong in a line: at which byte, and what.
+/// A fault in a line, with its byte offset.
 #[derive(Debug)]
 pub(super) struct Wrong {
     pub at: usize,
     pub what: String,
 }
 
-/// A line that is being read.
+/// A line and the position of the parser in it.
 #[derive(Debug)]
 pub(super) struct Line<'a> {
     text: &'a str,
@@ -54,7 +55,7 @@ impl<'a> Line<'a> {
         Err(Wrong { at: self.at, what: what.into() })
     }
 
-    /// What stands here, for an error.
+    /// Describes the next character for an error.
     fn found(&self) -> String {
         match self.rest().chars().next() {
             Some(c) => format!("{c:?}"),
@@ -62,7 +63,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Everything up to the next blank or the end.
+    /// Takes everything up to the next blank or the end.
     pub fn word(&mut self) -> &'a str {
         let rest = self.rest();
         let word = &rest[..rest.find([' ', '\t']).unwrap_or(rest.len())];
@@ -70,7 +71,7 @@ impl<'a> Line<'a> {
         word
     }
 
-    /// Everything that is left.
+    /// Takes the rest of the line.
     pub fn remainder(&mut self) -> &'a str {
         let rest = self.rest();
         self.at = self.text.len();
@@ -83,7 +84,7 @@ impl<'a> Line<'a> {
         is_there
     }
 
-    /// A metric's or label's name, plain or quoted.
+    /// Takes a metric or label name, plain or quoted.
     pub fn name(&mut self, what: &str, colons: bool) -> Result<Cow<'a, str>, Wrong> {
         if self.peek() == Some(b'"') {
             let begin = self.at;
@@ -111,7 +112,7 @@ impl<'a> Line<'a> {
         Ok(Cow::Borrowed(name))
     }
 
-    /// A text between quotes, with its escapes undone.
+    /// Takes a quoted text and decodes its escapes.
     fn quoted(&mut self) -> Result<Cow<'a, str>, Wrong> {
         let begin = self.at;
         if !self.take(b'"') {
@@ -136,7 +137,7 @@ impl<'a> Line<'a> {
                 '\\' => match characters.next() {
                     Some((_, 'n')) => text.push('\n'),
                     Some((_, c @ ('\\' | '"'))) => text.push(c),
-                    // Prometheus keeps what it does not know, and so do we.
+                    // Unknown escapes are kept literally, as in Prometheus.
                     Some((_, other)) => text.extend(['\\', other]),
                     None => break,
                 },
@@ -146,7 +147,7 @@ impl<'a> Line<'a> {
         Err(Wrong { at: begin, what: "the quoted text does not end".into() })
     }
 
-    /// What stands between braces. A quoted name without a value is the metric's.
+    /// Takes the labels between braces. A quoted name without a value is the metric name.
     fn labels(
         &mut self,
         name: &mut Option<Cow<'a, str>>,
@@ -196,7 +197,8 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// A sample: name, labels, value, time, and in OpenMetrics an exemplar, which is skipped.
+    /// Takes a sample: name, labels, value, timestamp, and in OpenMetrics an exemplar, which is
+    /// skipped.
     pub fn sample(&mut self, format: Format, limits: &Limits) -> Result<Sample, Wrong> {
         let mut name = match self.peek() {
             Some(b'{') => None,
@@ -219,7 +221,7 @@ impl<'a> Line<'a> {
                 Format::Text => time,
                 Format::OpenMetrics => time * 1e3,
             };
-            // Beyond this a whole number is not exact any more, and no clock will ever show it.
+            // Larger integers are not exact in f64, and no real timestamp reaches them.
             if !scaled.is_finite() || scaled.abs() > 9e15 {
                 return Err(Wrong { at: begin, what: "a time beyond all clocks".to_string() });
             }
@@ -247,7 +249,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// A help text with its escapes undone.
+/// Decodes the escapes of a help text.
 pub(super) fn unescaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut characters = text.chars();
@@ -265,7 +267,7 @@ pub(super) fn unescaped(text: &str) -> String {
     out
 }
 
-/// The beginning of a text, for an error.
+/// Truncates a text for an error.
 pub(super) fn shorten(text: &str) -> String {
     match text.char_indices().nth(40) {
         Some((end, _)) => format!("{}…", &text[..end]),

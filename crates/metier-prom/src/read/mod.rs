@@ -1,7 +1,8 @@
-//! Reading a page into families.
+//! Parses a page into families.
 //!
-//! Strict where meaning would be lost (a bad number, a label twice, a cut-off page), lenient where it is clear (blank
-//! lines, comments, carriage returns, families whose samples are not together, words of the other format).
+//! The parser is strict where meaning would be lost (an invalid number, a duplicate label, a
+//! truncated page). It is lenient where the meaning is clear (blank lines, comments, carriage
+//! returns, scattered samples of a family, type words of the other format).
 
 mod error;
 mod line;
@@ -15,16 +16,16 @@ use line::{Line, Wrong, shorten, unescaped};
 
 use crate::format::{Format, Kind};
 
-/// What is read at most.
+/// Limits of a page.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Bytes of the page.
+    /// Maximum size of the page in bytes.
     pub bytes: usize,
-    /// Samples of the page.
+    /// Maximum number of samples of the page.
     pub samples: usize,
-    /// Families of the page.
+    /// Maximum number of families of the page.
     pub families: usize,
-    /// Labels of a sample.
+    /// Maximum number of labels of a sample.
     pub labels: usize,
 }
 
@@ -34,15 +35,15 @@ impl Default for Limits {
     }
 }
 
-/// A page that was read.
+/// A parsed page.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Scrape {
-    /// Its families, in order of their first line.
+    /// The families, in order of their first line.
     pub families: Vec<Family>,
 }
 
 impl Scrape {
-    /// The family of that name: that of its TYPE line, or of its samples when there is none.
+    /// The family with this name, from its TYPE line or else from its samples.
     pub fn family(&self, name: &str) -> Option<&Family> {
         self.families.iter().find(|family| family.name == name)
     }
@@ -52,29 +53,29 @@ impl Scrape {
     }
 }
 
-/// Samples of one name, or of one histogram's or summary's names.
+/// Samples of one name, or of all names of a histogram or summary.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Family {
-    /// Its name as in its TYPE line; OpenMetrics names counters there without `_total`.
+    /// Name in the TYPE line; for counters, OpenMetrics omits `_total` there.
     pub name: String,
-    /// What its samples are.
+    /// Metric kind of the samples.
     pub kind: Kind,
-    /// What it means, if said.
+    /// Help text, if there is one.
     pub help: Option<String>,
-    /// Its unit, if said (OpenMetrics).
+    /// Unit, if there is one (OpenMetrics).
     pub unit: Option<String>,
-    /// Its samples, in order.
+    /// The samples, in order.
     pub samples: Vec<Sample>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
-    /// Its full name, with `_bucket`, `_total` and such.
+    /// Full name, with suffixes such as `_bucket` and `_total`.
     pub name: String,
-    /// Its labels, in order; names are unique.
+    /// Label set, in order; names are unique.
     pub labels: Vec<(String, String)>,
     pub value: f64,
-    /// When it was taken, in milliseconds of Unix time, if said.
+    /// Timestamp in milliseconds of Unix time, if there is one.
     pub milliseconds: Option<i64>,
 }
 
@@ -85,7 +86,7 @@ impl Sample {
     }
 }
 
-/// Reads a page of that format.
+/// Parses a page in the given format.
 pub fn read(page: &[u8], format: Format, limits: &Limits) -> Result<Scrape, Error> {
     if page.len() > limits.bytes {
         return Err(Error::TooLarge { got: page.len(), most: limits.bytes });
@@ -130,7 +131,7 @@ pub fn read(page: &[u8], format: Format, limits: &Limits) -> Result<Scrape, Erro
     Ok(Scrape { families: reader.families })
 }
 
-/// What can be wrong with a line.
+/// Kinds of faults in a line.
 enum Fault {
     Wrong(Wrong),
     TooMany(&'static str, usize),
@@ -146,7 +147,7 @@ struct Reader<'a> {
     format: Format,
     limits: &'a Limits,
     families: Vec<Family>,
-    /// Where each family is, and whether its TYPE was said.
+    /// Index of each family by name, and whether it had a TYPE line.
     places: HashMap<String, (usize, bool)>,
     samples: usize,
 }
@@ -174,7 +175,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// HELP, TYPE and UNIT lines; any other comment is skipped.
+    /// Parses HELP, TYPE and UNIT lines; other comments are skipped.
     fn comment(&mut self, mut line: Line<'_>) -> Result<(), Fault> {
         let hash = line.word();
         if hash != "#" {
@@ -196,7 +197,7 @@ impl Reader<'_> {
                 let what = match before {
                     true => "no type".to_string(),
                     false => format!(
-                        "{:?} is no type; want counter, gauge, histogram, summary or untyped",
+                        "{:?} is not a metric type; want counter, gauge, histogram, summary or untyped",
                         shorten(word)
                     ),
                 };
@@ -213,7 +214,7 @@ impl Reader<'_> {
             Some((place, _)) => *place,
             None => self.place(&name, false)?,
         };
-        // One blank separates; those that follow belong to the text.
+        // One blank separates; further blanks belong to the text.
         let text = line.remainder();
         let text = text.strip_prefix([' ', '\t']).unwrap_or(text);
         let family = &mut self.families[place];
@@ -225,7 +226,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The family of that name, made if it is new.
+    /// Index of the family with this name; a new family is added.
     fn place(&mut self, name: &str, is_typed: bool) -> Result<usize, Fault> {
         if let Some((place, was_typed)) = self.places.get_mut(name) {
             if is_typed && *was_typed {
@@ -244,7 +245,8 @@ impl Reader<'_> {
         Ok(place)
     }
 
-    /// The family that a sample belongs to: that of its name, or that of its name without a suffix of its kind.
+    /// Index of the family of a sample: by its full name, or by its name without a suffix of the
+    /// kind.
     fn home(&self, name: &str) -> Option<usize> {
         if let Some((place, _)) = self.places.get(name) {
             return Some(*place);

@@ -8,7 +8,7 @@ fn open(page: &str) -> Result<Scrape, Error> {
     read(page.as_bytes(), Format::OpenMetrics, &Limits::default())
 }
 
-/// The example of the format's own documentation, in our words.
+/// The example of the format's documentation, paraphrased.
 #[test]
 fn a_page_with_everything_is_read() {
     let page = r#"# HELP requests_total All "requests".\nSince \\ start.
@@ -30,7 +30,7 @@ took_seconds_sum 53423
 took_seconds_count 144320
 "#;
     let scrape = text(&page.replace('\n', "\r\n")).unwrap();
-    // As text, since NaN is not equal to itself.
+    // Compared as text, because NaN is not equal to itself.
     assert_eq!(format!("{scrape:?}"), format!("{:?}", text(page).unwrap()));
     let requests = scrape.family("requests_total").unwrap();
     assert_eq!(requests.kind, Kind::Counter);

@@ -1,5 +1,5 @@
-//! The query client against a real Prometheus (of the lab, and one of its own with TLS and a password), and against servers that
-//! hang, babble, fail and lie.
+//! Tests the query client against a real Prometheus (the lab's, and one with TLS and a password)
+//! and against servers that hang, send too much, fail or send wrong data.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use metier_prom::query::{Answer, Blocking, Client, Credentials, Endpoint, Error, Range, Trouble};
 use metier_types::Timestamp;
 
-/// The lab's Prometheus, or why there is none.
+/// The lab's Prometheus, or the reason why there is none.
 fn lab() -> Option<Blocking> {
     let Ok(address) = std::env::var("METIER_LAB_PROMETHEUS") else {
         eprintln!("SKIP: needs the lab's Prometheus because METIER_LAB_PROMETHEUS is not set");
@@ -41,7 +41,7 @@ fn instant_answers_of_a_real_prometheus_are_typed() {
     assert!(instant(&client, "no_such_series_at_all").unwrap().vector().unwrap().is_empty());
     let matrix = instant(&client, "up{job=\"node\"}[10s]").unwrap();
     assert!(matrix.matrix().unwrap().iter().all(|series| !series.points.is_empty()), "{matrix:?}");
-    // The payload is there as it came, and reads back.
+    // The raw payload is available and parses again.
     let again = Answer::read(matrix.raw.clone()).unwrap();
     assert_eq!(again.values, matrix.values);
     assert!(matrix.raw.starts_with(b"{\"status\":\"success\""));
@@ -89,15 +89,15 @@ fn a_wrong_expression_is_refused_in_prometheus_own_words_and_not_tried_again() {
     let Trouble::Refused { status: 400, said, tries: 1 } = trouble(&error) else { panic!("{error}") };
     assert!(said.contains("bad_data") && said.contains("unclosed left parenthesis"), "{said}");
     assert!(error.to_string().contains("\"rate(up\"") && !error.may_pass(), "{error}");
-    // 422: understood, but it cannot be reckoned.
+    // HTTP 422: the expression is valid but cannot be evaluated.
     let error = instant(&client, "up * on() up").unwrap_err();
     assert!(matches!(trouble(&error), Trouble::Refused { status: 422, .. }), "{error}");
-    // A long one goes as a form.
+    // A long query is sent as a form.
     let long = format!("vector(1) + {}", vec!["0"; 5000].join(" + "));
     assert_eq!(instant(&client, &long).unwrap().number(), Some(1.0));
 }
 
-/// A server that gives each connection's request to a function.
+/// A server that passes each connection's request to a function.
 struct Server {
     address: SocketAddr,
     seen: Arc<Mutex<Vec<String>>>,
@@ -175,7 +175,7 @@ fn what_may_pass_is_tried_again_and_what_will_not_is_not() {
         instant(&strict.client(), "up").unwrap_err();
         assert_eq!(strict.seen.lock().unwrap().len(), 1, "{status}");
     }
-    // Who asks for more patience than there is gets no second try.
+    // A requested delay beyond the time limit means no second attempt.
     let busy = Server::start(|_, _, out| {
         let _ = write!(
             out,
@@ -203,13 +203,13 @@ fn nobody_listening_is_said_after_the_tries() {
 
 #[test]
 fn a_server_that_hangs_costs_no_more_than_the_bound() {
-    // Accepted by the kernel, answered by nobody.
+    // The kernel accepts the connection, but no process answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut endpoint: Endpoint = silent.local_addr().unwrap().to_string().parse().unwrap();
     endpoint.bounds.time = Duration::from_millis(200);
     let error = instant(&Blocking::new(endpoint).unwrap(), "up").unwrap_err();
     assert_eq!(trouble(&error), &Trouble::Late { after: Duration::from_millis(200) }, "{error}");
-    // One that begins and then stops.
+    // A server that begins a response and then stops.
     let slow = Server::start(|_, _, out| {
         let _ = out.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{").and_then(|()| out.flush());
         std::thread::park();
@@ -286,7 +286,7 @@ fn the_same_client_serves_tasks_and_the_waiting_one_refuses_to_block_them() {
     });
 }
 
-/// A certificate authority, and a certificate of it for this machine: in PEM.
+/// A certificate authority and a certificate for this host, in PEM.
 struct Papers {
     authority: String,
     certificate: String,
@@ -307,7 +307,7 @@ impl Papers {
     }
 }
 
-/// A process that is ended by its id.
+/// A process that is killed on drop by its id.
 struct Running(Child);
 
 impl Drop for Running {

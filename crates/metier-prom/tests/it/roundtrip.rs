@@ -1,4 +1,4 @@
-//! What is written reads back, and no bytes make the reader panic.
+//! Written pages read back equally, and no input bytes make the reader panic.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,7 @@ fn families() -> impl Strategy<Value = Vec<(String, Kind, String, Content)>> {
             .into_iter()
             .enumerate()
             .map(|(at, (name, is_counter, help, content))| {
-                // Numbered, so that no two are equal or one the other's suffix.
+                // Numbered, so that no name equals another or is its suffix.
                 let name = format!("{}{at}", metric_name(&name));
                 match content {
                     Content::Single(_) if is_counter => {

@@ -1,11 +1,11 @@
-//! Letters of five by seven dots, from the blank to the tilde; bits from left to right, rows from the top.
+//! A bitmap font of 5 × 7 dots, from space to tilde; bits from left to right, rows from the top.
 
-/// Dots of a letter to the right.
+/// Width of a letter in dots.
 pub const WIDTH: usize = 5;
-/// Dots of a letter up.
+/// Height of a letter in dots.
 pub const HEIGHT: usize = 7;
 
-/// The dots of a letter; of one that there is not, those of a question mark.
+/// The bitmap of a character; a question mark for unknown ones.
 pub fn glyph(c: char) -> &'static [u8; HEIGHT] {
     let known = match c {
         '–' | '—' => '-',

@@ -1,4 +1,4 @@
-//! Where everything of a figure goes.
+//! Layout of a figure: turns panels into positioned shapes.
 
 use super::{
     Anchor, BARS, Bar, Content, FAINT, Figure, GRID, INK, Mark, PALETTE, PANELS, Panel, Scene, Shape,
@@ -7,16 +7,16 @@ use super::{
 const WIDTH: f64 = 860.0;
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 20.0;
-/// Height of the area of marks.
+/// Height of the plot area.
 const HEIGHT: f64 = 190.0;
-/// Room above it for the title and legend, and below it for the axis.
+/// Space above it for title and legend, and below it for the axis.
 const ABOVE: f64 = 40.0;
 const BELOW: f64 = 44.0;
-/// Height of a bar with its gap.
+/// Height of a bar including its gap.
 const BAR: f64 = 16.0;
-/// Room for the names of bars.
+/// Space for the names of bars.
 const NAMES: f64 = 330.0;
-/// Points of a line that are drawn.
+/// Maximum number of drawn points per line.
 const POINTS: usize = 1600;
 /// Width of a letter.
 const LETTER: f64 = 6.0;
@@ -25,7 +25,7 @@ fn text(x: f64, y: f64, text: &str, colour: super::Colour, anchor: Anchor) -> Sh
     Shape::Text { x, y, text: text.to_string(), colour, anchor, is_large: false }
 }
 
-/// Lays a figure out.
+/// Lays out a figure.
 pub fn scene(figure: &Figure) -> Scene {
     let title = Shape::Text {
         x: LEFT,
@@ -52,7 +52,7 @@ pub fn scene(figure: &Figure) -> Scene {
     Scene { title: figure.title.clone(), width: WIDTH, height: (top + 10.0).ceil(), shapes }
 }
 
-/// The range of finite numbers; `None` where there is none.
+/// Range of the finite numbers; `None` if there are none.
 fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     values.filter(|value| value.is_finite()).fold(None, |range, value| match range {
         None => Some((value, value)),
@@ -60,7 +60,7 @@ fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// Round numbers that a range is divided at.
+/// Round numbers for the ticks of a range.
 fn ticks(low: f64, high: f64, about: f64) -> Vec<f64> {
     let raw = (high - low) / about;
     if !(raw.is_finite() && raw > 0.0) {
@@ -76,7 +76,7 @@ fn ticks(low: f64, high: f64, about: f64) -> Vec<f64> {
     (0..40).map(|n| (first + f64::from(n)) * step).take_while(|value| *value <= high + step * 1e-9).collect()
 }
 
-/// A number as short as it can be.
+/// Formats a number in the shortest form.
 pub fn short(value: f64) -> String {
     let size = value.abs();
     let (by, letter) = match size {
@@ -98,7 +98,7 @@ pub fn short(value: f64) -> String {
     format!("{text}{letter}")
 }
 
-/// Draws marks over two axes; gives where the next panel starts.
+/// Draws marks over two axes; returns the top of the next panel.
 fn graph(shapes: &mut Vec<Shape>, panel: &Panel, marks: &[Mark], top: f64) -> f64 {
     let bottom = top + HEIGHT;
     let points =
@@ -109,7 +109,8 @@ fn graph(shapes: &mut Vec<Shape>, panel: &Panel, marks: &[Mark], top: f64) -> f6
         shapes.push(text(LEFT, top + 20.0, "nothing to draw", FAINT, Anchor::Start));
         return top + 40.0;
     };
-    // Power and features start at nothing, so that heights can be compared; a line that goes below it is shown whole.
+    // Axes of power and features start at 0, so that heights are comparable; negative values extend
+    // them.
     let low = low.min(0.0);
     let high = if high > low { high + (high - low) * 0.05 } else { low + 1.0 };
     let right = if right > left { right } else { left + 1.0 };
@@ -152,7 +153,7 @@ fn graph(shapes: &mut Vec<Shape>, panel: &Panel, marks: &[Mark], top: f64) -> f6
     bottom + BELOW
 }
 
-/// Names of the marks at the right, beside what goes up.
+/// Draws the names of the marks at the right, next to the name of the y axis.
 fn legend(shapes: &mut Vec<Shape>, marks: &[Mark], panel: &Panel, y: f64) {
     let mut x = LEFT + (panel.y.chars().count() as f64 + 3.0) * LETTER;
     for (number, mark) in marks.iter().enumerate().filter(|(_, mark)| !mark.name.is_empty()) {
@@ -168,7 +169,7 @@ fn legend(shapes: &mut Vec<Shape>, marks: &[Mark], panel: &Panel, y: f64) {
     }
 }
 
-/// Fewer points of the same outline: of each stretch the least and the largest.
+/// Reduces points but keeps the outline: the smallest and the largest value of each interval.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if points.len() <= POINTS {
         return points.to_vec();
@@ -184,7 +185,7 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     kept
 }
 
-/// Draws bars below each other; gives where the next panel starts.
+/// Draws bars below each other; returns the top of the next panel.
 fn bar_chart(shapes: &mut Vec<Shape>, panel: &Panel, bars: &[Bar], top: f64) -> f64 {
     let most = bars.iter().filter_map(|bar| bar.value).filter(|value| value.is_finite()).fold(0.0, f64::max);
     if bars.is_empty() {

@@ -1,7 +1,8 @@
-//! Figures that stand alone: panels with lines and dots over two axes, or with bars, as SVG or PNG.
+//! Standalone figures: panels with lines and dots over two axes, or with bars, as SVG or PNG.
 //!
-//! [`Figure`] says what is to be seen; `layout` turns it into shapes at places; `svg` and `png` write these, so both show the same. No input or output; the same figure
-//! gives the same bytes. Bounded: [`PANELS`] panels, [`BARS`] bars each; lines are thinned for drawing.
+//! [`Figure`] is the description; `layout` turns it into positioned shapes; `svg` and `png` write
+//! these, so both look the same. No I/O; the same figure gives the same bytes. At most [`PANELS`]
+//! panels with [`BARS`] bars each; lines are reduced for drawing.
 
 mod font;
 mod layout;
@@ -9,7 +10,7 @@ mod png;
 mod svg;
 
 pub const PANELS: usize = 64;
-/// Most bars of a panel.
+/// Maximum number of bars per panel.
 pub const BARS: usize = 400;
 
 /// A picture of panels below each other.
@@ -19,42 +20,42 @@ pub struct Figure {
     pub panels: Vec<Panel>,
 }
 
-/// A part of a figure.
+/// One panel of a figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Panel {
     pub title: String,
-    /// What goes to the right.
+    /// Name of the x axis.
     pub x: String,
     pub y: String,
     pub content: Content,
 }
 
-/// What a panel draws.
+/// Content of a panel.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Content {
     /// Lines and dots over two axes.
     Marks(Vec<Mark>),
-    /// Bars with a name each, below each other.
+    /// Named bars below each other.
     Bars(Vec<Bar>),
 }
 
-/// Points with a name.
+/// A named set of points.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mark {
-    /// What the legend says.
+    /// Name in the legend.
     pub name: String,
-    /// Where they are; what is no number is a hole.
+    /// The points; values that are not finite leave a gap.
     pub points: Vec<(f64, f64)>,
-    /// Whether they are joined.
+    /// Whether the points are joined by a line.
     pub is_line: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bar {
     pub name: String,
-    /// How long it is; `None` where there is nothing to tell.
+    /// Length of the bar; `None` if there is no value.
     pub value: Option<f64>,
-    /// Which colour it has, by number.
+    /// Colour number.
     pub colour: usize,
 }
 
@@ -63,13 +64,13 @@ impl Figure {
         svg::write(&layout::scene(self))
     }
 
-    /// As PNG, two pixels for each unit of the SVG.
+    /// Renders a PNG with two pixels per SVG unit.
     pub fn png(&self) -> Vec<u8> {
         png::write(&layout::scene(self))
     }
 }
 
-/// What is drawn where, in units of a pixel, from the top left.
+/// Positioned shapes, in pixels from the top left.
 struct Scene {
     title: String,
     width: f64,
@@ -77,7 +78,7 @@ struct Scene {
     shapes: Vec<Shape>,
 }
 
-/// Colours of marks, told apart also by those who do not see all of them (Okabe and Ito, 2008).
+/// Colours that colour-blind readers can also distinguish (Okabe and Ito, 2008).
 const PALETTE: [Colour; 8] = [
     Colour(0x00, 0x72, 0xb2),
     Colour(0xd5, 0x5e, 0x00),
@@ -102,7 +103,7 @@ enum Anchor {
     End,
 }
 
-/// One thing that is drawn.
+/// One shape.
 #[derive(Debug, Clone, PartialEq)]
 enum Shape {
     Path { points: Vec<(f64, f64)>, colour: Colour, width: f64 },
@@ -145,7 +146,7 @@ mod tests {
         assert!(svg.starts_with("<svg xmlns") && svg.trim_end().ends_with("</svg>"));
         assert!(svg.contains("actual &lt;b&gt;") && !svg.contains("<b>"), "{svg}");
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
-        // The hole makes two paths of one line.
+        // The gap splits the line into two paths.
         assert!(svg.contains("nothing to draw"), "an empty panel says so");
         assert_eq!(svg, figure().svg());
     }

@@ -1,4 +1,4 @@
-//! A scene as PNG: our own small rasteriser, with soft edges by distance, and the simplest form of the file (eight bits a channel, no filters).
+//! Renders a scene as PNG with a small anti-aliasing rasteriser; 8 bits per channel, no filters.
 
 use std::io::Write as _;
 
@@ -8,7 +8,7 @@ use flate2::{Compression, Crc};
 use super::font::{self, HEIGHT, WIDTH};
 use super::{Anchor, Colour, Scene, Shape};
 
-/// Pixels for each unit.
+/// Pixels per SVG unit.
 const SCALE: f64 = 2.0;
 
 struct Canvas {
@@ -22,7 +22,7 @@ impl Canvas {
         Self { width, height, pixels: vec![255; width * height * 3] }
     }
 
-    /// Mixes a colour into a pixel; what lies outside is left out.
+    /// Blends a colour into a pixel; positions outside the image are ignored.
     fn mix(&mut self, x: i64, y: i64, colour: Colour, share: f64) {
         let (Ok(x), Ok(y)) = (usize::try_from(x), usize::try_from(y)) else { return };
         if x >= self.width || y >= self.height || share <= 0.0 {
@@ -36,7 +36,7 @@ impl Canvas {
         }
     }
 
-    /// Every pixel of a box around two points, by its distance from the line between them.
+    /// Blends each pixel near a line segment by its distance from the segment.
     fn line(&mut self, from: (f64, f64), to: (f64, f64), half: f64, colour: Colour, strength: f64) {
         let edge = half + 1.0;
         let (left, right) = (from.0.min(to.0) - edge, from.0.max(to.0) + edge);
@@ -110,7 +110,7 @@ pub fn write(scene: &Scene) -> Vec<u8> {
 }
 
 fn chunk(out: &mut Vec<u8>, kind: &[u8; 4], bytes: &[u8]) {
-    // A picture is far smaller than four gigabytes: its size is bounded by its panels.
+    // An image is far smaller than 4 GiB: the number of panels bounds its size.
     out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
     let mut sum = Crc::new();
     sum.update(kind);
@@ -125,12 +125,12 @@ fn file(canvas: &Canvas) -> Vec<u8> {
     let mut head = Vec::new();
     head.extend_from_slice(&(canvas.width as u32).to_be_bytes());
     head.extend_from_slice(&(canvas.height as u32).to_be_bytes());
-    // Eight bits, red green blue, and the only ways of packing and filtering; not interlaced.
+    // 8 bits per channel, RGB, the only methods of compression and filtering, not interlaced.
     head.extend_from_slice(&[8, 2, 0, 0, 0]);
     chunk(&mut out, b"IHDR", &head);
     let mut packed = ZlibEncoder::new(Vec::new(), Compression::default());
     for row in canvas.pixels.chunks(canvas.width * 3) {
-        // Into memory: nothing here can fail.
+        // Writing to memory cannot fail.
         let _ = packed.write_all(&[0]).and_then(|()| packed.write_all(row));
     }
     chunk(&mut out, b"IDAT", &packed.finish().unwrap_or_default());
@@ -138,7 +138,7 @@ fn file(canvas: &Canvas) -> Vec<u8> {
     out
 }
 
-/// The rows of a file that [`write`] made.
+/// Decodes the rows of a file that [`write`] made.
 #[cfg(test)]
 pub fn unpacked(png: &[u8]) -> Vec<u8> {
     use std::io::Read as _;

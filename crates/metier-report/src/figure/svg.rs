@@ -1,4 +1,4 @@
-//! A scene as SVG that stands alone.
+//! Renders a scene as a standalone SVG file.
 
 use std::fmt::Write as _;
 
@@ -30,7 +30,7 @@ pub fn write(scene: &Scene) -> String {
         escaped(&scene.title)
     );
     for shape in &scene.shapes {
-        // Writing into a text cannot fail.
+        // Writing to a String cannot fail.
         let _ = match shape {
             Shape::Path { points, colour, width } => {
                 let path: String = points

@@ -1,4 +1,4 @@
-//! The picture of stacks as SVG, alone or inside of a page.
+//! Draws stacks as SVG, as a file of its own or inside a page.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ const PAD: f64 = 10.0;
 const ROW: f64 = 17.0;
 const HEAD: f64 = 54.0;
 const FOOT: f64 = 12.0;
-/// Width of a character of the font that is asked for.
+/// Character width of the font.
 const CHARACTER: f64 = 6.6;
 
 const STYLE: &str = ".flame{background:#fff;font:11px ui-monospace,Menlo,Consolas,\"DejaVu Sans Mono\",monospace}\
@@ -25,15 +25,15 @@ const STYLE: &str = ".flame{background:#fff;font:11px ui-monospace,Menlo,Consola
 .flame .b{fill:#6ea8fe}.flame rect{stroke:#12161b}.flame .f:hover rect{stroke:#fff}}\
 @media print{.flame{background:#fff}.flame .b{display:none}}";
 
-/// What a picture is compared with.
+/// The baseline of a differential flame graph.
 #[derive(Debug, Clone, Copy)]
 pub struct Against<'a> {
     pub stacks: &'a Stacks,
-    /// What people call it.
+    /// Display name of the baseline.
     pub label: &'a str,
 }
 
-/// A file of its own.
+/// Draws a standalone SVG file.
 pub fn standalone(stacks: &Stacks, title: &str, against: Option<Against<'_>>) -> String {
     let body = picture(stacks, title, against, true);
     let script = format!("<script><![CDATA[\n{SCRIPT}]]></script></svg>\n");
@@ -41,7 +41,7 @@ pub fn standalone(stacks: &Stacks, title: &str, against: Option<Against<'_>>) ->
     format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{body}{script}")
 }
 
-/// For a page, which carries the script once for all.
+/// Draws an SVG for a page that includes the script once.
 pub fn embedded(stacks: &Stacks, title: &str, against: Option<Against<'_>>) -> String {
     picture(stacks, title, against, false)
 }
@@ -53,7 +53,7 @@ fn picture(stacks: &Stacks, title: &str, against: Option<Against<'_>>, is_alone:
         Some(against) => format!("{title} against {}", against.label),
         None => title.to_string(),
     };
-    // Alone it has its own size: a browser would shrink a deep one to the height of its window.
+    // A standalone file has a fixed size: browsers would shrink a deep graph to the window height.
     let size = match is_alone {
         true => format!(" xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\""),
         false => " width=\"100%\"".to_string(),
@@ -83,7 +83,7 @@ fn picture(stacks: &Stacks, title: &str, against: Option<Against<'_>>, is_alone:
     svg
 }
 
-/// What one sees in it, for those who cannot.
+/// Text alternative of the picture, for screen readers.
 fn words(stacks: &Stacks, laid: &Layout<'_>) -> String {
     let mut own: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
     for place in &laid.places {
@@ -152,7 +152,7 @@ fn frame(svg: &mut String, place: &Place<'_>, whole: u64, samples: Option<(u64, 
     let _ = write!(svg, "<text x=\"{:.2}\" y=\"{:.1}\">{}</text></g>", x + 3.0, y + 12.5, escaped(&label));
 }
 
-/// The name, or as much of it as fits.
+/// Shortens a name to the available width.
 fn clipped(name: &str, fits: usize) -> String {
     match name.chars().count() <= fits {
         true => name.to_string(),
@@ -160,7 +160,7 @@ fn clipped(name: &str, fits: usize) -> String {
     }
 }
 
-/// Warm colours for programs, cool ones for the kernel; the same name has the same colour everywhere.
+/// Warm colours for user code, cool colours for the kernel; a name has the same colour everywhere.
 fn by_name(name: &str) -> String {
     let hash = metier_types::random::hash_name(name);
     let (a, b) = ((hash >> 8) % 24, (hash >> 32) % 12);
@@ -173,11 +173,11 @@ fn by_name(name: &str) -> String {
     }
 }
 
-/// Grey where chance explains the difference of two samples of this size; else red or blue, the stronger the larger the
-/// change relative to the larger of both shares.
+/// Grey if the difference is not significant for these sample counts. Otherwise red or blue; the
+/// colour is stronger for a larger change relative to the larger share.
 fn by_difference(share: f64, before: f64, samples: (u64, u64)) -> String {
     let (n, m) = (samples.0.max(1) as f64, samples.1.max(1) as f64);
-    // Both shares pooled, as if nothing had changed; two deviations are the usual limit.
+    // The pooled share assumes no change; two standard deviations are the usual limit.
     let pooled = (before * n + share * m) / (n + m);
     let deviation = (pooled * (1.0 - pooled) * (1.0 / n + 1.0 / m)).max(0.0).sqrt();
     if (share - before).abs() <= 2.0 * deviation {

@@ -1,48 +1,48 @@
-//! Which frames are drawn, and where: left to right by name, each as wide as its share.
+//! Layout of frames: from left to right by name, each as wide as its share.
 
 use super::stacks::Stacks;
 
-/// Frames narrower than this share of the whole are left out.
+/// Frames with a smaller share of the total are omitted.
 pub const NARROWEST: f64 = 0.0005;
-/// Most frames of a picture.
+/// Maximum number of frames in a picture.
 pub const MOST_DRAWN: usize = 20_000;
 
-/// A frame in the picture.
+/// A placed frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Place<'a> {
     pub name: &'a str,
-    /// How deep, from 0 for the root.
+    /// Depth; the root has 0.
     pub depth: usize,
-    /// Its left end, as a share of the width.
+    /// Left end, as a share of the width.
     pub from: f64,
-    /// Its width, as a share.
+    /// Width, as a share.
     pub share: f64,
     pub total: u64,
-    /// Samples in it alone.
+    /// Samples in this frame alone.
     pub own: u64,
-    /// The share that it has in what this is compared with; `None` where nothing is.
+    /// Share in the baseline; `None` without a baseline.
     pub before: Option<f64>,
 }
 
-/// The picture's frames, and how many were too narrow.
+/// The placed frames and the number of omitted ones.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout<'a> {
-    /// Those that are drawn, parents before children.
+    /// The placed frames, parents before children.
     pub places: Vec<Place<'a>>,
-    /// Those that are not.
+    /// Number of omitted frames.
     pub left_out: usize,
-    /// Depth of the deepest that is drawn.
+    /// Largest depth among the placed frames.
     pub deepest: usize,
-    /// Share of what this is compared with that lies in stacks which are not here at all.
+    /// Share of the baseline's samples whose stacks are absent here.
     pub vanished: f64,
 }
 
-/// Lays stacks out; `before` is what they are compared with, by place in the tree.
+/// Lays out stacks; `before` is the baseline, matched by position in the tree.
 pub fn layout<'a>(stacks: &'a Stacks, before: Option<&Stacks>) -> Layout<'a> {
     let whole = stacks.total().max(1) as f64;
     let of_before = before.map(|before| before.total().max(1) as f64);
     let mut layout = Layout { places: Vec::new(), left_out: 0, deepest: 0, vanished: 0.0 };
-    // Frame, its counterpart, depth, left end in samples.
+    // Frame, its counterpart in the baseline, depth, left end in samples.
     let mut waiting: Vec<(usize, Option<usize>, usize, u64)> = vec![(0, before.map(|_| 0), 0, 0)];
     while let Some((at, other, depth, from)) = waiting.pop() {
         let frame = &stacks.frames[at];

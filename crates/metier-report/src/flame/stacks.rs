@@ -1,59 +1,60 @@
-//! Collapsed stacks: read into a tree, written back in order.
+//! Collapsed stacks: parsed into a tree, and written in sorted order.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Deepest stack; frames below are counted for the last one that is kept.
+/// Maximum stack depth; deeper frames are counted for the last kept one.
 pub const DEEPEST: usize = 512;
-/// Most different frames by place, over all stacks.
+/// Maximum number of distinct tree positions over all stacks.
 pub const MOST_FRAMES: usize = 1_000_000;
-/// Longest name of a frame that is kept.
+/// Maximum length of a frame name.
 const LONGEST_NAME: usize = 1000;
 
-/// Why stacks cannot be read.
+/// Why stacks cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StackError {
-    /// A line is none.
+    /// A line is not a collapsed stack.
     #[error("line {line}: {got:?} is no collapsed stack; want `frame;frame;frame COUNT`")]
     Line {
-        /// Which one, from 1.
+        /// Line number, from 1.
         line: usize,
         got: String,
     },
-    /// There is nothing in it.
+    /// There are no stacks.
     #[error("there are no stacks in it; want lines of `frame;frame;frame COUNT`")]
     Empty,
-    /// More than can be drawn.
+    /// There are too many frames to draw.
     #[error(
         "there are more than {MOST_FRAMES} different frames by place in it; want a shorter or coarser profile"
     )]
     TooMany,
 }
 
-/// A frame at its place in the tree.
+/// A frame at its position in the tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Frame {
     pub name: String,
-    /// Samples in it and in what it called.
+    /// Samples in this frame and its callees.
     pub total: u64,
-    /// Samples in it alone.
+    /// Samples in this frame alone.
     pub own: u64,
-    /// What it called, by name: places in [`Stacks::frames`].
+    /// Callees by name: indices into [`Stacks::frames`].
     pub children: BTreeMap<String, usize>,
 }
 
-/// All stacks as one tree; the first frame stands for all.
+/// All stacks as one tree; the first frame is the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stacks {
     /// The frames; the first is the root.
     pub frames: Vec<Frame>,
-    /// Samples whose stack was deeper than is kept.
+    /// Samples whose stack was truncated.
     pub cut: u64,
 }
 
 impl Stacks {
-    /// Reads the text form. Bytes that are no UTF-8 are replaced; empty lines and lines that begin with `#` are skipped.
+    /// Parses the text form. Invalid UTF-8 is replaced; empty lines and lines that begin with `#`
+    /// are skipped.
     pub fn read(bytes: &[u8]) -> Result<Self, StackError> {
         let mut stacks = Self { frames: vec![Frame { name: "all".to_string(), ..Frame::default() }], cut: 0 };
         for (at, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
@@ -110,7 +111,7 @@ impl Stacks {
         Ok(())
     }
 
-    /// The text form again: one line for each stack, in order.
+    /// Writes the text form: one line per stack, sorted.
     pub fn folded(&self) -> String {
         let mut text = String::new();
         let mut path: Vec<&str> = Vec::new();
@@ -123,7 +124,7 @@ impl Stacks {
         if frame.own > 0 && !path.is_empty() {
             let _ = writeln!(text, "{} {}", path.join(";"), frame.own);
         }
-        // Depth is bounded by DEEPEST, so the recursion is too.
+        // MAX_DEPTH bounds the depth, and so the recursion.
         for child in frame.children.values() {
             path.push(&self.frames[*child].name);
             self.write(*child, path, text);

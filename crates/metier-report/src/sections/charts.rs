@@ -1,4 +1,5 @@
-//! CPU, memory, IO, GPU, power and temperature over time. One subject: its columns; several: one line for each.
+//! Charts of CPU, memory, IO, GPU, power and temperature over time. One subject: its columns;
+//! several subjects: one line each.
 
 use metier_types::{Kind, Series, Unit};
 
@@ -7,9 +8,9 @@ use crate::chart::{Scale, chart};
 use crate::lines::{Line, line};
 use crate::{Measured, Subject};
 
-/// Repetitions that are drawn behind the one that is shown.
+/// Maximum number of repetitions drawn behind the representative run.
 const BEHIND: usize = 10;
-/// Lines of one chart.
+/// Maximum number of lines per chart.
 const LINES: usize = 8;
 
 /// A chart of columns of the series `use`.
@@ -44,7 +45,7 @@ pub fn section(subjects: &[Subject]) -> Section {
             [one] => columns(one, panel),
             many => side_by_side(many, panel),
         };
-        // What never left 0 is told by the figures.
+        // Columns that stay at 0 are omitted; the key figures cover them.
         if lines.iter().any(|line| line.most() > 0.0) {
             blocks.extend(chart(panel.title, panel.scale, lines, &phases).map(Block::Chart));
         }
@@ -80,7 +81,7 @@ fn in_use(measured: &Measured) -> Option<&Series> {
     measured.series.iter().find(|series| series.name == "use")
 }
 
-/// The columns of the run that is shown; repetitions behind a single one.
+/// The columns of the representative run; for a single column, repetitions behind it.
 fn columns(subject: &Subject, panel: &Panel) -> Vec<Line> {
     let Some(shown) = subject.shown() else { return Vec::new() };
     let mut lines: Vec<Line> = panel
@@ -102,7 +103,7 @@ fn columns(subject: &Subject, panel: &Panel) -> Vec<Line> {
     lines
 }
 
-/// One line for each subject; read and written are added up.
+/// One line per subject; read and written bytes are added.
 fn side_by_side(subjects: &[Subject], panel: &Panel) -> Vec<Line> {
     let one = |(colour, subject): (usize, &Subject)| {
         let series = in_use(subject.shown()?)?;
@@ -117,7 +118,7 @@ fn side_by_side(subjects: &[Subject], panel: &Panel) -> Vec<Line> {
     subjects.iter().enumerate().filter_map(one).collect()
 }
 
-/// All columns of a kind, over all series.
+/// All columns of a kind and unit, over all series.
 fn gathered(shown: &Measured, wanted: &dyn Fn(&Series, Kind, Unit) -> bool) -> Vec<Line> {
     let mut lines = Vec::new();
     for series in &shown.series {

@@ -1,4 +1,4 @@
-//! Where and how it ran: command, device, image, pod, dataset, limits, company, files.
+//! The conditions of a run: command, device, image, pod, dataset, limits, co-runners, files.
 
 use metier_types::Role;
 
@@ -6,7 +6,7 @@ use crate::Measured;
 use crate::blocks::{Block, Cell, Table, Tone};
 use crate::words::{command, ending, moment, shortened};
 
-/// Runs beside it and files that are listed.
+/// Maximum number of listed co-runners and files.
 const LISTED: usize = 50;
 
 pub fn blocks(shown: &Measured) -> Vec<Block> {

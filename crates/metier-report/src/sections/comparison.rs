@@ -1,4 +1,4 @@
-//! The first subject beside each of the others.
+//! Comparison of the first subject with each of the others.
 
 use metier_stats::{Comparison, Metric, Verdict};
 use metier_types::Ratio;
@@ -18,7 +18,7 @@ pub fn section(record: &ReportRecord) -> Section {
     Section { title: "Comparison".to_string(), kind: "comparison", blocks }
 }
 
-/// What changed, in a sentence.
+/// Describes the changes in a sentence.
 fn sentence(comparison: &Comparison) -> String {
     let list = |verdict: Verdict| -> String {
         let of = comparison.metrics.iter().filter(|metric| metric.verdict == verdict);

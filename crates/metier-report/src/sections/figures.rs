@@ -1,4 +1,4 @@
-//! The figures of the run that is shown, with a mark for what is not exact.
+//! The key figures of the representative run, with a mark for values that are not exact.
 
 use crate::Measured;
 use crate::blocks::{Block, Cell, Tone};

@@ -1,4 +1,4 @@
-//! Where the time went, function by function, where stacks were sampled.
+//! Flame graphs: time by function, if stacks were sampled.
 
 use crate::Subject;
 use crate::blocks::{Block, Section};

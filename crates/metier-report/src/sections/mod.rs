@@ -1,4 +1,5 @@
-//! The sections of a report, in the order in which they are read. To add one, write its file and add it to [`all`].
+//! The sections of a report, in reading order. A new section has its own file and is added to
+//! [`all`].
 
 mod charts;
 mod circumstances;
@@ -14,7 +15,7 @@ mod trust;
 use crate::blocks::{Block, Section};
 use crate::{ReportRecord, Subject};
 
-/// Everything, but what has nothing to say.
+/// All sections that are not empty.
 pub fn all(subjects: &[Subject], record: &ReportRecord) -> Vec<Section> {
     let mut sections = vec![trust::section(subjects), comparison::section(record), needs::section(record)];
     sections.push(spread::section(record));

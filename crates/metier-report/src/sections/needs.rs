@@ -1,4 +1,4 @@
-//! What to ask a scheduler for, ready to be copied.
+//! Recommended requests and limits, ready to copy.
 
 use crate::ReportRecord;
 use crate::advice::{Advice, Firmness};
@@ -33,7 +33,7 @@ pub fn section(record: &ReportRecord) -> Section {
     Section { title: "Recommended requests and limits".to_string(), kind: "needs", blocks }
 }
 
-/// As a container of a pod has it.
+/// The `resources` of a Kubernetes container.
 fn kubernetes(advice: &Advice) -> String {
     let mut text = "resources:".to_string();
     for kind in ["request", "limit"] {

@@ -1,4 +1,4 @@
-//! The process tree, children under their parents, those that cost most first.
+//! The process tree: children under their parents, the most expensive first.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::Measured;
 use crate::blocks::{Block, Cell, Table, Tone};
 use crate::words::shortened;
 
-/// Processes that are listed.
+/// Maximum number of listed processes.
 const LISTED: usize = 40;
 const DEEPEST: usize = 12;
 
@@ -23,7 +23,7 @@ pub fn blocks(shown: &Measured) -> Vec<Block> {
     children
         .values_mut()
         .for_each(|list| list.sort_by(|l, r| cost(r).total_cmp(&cost(l)).then(l.pid.cmp(&r.pid))));
-    // A pid that was used twice must not lead in circles: each process is taken once.
+    // A reused pid must not cause a cycle: each process is visited once.
     let mut waiting: Vec<(usize, &Process)> =
         children.remove(&None).unwrap_or_default().into_iter().rev().map(|process| (0, process)).collect();
     while let Some((depth, process)) = waiting.pop() {
@@ -46,7 +46,7 @@ pub fn blocks(shown: &Measured) -> Vec<Block> {
     vec![Block::Text(text), Block::Table(table)]
 }
 
-/// Its parent, if that is in the tree and not itself.
+/// The parent's pid, if it is in the tree and is another process.
 fn parent(process: &Process, tree: &ProcessTree) -> Option<u32> {
     let parent = process.parent.filter(|parent| *parent != process.pid)?;
     tree.processes.iter().take(10_000).any(|other| other.pid == parent).then_some(parent)

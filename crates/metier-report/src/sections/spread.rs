@@ -1,4 +1,4 @@
-//! What repetitions say together.
+//! Statistics of repetitions.
 
 use crate::ReportRecord;
 use crate::blocks::{Block, Cell, Section, Table};

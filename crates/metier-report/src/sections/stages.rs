@@ -1,4 +1,4 @@
-//! What the application said of itself, and the parts of the run's time.
+//! Values reported by the application, and the phases of the run.
 
 use metier_types::{Stage, StageKind};
 
@@ -6,7 +6,7 @@ use crate::Measured;
 use crate::blocks::{Block, Cell, Table, Tone};
 use crate::words::shortened;
 
-/// Stages that are listed.
+/// Maximum number of listed stages.
 const STAGES: usize = 100;
 
 pub fn blocks(shown: &Measured) -> Vec<Block> {

@@ -1,4 +1,4 @@
-//! How far to trust it: quality, overhead, warnings, and what is missing with its fix.
+//! Reliability of the results: quality, overhead, warnings, and missing values with their fixes.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use metier_types::{Quality, Run};
 use crate::blocks::{Block, Cell, Section, Table, Tone};
 use crate::{Subject, words};
 
-/// Warnings that are written out.
+/// Maximum number of listed warnings.
 const WARNINGS: usize = 20;
 
 pub fn section(subjects: &[Subject]) -> Section {
@@ -21,7 +21,7 @@ pub fn section(subjects: &[Subject]) -> Section {
             blocks.push(Block::Warning(format!("{name}{}", warning.text)));
         }
     }
-    // Runs on one host lack the same things; those are told once.
+    // Runs on one host lack the same values; list these once.
     let mut told: Vec<&Run> = Vec::new();
     for subject in subjects {
         let Some(run) = subject.shown().map(|shown| &shown.run) else { continue };
@@ -35,7 +35,7 @@ pub fn section(subjects: &[Subject]) -> Section {
     Section { title: "How far to trust it".to_string(), kind: "trust", blocks }
 }
 
-/// How it was measured, and at what cost, in a sentence or two.
+/// Describes the method and cost of the measurement in one or two sentences.
 fn sentence(run: &Run) -> String {
     let of = |quality: Quality| run.quality.values().filter(|known| **known == quality).count();
     let mut parts = Vec::new();

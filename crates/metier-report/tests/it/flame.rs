@@ -1,4 +1,4 @@
-//! Flame graphs: what is read, what is drawn, and that nothing in a frame becomes markup.
+//! Flame graphs: parsing, drawing, and that no frame name becomes markup.
 
 use crate::common::{subject, well_formed};
 use base64::Engine as _;
@@ -59,7 +59,7 @@ fn a_difference_is_of_shares_and_tells_what_is_gone() {
     let of = |name: &str| laid.places.iter().find(|place| place.name == name).unwrap().before.unwrap();
     assert!((of("parse") - 0.5).abs() < 1e-9 && (of("main") - 1.0).abs() < 1e-9);
     assert!((laid.vanished - 0.3).abs() < 1e-9);
-    // Ten times as many samples of the same shares are no difference.
+    // Ten times as many samples with the same shares are no difference.
     let tenfold = stacks(&BEFORE.replace("0\n", "00\n"));
     let same = layout(&tenfold, Some(&before));
     assert!(same.places.iter().all(|place| (place.share - place.before.unwrap()).abs() < 1e-9));
@@ -67,7 +67,7 @@ fn a_difference_is_of_shares_and_tells_what_is_gone() {
     assert!(picture.contains("after against before") && picture.contains("+25.00 points"), "{picture}");
     assert!(picture.contains("30.0 % of it are in stacks that are gone here"));
     assert!(picture.contains("hsl(8 ") && picture.contains("hsl(0 0% 90%)"));
-    // With few samples the same shares are no more than chance.
+    // With few samples the same shares are not significant.
     let few = |text: &str| {
         stacks(&text.replace("30", "3").replace("50", "5").replace("20", "2").replace("75", "8"))
     };

@@ -1,4 +1,4 @@
-//! Integration tests of metier-report, one module a topic.
+//! Integration tests of metier-report, one module per topic.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Reports on fixed material: golden files, hostile names, well-formed pages, advice.
+//! Reports on fixed input: golden files, hostile names, well-formed pages, advice.
 
 use crate::common::{measured, subject, well_formed};
 use metier_report::{Error, Firmness, Report, Subject};
@@ -37,7 +37,7 @@ fn a_page_is_well_formed_and_refers_to_nothing_outside() {
     ] {
         let page = report(&subjects).html().unwrap();
         well_formed(&page);
-        // The dataset's own address is text of the run, not a reference.
+        // The address of the dataset is text of the run, not a link.
         let page = page.replace("s3://sets/a", "");
         for outside in
             ["http:", "https:", "//", " src=", " href=", "@import", "url(", "<script", "<link", "<iframe"]
@@ -94,7 +94,8 @@ fn one_short_run_gets_no_advice_and_many_long_ones_get_it_with_reasons() {
     assert_eq!(firm.firmness, Firmness::Firm);
     let value =
         |key: &str| firm.quotas.iter().find(|quota| quota.key == key).map(|quota| quota.value.as_str());
-    // Half a core most of the time, one and a half in a tenth of it; a peak of 200 MiB, of which 60 are page cache.
+    // Half a core in nine of ten seconds, one and a half cores in the tenth; a peak of 200 MiB,
+    // including 60 MiB of page cache.
     assert_eq!(value("request.cpu"), Some("1500m"));
     assert_eq!(value("limit.cpu"), Some("1650m"));
     assert_eq!(value("request.memory"), Some("140Mi"));

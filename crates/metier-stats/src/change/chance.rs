@@ -1,29 +1,29 @@
-//! How often values without a change, in random order, look as cut as these do.
+//! Permutation tests of cuts: how often shuffled values can be cut as clearly as these.
 //!
-//! The order as it was counts as one of the shuffled ones, so the chance is never 0 and the level is kept exactly,
-//! ties included (Phipson and Smyth, 2010).
+//! The observed order counts as one of the shuffles. So the p-value is never 0, and the level is
+//! exact even with ties (Phipson and Smyth, 2010).
 
 use super::ChangeOptions;
 use super::segment::{MOST_CUTS, SHORTEST, Solver, best_single};
 use crate::random::Xoshiro256;
 
-/// Steps of the solver that one search may take; long histories get fewer shuffles.
+/// Solver steps per search; long histories get fewer shuffles.
 const BUDGET: f64 = 5e8;
-/// Fewest shuffles, whatever the length.
+/// Minimum number of shuffles for any length.
 const FEWEST_SHUFFLES: f64 = 199.0;
-/// Sums of the same values in another order differ in their last digits.
+/// Tolerance: sums of the same values in another order differ in their last digits.
 const ROUNDING: f64 = 1.0 - 1e-9;
 
-/// What chance says of a stretch.
+/// Result of the test of a segment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Verdict {
-    /// Shuffled values often look so.
+    /// Shuffled values often look like this.
     Likely,
-    /// They seldom do; this penalty for each cut is exceeded as seldom.
+    /// Shuffled values seldom look like this; they exceed this penalty per cut equally seldom.
     Unlikely { penalty: f64 },
 }
 
-/// Whether there is any change, at a level.
+/// Tests for any change, at a significance level.
 pub fn of_any_change(values: &[f64], level: f64, options: &ChangeOptions) -> Verdict {
     let n = values.len();
     let mut solver = Solver::new(n);
@@ -34,9 +34,9 @@ pub fn of_any_change(values: &[f64], level: f64, options: &ChangeOptions) -> Ver
     }
     let steps = MOST_CUTS as f64 * (n * n) as f64 / 2.0;
     let affordable = (BUDGET / steps).max(FEWEST_SHUFFLES);
-    // With fewer than that no chance could be found small enough.
+    // With fewer shuffles no p-value could be small enough.
     let shuffles = f64::from(options.resamples).min(affordable).max((4.0 / level).ceil()) as usize;
-    // So many orders may look as cut, this one included.
+    // Number of orders, including this one, that may be as clear.
     let allowed = (level * (shuffles + 1) as f64).floor() as usize;
     let mut random = Xoshiro256::new(options.seed);
     let mut order = values.to_vec();
@@ -48,7 +48,7 @@ pub fn of_any_change(values: &[f64], level: f64, options: &ChangeOptions) -> Ver
         let penalty = solver.breaking_penalty();
         if penalty >= seen * ROUNDING {
             as_cut += 1;
-            // It is settled; most histories have no change, and end here early.
+            // The result is certain; most histories have no change and end here early.
             if as_cut > allowed {
                 return Verdict::Likely;
             }
@@ -56,12 +56,13 @@ pub fn of_any_change(values: &[f64], level: f64, options: &ChangeOptions) -> Ver
         found.push(penalty);
     }
     found.sort_unstable_by(f64::total_cmp);
-    // The largest of those that are common; `seen` is above it, because at most `allowed` orders reach it.
+    // The largest penalty among the common ones. It is below `seen`, because at most `allowed`
+    // orders reach that.
     let penalty = found.get(found.len() - allowed).copied().unwrap_or(0.0).min(seen * ROUNDING);
     Verdict::Unlikely { penalty }
 }
 
-/// The chance that a stretch without a change can be cut somewhere as clearly as here.
+/// P-value of one cut: the probability of a cut as clear in a segment without change.
 pub fn of_this_cut(values: &[f64], at: usize, options: &ChangeOptions) -> f64 {
     let seen = best_single(values, at..=at);
     if seen <= 0.0 {

@@ -1,8 +1,8 @@
-//! Whether a straight line tells a history better than steps.
+//! Whether a straight line fits a history better than steps.
 //!
-//! Only asked where steps were found, so that it adds no false alarm of its own. The line is that of Theil and Sen
-//! (the median of all slopes), on the logarithm where all values are above 0; both are judged by their mean
-//! distance from the values, where the line has the handicap of fewer numbers to fit with.
+//! Tested only after steps were found, so that it adds no false alarm. The line is the Theil–Sen
+//! estimate (the median of all slopes), on the logarithm if all values are positive. Both fits are
+//! judged by their mean distance from the values; the line has fewer parameters.
 
 use metier_types::{Extra, Ratio};
 use schemars::JsonSchema;
@@ -14,16 +14,16 @@ use crate::bootstrap::median;
 /// A steady drift.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Drift {
-    /// From the first to the last value of the line, as a share of the first.
+    /// Change from the first to the last value of the line, relative to the first.
     pub change_ratio: Ratio,
-    /// From one run to the next, as a share.
+    /// Change from one run to the next, relative to the value.
     pub per_run_ratio: Ratio,
     /// Fields of later versions.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// The drift that the steps really are; `None` where the steps fit better.
+/// The drift that explains the steps better; `None` if the steps fit better.
 pub fn instead_of(values: &[f64], steps: &[Step], options: &ChangeOptions) -> Option<Drift> {
     if steps.is_empty() || values.iter().any(|x| *x <= 0.0) {
         return None;
@@ -56,7 +56,7 @@ fn middle(values: &[f64]) -> f64 {
     median(&sorted).unwrap_or_default()
 }
 
-/// Slope and start of the line through the middle of the values.
+/// Slope and intercept of the line through the medians.
 fn line(values: &[f64]) -> Option<(f64, f64)> {
     let mut slopes: Vec<f64> = (0..values.len())
         .flat_map(|i| (i + 1..values.len()).map(move |j| (i, j)))

@@ -1,25 +1,27 @@
-//! The best cuts of a sequence, found exactly.
+//! Exact segmentation: the best cuts of a sequence.
 //!
-//! Stray values are first drawn in ([`drawn_in`]); then, for each number k of cuts up to [`MOST_CUTS`], the
-//! cuts with the least sum of squares Sₖ around the means of their stretches are found in one pass (Auger and
-//! Lawrence, 1989). Cuts are worth n · ln(S₀ / Sₖ), twice the logarithm of the likelihood ratio for normal noise, less
-//! a penalty for each. Time n² · MOST_CUTS / 2.
+//! Outliers are clamped first ([`drawn_in`]). For each number k of cuts up to [`MOST_CUTS`], one
+//! pass finds the cuts with the least sum of squares Sₖ around the segment means (Auger and
+//! Lawrence, 1989). Their gain is n · ln(S₀ / Sₖ), twice the log-likelihood ratio for normal noise,
+//! less a penalty per cut. The time is n² · MAX_CUTS / 2.
 
 use crate::bootstrap::median;
 
-/// Fewest values in a stretch: one or two stray runs are no new level.
+/// Minimum length of a segment: one or two outliers are not a level.
 pub const SHORTEST: usize = 3;
-/// Most cuts of one search; parts are searched again.
+/// Maximum number of cuts per search; segments are searched again.
 pub const MOST_CUTS: usize = 5;
 
-/// Values further outside of the middle 80 % than this share of its width are drawn in to there. In normal noise
-/// that is 1 value in 100; of a change in the middle, strays count as much as one more change.
+/// Values are clamped at this distance from the middle 80 %, relative to its width. In normal noise
+/// this affects 1 value in 100. For a change in the middle, all outliers together weigh at most as
+/// much as one more change.
 const STRAY: f64 = 0.5;
-/// Share of the whole sum of squares that counts as none: a perfect fit is worth n · 13.8 and not endlessly much.
+/// Floor of the residual, as a share of the total sum of squares: a perfect fit gains n · 13.8
+/// instead of infinity.
 const PERFECT: f64 = 1e-6;
 
-/// The scale on which histories are searched: logarithms, so that noise and changes are shares of the level; as
-/// they are where a value is not above 0. Around their median, so that squares of them lose no digits.
+/// Transforms the values for the search: logarithms if all are positive, so that noise and changes
+/// are relative; otherwise unchanged. The median is subtracted, so that squares lose no digits.
 pub fn scaled(values: &[f64]) -> Vec<f64> {
     let mut scaled: Vec<f64> = match values.iter().all(|x| *x > 0.0) {
         true => values.iter().map(|x| x.ln()).collect(),
@@ -28,7 +30,7 @@ pub fn scaled(values: &[f64]) -> Vec<f64> {
     let mut sorted = scaled.clone();
     sorted.sort_unstable_by(f64::total_cmp);
     let middle = median(&sorted).unwrap_or_default();
-    // Differences by rounding alone are none.
+    // Differences from rounding alone do not count.
     let least = 1e-12 * values.iter().fold(0.0, |most: f64, x| most.max(x.abs())).min(1.0);
     for x in &mut scaled {
         *x -= middle;
@@ -39,8 +41,9 @@ pub fn scaled(values: &[f64]) -> Vec<f64> {
     scaled
 }
 
-/// Draws stray values in. Which ones does not depend on the order of the values, so shuffling stays an exact test.
-/// A level that few runs have is drawn in as well, and still stands out from noise by 2.5 deviations.
+/// Clamps outliers. The choice does not depend on the order of the values, so shuffling stays an
+/// exact test. A level of few runs is clamped as well, but still differs from noise by 2.5
+/// deviations.
 pub fn drawn_in(values: &[f64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -51,19 +54,19 @@ pub fn drawn_in(values: &[f64]) -> Vec<f64> {
     };
     let (low, high) = (quantile(0.1), quantile(0.9));
     let reach = STRAY * (high - low);
-    // Where most are equal, nothing says how far is far.
+    // If most values are equal, there is no scale for outliers.
     if reach <= 0.0 {
         return values.to_vec();
     }
     values.iter().map(|x| x.clamp(low - reach, high + reach)).collect()
 }
 
-/// How many cuts a sequence of that length can have.
+/// Maximum number of cuts for a sequence of length n.
 fn most_cuts(n: usize) -> usize {
     MOST_CUTS.min((n / SHORTEST).saturating_sub(1))
 }
 
-/// Room for the solutions of one length, used again for each order of the same values.
+/// Buffers for solutions of one length, reused for each order of the same values.
 #[derive(Debug)]
 pub struct Solver {
     inverse: Vec<f64>,
@@ -74,7 +77,7 @@ pub struct Solver {
 }
 
 impl Solver {
-    /// For sequences of `n` values.
+    /// Allocates buffers for sequences of `n` values.
     pub fn new(n: usize) -> Self {
         let cuts = most_cuts(n);
         Self {
@@ -115,7 +118,7 @@ impl Solver {
         }
     }
 
-    /// By how much the best k cuts lessen the sum of squares.
+    /// Reduction of the sum of squares by the best k cuts.
     fn gain(&self, cuts: usize) -> f64 {
         let n = self.sums.len() - 1;
         self.gains[cuts][n] - self.gains[0][n]
@@ -125,15 +128,15 @@ impl Solver {
         worth(self.sums.len() - 1, self.squares, self.gain(cuts))
     }
 
-    /// The smallest penalty per cut at which no cut pays.
+    /// The smallest penalty per cut at which no cut pays off.
     pub fn breaking_penalty(&self) -> f64 {
         (1..self.gains.len()).map(|cuts| self.worth(cuts) / cuts as f64).fold(0.0, f64::max)
     }
 
-    /// The best cuts at a penalty for each, in order.
+    /// The best cuts at a penalty per cut, in order.
     pub fn cuts(&self, penalty: f64) -> Vec<usize> {
         let worth = |cuts: usize| if cuts == 0 { 0.0 } else { self.worth(cuts) - penalty * cuts as f64 };
-        // The fewest of those that are worth the same.
+        // Among equally good solutions, the one with the fewest cuts.
         let count =
             (0..self.gains.len()).fold(0, |best, cuts| if worth(cuts) > worth(best) { cuts } else { best });
         let mut found = Vec::with_capacity(count);
@@ -147,7 +150,7 @@ impl Solver {
     }
 }
 
-/// n · ln(S₀ / S) where S₀ − S is the gain.
+/// n · ln(S₀ / S), where S₀ − S is the gain.
 fn worth(n: usize, squares: f64, gain: f64) -> f64 {
     if squares <= 0.0 {
         return 0.0;
@@ -156,14 +159,14 @@ fn worth(n: usize, squares: f64, gain: f64) -> f64 {
     n as f64 * (1.0 / left).ln().max(0.0)
 }
 
-/// The best cuts of values at a penalty for each.
+/// The best cuts of values at a penalty per cut.
 pub fn best(values: &[f64], penalty: f64) -> Vec<usize> {
     let mut solver = Solver::new(values.len());
     solver.solve(values);
     solver.cuts(penalty)
 }
 
-/// What the best single cut before one of these positions is worth, in linear time.
+/// The log-likelihood gain of the best single cut at one of these positions, in linear time.
 pub fn best_single(values: &[f64], places: std::ops::RangeInclusive<usize>) -> f64 {
     let n = values.len();
     let total: f64 = values.iter().sum();
@@ -185,7 +188,7 @@ mod tests {
     use super::*;
     use crate::random::Xoshiro256;
 
-    /// The best way to cut into so many parts, without any cleverness: least sum of squares.
+    /// Brute force: the best cuts into this many parts by the sum of squares.
     fn brute(values: &[f64], cuts: usize) -> f64 {
         let squares = |part: &[f64]| {
             let mean = part.iter().sum::<f64>() / part.len() as f64;
@@ -214,7 +217,7 @@ mod tests {
                     let (got, want) = (solver.squares - solver.gain(cuts), brute(&values, cuts));
                     assert!((got - want).abs() < 1e-6, "{values:?}, {cuts} cuts: {got}, want {want}");
                 }
-                // The cuts that are given back are those that were counted.
+                // The returned cuts are those that were counted.
                 let found = solver.cuts(0.5);
                 assert!(found.windows(2).all(|pair| pair[1] - pair[0] >= SHORTEST), "{found:?}");
                 let edges: Vec<usize> = std::iter::once(0).chain(found.iter().copied()).chain([n]).collect();

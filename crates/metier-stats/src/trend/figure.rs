@@ -1,4 +1,4 @@
-//! The figure whose history is looked at: a field of the summary, or a statistic of an application's stage.
+//! The metric of a history: a field of the summary, or a statistic of an application's stage.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,21 +24,22 @@ words! { (word, from_word)
     }
 }
 
-/// A figure of a run, written `wall`, `cpu`, … or `stage:NAME:p95`.
+/// A metric of a run, written `wall`, `cpu`, … or `stage:NAME:p95`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Figure {
     /// A field of the summary.
     Field(Field),
     /// A statistic of a stage.
     Stage {
-        /// What the application calls the stage.
+        /// Name of the stage, given by the application.
         name: String,
         statistic: Statistic,
     },
 }
 
 impl Figure {
-    /// Its unit; a stage's values are taken as seconds, which they are where its kind is `duration`.
+    /// Unit of the metric; stage values are treated as seconds, which is right for stages of kind
+    /// `duration`.
     pub fn unit(&self) -> Unit {
         match self {
             Self::Field(field) => field.unit(),
@@ -48,12 +49,12 @@ impl Figure {
         }
     }
 
-    /// Whether less of it is better.
+    /// Whether smaller values are better.
     pub fn is_cost(&self) -> bool {
         !matches!(self, Self::Stage { statistic: Statistic::Rate | Statistic::Count, .. })
     }
 
-    /// Its dotted path in a run, where it has one of its own.
+    /// Dotted path in a run, if it has one.
     pub(crate) fn path(&self) -> Option<String> {
         match self {
             Self::Field(field) => Some(field.path()),
@@ -61,14 +62,15 @@ impl Figure {
         }
     }
 
-    /// Its value in a run; `None` where it was not measured.
+    /// Value in a run; `None` if it was not measured.
     pub fn value(&self, run: &Run) -> Result<Option<f64>, Error> {
         match self {
             Self::Field(field) => field.value(run),
             Self::Stage { name, statistic } => {
                 let durations = |stage: &&metier_types::Stage| stage.kind == StageKind::Duration;
                 let named = || run.stages.iter().filter(|stage| stage.name == *name);
-                // A stage may be there as durations and as a rate; percentiles of durations are what is meant.
+                // A stage may exist as durations and as a rate; the percentiles refer to the
+                // durations.
                 let stage = named().find(durations).or_else(|| named().next());
                 let value = stage.and_then(|stage| match statistic {
                     Statistic::Count => Some(stage.count as f64),
@@ -80,7 +82,7 @@ impl Figure {
                     Statistic::P99 => stage.p99,
                     Statistic::Max => stage.max,
                 });
-                // An application may say anything; what is no number to compare counts as not said.
+                // Applications may send any number; values that cannot be compared count as absent.
                 Ok(value.filter(|x| x.abs() < 1e100))
             }
         }

@@ -13,68 +13,69 @@ use crate::comparison::Level;
 pub struct Point {
     /// The run.
     pub run: RunId,
-    /// The repetitions that it belongs to.
+    /// Batch of the run: the repetitions of one command.
     pub batch: BatchId,
-    /// When it started.
+    /// Start time.
     pub started: Timestamp,
-    /// Its value, in the unit of the histories.
+    /// Value of the run, in the unit of the report.
     pub value: f64,
 }
 
-/// What can be said about a history.
+/// Conclusion about a history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum TrendState {
-    /// So few runs that no change could be told from chance.
+    /// With so few runs no change could be significant.
     TooFewRuns,
-    /// These runs do not show a change; that is not proof that there was none.
+    /// These runs show no significant change; this does not prove that there was none.
     NoChangeShown,
     /// The level changed.
     Changed,
-    /// It drifts steadily.
+    /// The level drifts steadily.
     Drifts,
 }
 
-/// Something in the circumstances that is different after a change.
+/// A circumstance that differs after a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Suspect {
-    /// Stable word for programs: `executable-differs`, `kernel-differs`, …
+    /// Stable code: `executable-differs`, `kernel-differs`, …
     pub code: String,
-    /// What it is, for people.
+    /// Description of the circumstance.
     pub what: String,
-    /// As it was in the last run before.
+    /// Value in the last run before the change.
     pub before: String,
-    /// As it was in the first run after.
+    /// Value in the first run after the change.
     pub after: String,
-    /// Whether all runs of the stretch before had the one and all of the stretch after the other.
+    /// Whether all runs of the segment before have one value and all runs of the segment after the
+    /// other.
     pub is_clean: bool,
 }
 
 /// A change of level.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LevelChange {
-    /// Position of the first run after it among the points.
+    /// Index of its first run in `points`.
     pub at: usize,
-    /// That run.
+    /// Its first run.
     pub run: RunId,
-    /// When that run started.
+    /// Start time of that run.
     pub started: Timestamp,
-    /// The stretch before it.
+    /// Level of the segment before it.
     pub before: Level,
-    /// The stretch after it, up to the next change.
+    /// Level of the segment after it, up to the next change.
     pub after: Level,
-    /// Median after over median before, less 1; `None` where the level before is 0.
+    /// Median after divided by median before, minus 1; `null` if the level before is 0.
     pub change_ratio: Option<Ratio>,
     /// Lower end of the change's interval.
     pub low: Option<Ratio>,
-    /// Upper end of it.
+    /// Upper end of that interval.
     pub high: Option<Ratio>,
-    /// How often such intervals hold the true change, as planned, where the place of the change is right.
+    /// Nominal coverage of that interval, if the position of the change is right.
     pub coverage: Option<Ratio>,
-    /// The chance of a change this clear between its neighbours if there were none.
+    /// Probability of a change this clear between its neighbours without a cause.
     pub p_value: Ratio,
-    /// What else changed there, the clearest first.
+    /// Circumstances that differ there, the clearest first.
     #[serde(default)]
     pub suspects: Vec<Suspect>,
     /// Fields of later versions.
@@ -85,30 +86,30 @@ pub struct LevelChange {
 /// The history of one workload on one device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trend {
-    /// What ran.
+    /// The workload.
     pub workload: WorkloadRef,
-    /// Where.
+    /// The device.
     pub device: DeviceRef,
-    /// What can be said.
+    /// The conclusion.
     pub state: TrendState,
     /// The runs, in time order.
     pub points: Vec<Point>,
     /// The level since the last change.
     pub level: Level,
-    /// Where the level changed, in time order.
+    /// Changes of level, in time order.
     pub changes: Vec<LevelChange>,
-    /// How it drifts, where it does.
+    /// The drift, if there is one.
     pub drift: Option<Drift>,
-    /// Runs that only warmed up, failed or are not over.
+    /// Number of warm-up, failed and unfinished runs.
     pub left_out: usize,
-    /// Runs that lack the value.
+    /// Number of runs without the value.
     pub without_value: usize,
-    /// Older runs than those that are looked at.
+    /// Number of older runs that were not used.
     pub older: u64,
-    /// Why nothing can be said, where nothing can.
+    /// Why there is no conclusion, if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
-    /// What a reader should know before trusting it.
+    /// Warnings about its reliability.
     #[serde(default)]
     pub warnings: Vec<Warning>,
     /// Fields of later versions.
@@ -116,18 +117,18 @@ pub struct Trend {
     pub extra: Extra,
 }
 
-/// Histories of one figure.
+/// Histories of one metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trends {
     /// `metier.trend/1`.
     pub schema: Schema<Trends>,
-    /// The figure: `wall`, `cpu`, … or `stage:NAME:p95`.
+    /// The metric: `wall`, `cpu`, … or `stage:NAME:p95`.
     pub metric: String,
-    /// Its unit.
+    /// Unit of the metric.
     pub unit: Unit,
-    /// The chance of telling any change in a history that has none.
+    /// Probability of any false alarm in a history without change.
     pub significance: Ratio,
-    /// Smaller changes are not told.
+    /// Minimum size of a reported change.
     pub at_least: Ratio,
     /// The histories, by workload and device.
     pub trends: Vec<Trend>,
@@ -141,12 +142,12 @@ impl Versioned for Trends {
 }
 
 impl Trend {
-    /// Changes for the worse among the latest `recent` runs, and whether it drifts for the worse.
+    /// Regressions among the latest `recent` runs, and whether there is a drift for the worse.
     pub fn regressions(&self, recent: usize, is_cost: bool) -> (Vec<&LevelChange>, bool) {
         let from = self.points.len().saturating_sub(recent);
         let is_worse = |change: Option<Ratio>| match change {
             Some(change) => (change.get() > 0.0) == is_cost,
-            // From 0 to something.
+            // From 0 to a positive value.
             None => is_cost,
         };
         let worse = self.changes.iter().filter(|it| it.at >= from && is_worse(it.change_ratio)).collect();

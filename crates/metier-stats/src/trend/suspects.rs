@@ -1,11 +1,11 @@
-//! What else changed where the level did.
+//! Circumstances that changed together with the level.
 
 use metier_types::Run;
 
 use super::Suspect;
 use crate::circumstances::TRAITS;
 
-/// What is different in the first run after a change, the clearest first: what changed there once and for all.
+/// Circumstances that differ in the first run after a change. Lasting changes come first.
 pub fn between(before: &[&Run], after: &[&Run]) -> Vec<Suspect> {
     let (Some(last), Some(first)) = (before.last(), after.first()) else { return Vec::new() };
     let mut found: Vec<Suspect> = TRAITS

@@ -1,11 +1,11 @@
-//! How often the change-point finder is wrong, by simulation with fixed seeds, and what it makes of hard histories.
+//! Error rates of change detection, by simulation with fixed seeds, and difficult histories.
 
 use crate::common::{Noise, Shape};
 use metier_stats::ChangeOptions;
 use metier_stats::change::{Changes, find_changes};
 use metier_types::Ratio;
 
-/// Fewer shuffles than by default: the level is kept all the same, and the simulation quick.
+/// Fewer shuffles than by default: the level still holds, and the simulation is quick.
 fn options() -> ChangeOptions {
     ChangeOptions { resamples: 199, at_least: Ratio(0.0), ..ChangeOptions::default() }
 }
@@ -31,7 +31,7 @@ fn a_history_without_a_change_is_alarmed_at_most_one_time_in_twenty() {
                 .count();
             let rate = alarms as f64 / f64::from(trials);
             eprintln!("false alarms, {shape:?}, n = {n}: {:.1} %", rate * 100.0);
-            // Planned 5 %; the standard error of the simulated rate is 0.7 points.
+            // Nominal 5 %; the standard error of the simulated rate is 0.7 points.
             assert!(rate <= 0.065, "{shape:?}, n = {n}: {rate}");
         }
     }

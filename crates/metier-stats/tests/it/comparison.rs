@@ -1,4 +1,4 @@
-//! What a comparison says, and what it refuses to say.
+//! Conclusions of a comparison, and cases without a conclusion.
 
 use crate::common::{run, timed, walls};
 use metier_stats::{CompareOptions, Comparison, Field, LeftOutBecause, Verdict, compare};
@@ -204,7 +204,7 @@ fn wrong_questions_get_an_answer_that_says_what_is_wrong() {
     assert!(told(&many, &a, &options()).contains("at most 1000"));
 }
 
-/// The JSON form that others rely on. To renew after a deliberate change: METIER_RENEW=1 cargo test.
+/// The stable JSON form. After a deliberate change: METIER_RENEW=1 cargo test.
 #[test]
 fn the_json_form_is_the_golden_one() {
     let fixed = |values: &[f64], first: u32| -> Vec<Run> {

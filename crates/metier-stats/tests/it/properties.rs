@@ -1,4 +1,4 @@
-//! What holds for every comparison and every thinned series.
+//! Properties of every comparison and every downsampled series.
 
 use crate::common::{run, walls};
 use metier_stats::{CompareOptions, Comparison, Field, Verdict, compare, downsample};
@@ -44,7 +44,7 @@ fn same_findings(x: &Comparison, y: &Comparison) {
     }
 }
 
-/// 1/(1 + x) − 1: the change seen from the other side.
+/// 1/(1 + x) − 1: the change with the sides swapped.
 fn mirrored(x: Option<Ratio>) -> Option<f64> {
     x.map(|x| 1.0 / (1.0 + x.get()) - 1.0).filter(|x| x.is_finite())
 }
@@ -141,7 +141,7 @@ proptest! {
         };
         let inside: Vec<_> = rows(&series).into_iter().filter(|row| (from..=to).contains(&row.0)).collect();
         let kept = rows(&thin);
-        // Each kept row is a row that was there, in order.
+        // Each kept row is a row of the input, in order.
         let mut left = inside.iter();
         prop_assert!(kept.iter().all(|row| left.any(|other| other == row)));
         prop_assert_eq!(inside.first(), kept.first());

@@ -1,4 +1,5 @@
-//! The published JSON Schemas of comparisons and histories are those of the code. `METIER_BLESS=1` writes them anew.
+//! The published JSON Schemas of comparisons and histories match the code. `METIER_BLESS=1`
+//! rewrites them.
 
 use metier_stats::{Comparison, Trends};
 use metier_types::schema::Versioned;

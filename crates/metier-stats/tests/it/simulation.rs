@@ -1,14 +1,17 @@
-//! How often the comparison is wrong, by simulation: false calls, missed differences, coverage of intervals.
+//! Error rates of the comparison, by simulation: false alarms, missed differences, coverage of
+//! intervals.
 //!
-//! Seeds are fixed, so these tests say the same each time. What they allow: false calls up to 6 % where 5 % is
-//! planned, and up to 7.5 % with unequal scatter and unequal numbers of runs, where the permutation test is
-//! exact only for many runs (seen: 6.0 % with 20 and 6 runs); intervals that hold the truth in 93 % or more where 95 % is
-//! planned. The standard error of each simulated rate is 0.7 to 1.1 percentage points.
+//! Seeds are fixed, so these tests give the same result each time. Allowed are false alarms of up
+//! to 6 % for a nominal 5 %, and up to 7.5 % with unequal scatter and unequal numbers of runs.
+//! There the permutation test is exact only for many runs (observed: 6.0 % with 20 and 6 runs).
+//! Intervals must contain the true value in at least 93 % for a nominal 95 %. The standard error of
+//! each simulated rate is 0.7 to 1.1 percentage points.
 
 use crate::common::{Noise, Shape, full, walls};
 use metier_stats::{CompareOptions, Field, Verdict, compare};
 
-/// Fewer dealings than by default (yet all 252 of 5 and 5 runs): the test stays exact, and the simulation quick.
+/// Fewer permutations than by default (yet all 252 of 5 and 5 runs): the test stays exact, and the
+/// simulation is quick.
 fn options() -> CompareOptions {
     CompareOptions { resamples: 260, ..CompareOptions::default() }
 }

@@ -1,4 +1,4 @@
-//! What a batch says, and the advice that fits.
+//! Statistics of a batch, and the advice that follows.
 
 use crate::common::walls;
 use metier_stats::{Field, batch_spread, spread_of};

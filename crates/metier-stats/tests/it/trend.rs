@@ -1,4 +1,4 @@
-//! Histories of workloads on devices: grouping, what is left out, what else changed at a change.
+//! Histories of workloads on devices: grouping, excluded runs, circumstances of a change.
 
 use crate::common::{run, timed};
 use metier_stats::trend::{TrendState, Trends};
@@ -6,7 +6,8 @@ use metier_stats::{ChangeOptions, Figure, trends};
 use metier_types::{BatchId, Cause, Digest, Run, Stage, Timestamp};
 use serde_json::json;
 
-/// Ten runs at one second and ten at 1.2, an hour apart, each a batch; the executable changed with the level.
+/// Ten runs of 1 s and ten of 1.2 s, an hour apart, each a batch; the executable changed with the
+/// level.
 fn history() -> Vec<Run> {
     (0..20u32)
         .map(|at| {
@@ -73,7 +74,7 @@ fn a_rebuilt_program_stays_in_its_history_and_other_arguments_make_another() {
     assert_eq!(wall(&runs).trends.len(), 1);
     runs[19].context.command.push("--other".into());
     assert_eq!(wall(&runs).trends.len(), 2);
-    // A workload that was given a name is that one, whatever its arguments.
+    // A named workload is identified by its name, whatever its arguments.
     runs.iter_mut().for_each(|run| run.workload.id = "sort".parse().unwrap());
     assert_eq!(wall(&runs).trends.len(), 1);
     runs[0].device.id = "d-2".parse().unwrap();

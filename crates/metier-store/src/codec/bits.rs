@@ -1,14 +1,15 @@
-//! Packing numbers with as many bits as the largest needs, least significant bit first.
+//! Bit packing: each number takes as many bits as the largest one needs, least significant bit
+//! first.
 
-/// Bytes that a reader may look at after the end of what it unpacks.
+/// Bytes after the packed data that the reader may load.
 pub(super) const SLACK: usize = 8;
 
-/// How many bits a number needs.
+/// Number of bits that a value needs.
 pub(super) fn width_of(value: u64) -> u32 {
     64 - value.leading_zeros()
 }
 
-/// Bytes that `count` numbers of `width` bits take.
+/// Size in bytes of `count` packed numbers of `width` bits.
 pub(super) fn packed_len(count: usize, width: u32) -> usize {
     (count * width as usize).div_ceil(8)
 }
@@ -32,7 +33,8 @@ pub(super) fn pack(values: &[u64], width: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&(pending as u64).to_le_bytes()[..(bits as usize).div_ceil(8)]);
 }
 
-/// Reads `into.len()` numbers of `width` bits. `bytes` has [`SLACK`] bytes more than they take; `false` if not.
+/// Reads `into.len()` numbers of `width` bits. Returns `false` if `bytes` is not at least [`SLACK`]
+/// bytes longer than the packed numbers.
 pub(super) fn unpack(bytes: &[u8], width: u32, into: &mut [u64]) -> bool {
     let Some(bytes) = bytes.get(..packed_len(into.len(), width) + SLACK) else { return false };
     let load = |at: usize| -> u64 {
@@ -40,7 +42,8 @@ pub(super) fn unpack(bytes: &[u8], width: u32, into: &mut [u64]) -> bool {
     };
     match width {
         0 => into.fill(0),
-        // At most 7 bits of the first byte belong to the number before, so 57 bits are always in one load.
+        // At most 7 bits of the first byte belong to the number before, so one 64-bit load always
+        // holds 57 bits.
         1..=57 => {
             let mask = (1u64 << width) - 1;
             let mut bit = 0usize;

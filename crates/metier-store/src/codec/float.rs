@@ -2,25 +2,30 @@
 //!
 //! ```text
 //! mode 0, decimal: 0 · exponent e (byte, 0..=9) · number of exceptions (varint)
-//!                  · each: rows since the one before (varint), its 64 bits · integer page of v × 10ᵉ
-//! mode 1, bits:    1 · integer page of the 64 bits, negative numbers with their lower 63 bits flipped
+//!                  · each: rows since the one before (varint), its 64 bits
+//!                  · integer page of v × 10ᵉ
+//! mode 1, bits:    1 · integer page of the 64 bits; of negative numbers, the lower 63 bits
+//!                  are flipped
 //! ```
 //!
-//! Sensors and kernel files give decimal fractions (0.25, 48.5), whose bits look random and whose digits do not;
-//! a decimal page reads back as i / 10ᵉ, and was only chosen where that is the very same number. Exceptions are the
-//! few that are not (NaN, infinities, -0.0); the integer page repeats the value before there. In the bits of all
-//! others, order is kept, so that close numbers have close bits; trailing zero bits (numbers that
-//! were 32-bit floats, halves, quarters) fall to the integer page's scale. A page of no rows has no bytes.
+//! Sensors and kernel files give decimal fractions (0.25, 48.5). Their binary forms look random,
+//! but their digits do not. A decimal page reads back as i / 10ᵉ. It is chosen only if nearly all
+//! values read back bit for bit. The few exceptions (NaN, infinities, -0.0) are stored apart; the
+//! integer page repeats the value before them.
+//!
+//! A bits page maps floats to integers of the same order, so that close numbers have close
+//! integers. Trailing zero bits (of former 32-bit floats, halves, quarters) are removed by the
+//! integer page's scale. A page of no rows has no bytes.
 
 use super::wire::{Reader, put_varint};
 use super::{CodecError, integer};
 
 const POWERS: [f64; 10] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 
-/// Above 2⁵³ whole floats are not all there.
+/// 2⁵³: larger floats cannot represent every integer.
 const LARGEST: f64 = 9_007_199_254_740_992.0;
 
-/// Appends the page of some values.
+/// Appends a page with these values.
 pub(super) fn encode(values: &[f64], out: &mut Vec<u8>) {
     if values.is_empty() {
         return;
@@ -43,7 +48,7 @@ pub(super) fn encode(values: &[f64], out: &mut Vec<u8>) {
     }
 }
 
-/// Makes the order of bits the order of numbers; its own inverse.
+/// Maps float bits to integers of the same order; it is its own inverse.
 fn flip(bits: i64) -> i64 {
     bits ^ ((bits >> 63) as u64 >> 1) as i64
 }
@@ -51,15 +56,16 @@ fn flip(bits: i64) -> i64 {
 fn scaled(value: f64, power: f64) -> Option<i64> {
     let digits = (value * power).round();
     let same = digits.abs() < LARGEST && (digits / power).to_bits() == value.to_bits();
-    // -0.0 has no digits of its own.
+    // -0.0 would read back as 0.0.
     (same && (digits != 0.0 || value.to_bits() == 0)).then_some(digits as i64)
 }
 
-/// The smallest exponent that serves all values but a few, the digits, and the rows of those few.
+/// The smallest exponent that fits all but a few values, the scaled digits, and the rows of the
+/// exceptions.
 fn decimal(values: &[f64]) -> Option<(u8, Vec<i64>, Vec<usize>)> {
     let bearable = 1 + values.len() / 32;
     for (exponent, power) in POWERS.into_iter().enumerate() {
-        // A small part tells in most cases that this exponent will not do.
+        // A sample of 64 values rejects most unsuitable exponents early.
         let step = values.len().div_ceil(64);
         let misses = values.iter().step_by(step).filter(|value| scaled(**value, power).is_none()).count();
         if misses > bearable.min(4) {
@@ -85,7 +91,7 @@ fn decimal(values: &[f64]) -> Option<(u8, Vec<i64>, Vec<usize>)> {
     None
 }
 
-/// Reads a page of `rows` values and appends them.
+/// Reads a page of `rows` values and appends them to `into`.
 pub(super) fn decode(reader: &mut Reader<'_>, rows: usize, into: &mut Vec<f64>) -> Result<(), CodecError> {
     if rows == 0 {
         return Ok(());

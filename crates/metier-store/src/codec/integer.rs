@@ -4,17 +4,19 @@
 //! mode 0, all equal:   0 · value (signed varint)
 //! mode 1, 2, 3:        mode · first value v₀ (signed varint) · scale g (varint, at least 1)
 //!                      · mode 3 only: slope s (signed varint)
-//!                      · size of the payload (varint) · size as stored (varint; 0 if stored as it is)
+//!                      · size of the payload (varint)
+//!                      · compressed size (varint; 0 if not compressed)
 //!                      · payload, LZ4 block if a stored size is given
 //! payload: for each 128 of x₁ … xₙ₋₁ (the last group may be smaller):
-//!          width b (byte, 0..=64) · reference m (signed varint) · (xᵢ - m) packed with b bits each,
-//!          least significant bit first, filled up to a byte; at the end 8 zero bytes, so that a reader
-//!          may load 8 bytes at once
+//!          width b (byte, 0..=64) · reference m (signed varint)
+//!          · (xᵢ - m) packed with b bits each, least significant bit first, padded to a byte;
+//!          at the end 8 zero bytes, so that a reader may load 8 bytes at once
 //! ```
 //!
-//! With w = (v - v₀) / g, where g is the greatest common divisor of all v - v₀ (1 if a difference overflows):
-//! mode 1 has xᵢ = wᵢ, mode 2 xᵢ = wᵢ - wᵢ₋₁, mode 3 xᵢ = (wᵢ - wᵢ₋₁) - (wᵢ₋₁ - wᵢ₋₂) with s for the difference
-//! before the first. All arithmetic is modulo 2⁶⁴, so every sequence has a form. A page of no rows has no bytes.
+//! With w = (v - v₀) / g, where g is the greatest common divisor of all v - v₀ (1 if a difference
+//! overflows): mode 1 has xᵢ = wᵢ, mode 2 xᵢ = wᵢ - wᵢ₋₁, mode 3 xᵢ = (wᵢ - wᵢ₋₁) - (wᵢ₋₁ - wᵢ₋₂).
+//! In mode 3, s stands for the difference before the first. All arithmetic is modulo 2⁶⁴, so every
+//! sequence can be encoded. A page of no rows has no bytes.
 
 use super::bits::{SLACK, pack, packed_len, unpack, width_of};
 use super::wire::{Reader, put_signed, put_varint};
@@ -22,10 +24,10 @@ use super::{CodecError, check_limit};
 
 const GROUP: usize = 128;
 
-/// A payload is compressed from this size on; below it LZ4's own cost is larger than its gain.
+/// Smaller payloads are not compressed: LZ4's overhead would exceed its gain.
 const WORTH_COMPRESSING: usize = 256;
 
-/// Appends the page of some values.
+/// Appends a page with these values.
 pub(super) fn encode(values: &[i64], out: &mut Vec<u8>) {
     let Some((first, rest)) = values.split_first() else { return };
     if rest.iter().all(|value| value == first) {
@@ -52,7 +54,7 @@ pub(super) fn encode(values: &[i64], out: &mut Vec<u8>) {
     put_varint(out, payload.len() as u64);
     if payload.len() >= WORTH_COMPRESSING {
         let smaller = lz4_flex::block::compress(&payload);
-        // A compressed payload costs time to read: it has to be worth a twentieth.
+        // Decompression costs reading time, so it must save at least 5 %.
         if smaller.len() + payload.len() / 20 < payload.len() {
             put_varint(out, smaller.len() as u64);
             out.extend_from_slice(&smaller);
@@ -63,12 +65,12 @@ pub(super) fn encode(values: &[i64], out: &mut Vec<u8>) {
     out.extend_from_slice(&payload);
 }
 
-/// The greatest number that divides all differences from the first value.
+/// The greatest common divisor of all differences from the first value.
 fn common_divisor(values: &[i64], first: i64) -> i64 {
     let mut divisor = 0i64;
     for value in values {
         let Some(difference) = value.checked_sub(first) else { return 1 };
-        // Most often the divisor found so far divides this one too.
+        // In most cases the current divisor divides this difference too.
         if divisor == 0 || difference % divisor != 0 {
             let Some(mut b) = difference.checked_abs() else { return 1 };
             let mut a = divisor;
@@ -84,7 +86,7 @@ fn common_divisor(values: &[i64], first: i64) -> i64 {
     divisor.max(1)
 }
 
-/// One way to turn scaled values into small numbers.
+/// The differencing order (0, 1 or 2) of a page, and the slope that order 2 starts from.
 #[derive(Clone, Copy)]
 struct Order {
     order: u8,
@@ -92,7 +94,7 @@ struct Order {
 }
 
 impl Order {
-    /// Calls `each` with the small numbers, a group at a time.
+    /// Calls `each` with the differences of each group of 128.
     fn groups(self, scaled: &[i64], mut each: impl FnMut(&[i64])) {
         let mut group = [0i64; GROUP];
         let (mut last, mut step) = (0i64, self.slope);
@@ -118,7 +120,7 @@ impl Order {
         }
     }
 
-    /// Size of the payload, in bits.
+    /// Estimated size of the payload in bits.
     fn bits(self, scaled: &[i64]) -> u64 {
         let mut bits = 0;
         self.groups(scaled, |group| {
@@ -150,7 +152,7 @@ fn range(group: &[i64]) -> (i64, i64) {
     group.iter().fold((i64::MAX, i64::MIN), |(low, high), x| (low.min(*x), high.max(*x)))
 }
 
-/// Reads a page of `rows` values and appends them.
+/// Reads a page of `rows` values and appends them to `into`.
 pub(super) fn decode(reader: &mut Reader<'_>, rows: usize, into: &mut Vec<i64>) -> Result<(), CodecError> {
     if rows == 0 {
         return Ok(());
@@ -168,14 +170,15 @@ pub(super) fn decode(reader: &mut Reader<'_>, rows: usize, into: &mut Vec<i64>) 
     let slope = if mode == 3 { reader.signed()? } else { 0 };
     let size = reader.varint()?;
     let stored = reader.length()?;
-    // No group is larger than 11 bytes of head and 8 bytes a value.
+    // A group takes at most 11 bytes of header and 8 bytes per value.
     let groups = (rows - 1).div_ceil(GROUP);
     check_limit("bytes of a page", size, (groups * 11 + rows * 8 + SLACK) as u64)?;
     let room;
     let payload = if stored == 0 {
         reader.take(size as usize)?
     } else {
-        // LZ4 makes at most 255 bytes of one, so a huge claim from few bytes allocates nothing.
+        // LZ4 expands at most 255 times, so a false size in a short input cannot cause a huge
+        // allocation.
         check_limit("bytes of a page", size, stored as u64 * 255)?;
         let mut bytes = vec![0; size as usize];
         let compressed = reader.take(stored)?;

@@ -1,10 +1,10 @@
-//! The series codec: a table of timed values as a few bytes, self-contained and checked.
+//! The series codec encodes a table of timed values as compact bytes with a header and a checksum.
 //!
 //! # Layout
 //!
-//! Whole numbers of fixed size are little-endian. A *varint* is LEB128 (7 bits a byte, least first, at most 10
-//! bytes); a *signed varint* is a varint of the zigzag form `(v << 1) ^ (v >> 63)`. A *text* is a varint length
-//! in bytes and UTF-8.
+//! Integers of fixed size are little-endian. A *varint* is LEB128 (7 bits per byte, least
+//! significant first, at most 10 bytes). A *signed varint* is a varint of the zigzag form `(v << 1)
+//! ^ (v >> 63)`. A *text* is a varint length in bytes, followed by UTF-8.
 //!
 //! ```text
 //! offset size
@@ -17,21 +17,23 @@
 //!
 //! body:   run id (16 bytes) · name (text) · other fields as a JSON object (text; empty if none)
 //!         · rows (varint) · number of columns (varint) · times (integer page) · each column
-//! column: name (text) · kind (0 counter, 1 gauge) · unit (byte, see `UNITS`) · type (0 integer, 1 float)
-//!         · number of absent ranges (varint) · each: gap since the last range's end, length - 1 (varints)
+//! column: name (text) · kind (0 counter, 1 gauge) · unit (byte, see `UNITS`)
+//!         · type (0 integer, 1 float) · number of absent ranges (varint)
+//!         · each: gap since the last range's end, length - 1 (varints)
 //!         · integer page or float page
 //! ```
 //!
-//! Pages are described where they are made: `integer.rs` and `float.rs`.
+//! The pages are described in `integer.rs` and `float.rs`.
 //!
-//! # Why so
+//! # Reasons
 //!
-//! Kernel counters and gauges move in steps that are far smaller than they are, and often in multiples (pages
-//! of 4096 bytes, ticks, microseconds). Dividing by the common divisor, taking differences and packing 128 at a
-//! time with just enough bits removes most of it at a few instructions a value; LZ4 then finds what repeats. A general
-//! compressor alone is both larger and slower.
+//! Kernel counters and gauges change in steps that are small compared with their values. The steps
+//! are often multiples of a unit (pages of 4096 bytes, ticks, microseconds). The codec divides by
+//! the common divisor, takes differences, and packs groups of 128 with the fewest bits. This costs
+//! a few instructions per value; LZ4 then removes repetitions. A general compressor alone gives
+//! larger output and is slower.
 //!
-//! Decoding allocates only what [`Limits`] and the length of the input allow, and returns an error for
+//! Decoding allocates no more than [`Limits`] and the input length allow. It returns an error for
 //! anything that [`encode`] does not write.
 
 mod bits;
@@ -46,7 +48,7 @@ const MAGIC: &[u8; 4] = b"mser";
 const VERSION: u8 = 1;
 const HEAD: usize = 20;
 
-/// Units by their byte. Only ever added to at the end.
+/// Units by their code. New units are added only at the end.
 const UNITS: [Unit; 10] = [
     Unit::Nanoseconds,
     Unit::Seconds,
@@ -60,7 +62,7 @@ const UNITS: [Unit; 10] = [
     Unit::Count,
 ];
 
-/// Why bytes are not a series, or a series cannot be bytes.
+/// Reasons why bytes cannot be decoded or a series cannot be encoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
@@ -70,25 +72,25 @@ pub enum CodecError {
     /// Written by a later version of the codec.
     #[error("written by version {0} of the series codec, this program knows version 1; use a newer metier")]
     Newer(u8),
-    /// Larger than the reader allows.
+    /// Larger than the limits of the decoder.
     #[error("{what}: {got}, at most {limit} allowed")]
     TooLarge {
         what: &'static str,
         got: u64,
-        /// How large it may be.
+        /// The largest allowed value.
         limit: u64,
     },
-    /// The series contradicts itself, so it has no bytes.
+    /// The series is inconsistent and cannot be encoded.
     #[error("{0}")]
     Misshapen(String),
 }
 
-/// How much a reader is willing to decode.
+/// Size limits of a decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     pub rows: u32,
     pub columns: u32,
-    /// Values, times included: rows × (columns + 1).
+    /// Number of values including times: rows × (columns + 1).
     pub values: u64,
 }
 
@@ -103,12 +105,13 @@ fn check_limit(what: &'static str, got: u64, limit: u64) -> Result<(), CodecErro
     if got > limit { Err(CodecError::TooLarge { what, got, limit }) } else { Ok(()) }
 }
 
-/// The bytes of a series. Times need not ascend; lengths must be equal and absent rows ascending rows of it.
+/// Encodes a series. Times need not ascend. All columns must be as long as the times, and absent
+/// rows must be ascending row numbers.
 pub fn encode(series: &Series) -> Result<Vec<u8>, CodecError> {
     encode_rows(series, 0..series.times.len())
 }
 
-/// The bytes of some rows of a series.
+/// Encodes a range of rows of a series.
 pub(crate) fn encode_rows(series: &Series, rows: std::ops::Range<usize>) -> Result<Vec<u8>, CodecError> {
     let times = series.times.get(rows.clone()).ok_or(CodecError::Damaged("no such rows"))?;
     check_limit("rows", times.len() as u64, u64::from(u32::MAX))?;
@@ -184,7 +187,7 @@ fn encode_column(
     Ok(())
 }
 
-/// Absent rows within `rows`, as (start, length) counted from its start.
+/// Absent rows within `rows`, as (start, length); starts are relative to `rows.start`.
 fn absent_ranges(absent: &[u32], rows: &std::ops::Range<usize>) -> Vec<(u32, u32)> {
     let from = absent.partition_point(|row| (*row as usize) < rows.start);
     let to = absent.partition_point(|row| (*row as usize) < rows.end);
@@ -198,7 +201,7 @@ fn absent_ranges(absent: &[u32], rows: &std::ops::Range<usize>) -> Vec<(u32, u32
     ranges
 }
 
-/// The series of bytes that [`encode`] made.
+/// Decodes bytes that [`encode`] wrote.
 pub fn decode(bytes: &[u8], limits: Limits) -> Result<Series, CodecError> {
     let mut table = Table::open(bytes, limits)?;
     let mut series = Series::new(table.run, table.name);
@@ -227,13 +230,13 @@ pub fn decode(bytes: &[u8], limits: Limits) -> Result<Series, CodecError> {
     Ok(series)
 }
 
-/// How many rows the bytes hold.
+/// Number of rows in encoded bytes.
 pub(crate) fn rows(bytes: &[u8], limits: Limits) -> Result<usize, CodecError> {
     Table::open(bytes, limits).map(|table| table.rows)
 }
 
-/// A checked table of which pages are decoded one after the other, each onto the end of a vector of the
-/// caller's: the times first, then each column after its head.
+/// A validated series whose pages are decoded in order: the times first, then each column after its
+/// header. Values are appended to vectors of the caller.
 pub(crate) struct Table<'a> {
     pub run: RunId,
     pub name: &'a str,
@@ -243,7 +246,7 @@ pub(crate) struct Table<'a> {
     reader: Reader<'a>,
 }
 
-/// What stands before a column's values.
+/// The header of a column.
 pub(crate) struct ColumnHead<'a> {
     pub name: &'a str,
     pub kind: Kind,
@@ -253,7 +256,7 @@ pub(crate) struct ColumnHead<'a> {
 }
 
 impl ColumnHead<'_> {
-    /// Adds the absent rows, counted from `first`.
+    /// Appends the absent rows, offset by `first`.
     pub fn absent_rows(&self, first: u32, into: &mut Vec<u32>) {
         for (start, length) in &self.ranges {
             into.extend((*start..*start + *length).map(|row| row.saturating_add(first)));
@@ -277,7 +280,7 @@ impl<'a> Table<'a> {
         let sum = head.u64()?;
         let body = head.rest();
         if body.len() != length {
-            return Err(CodecError::Damaged("it has another length than it says"));
+            return Err(CodecError::Damaged("its length differs from its header"));
         }
         if xxh64(body) != sum {
             return Err(CodecError::Damaged("the checksum is wrong"));
@@ -295,7 +298,7 @@ impl<'a> Table<'a> {
         Ok(Self { run, name, rows: rows as usize, extra, columns_left: columns, reader })
     }
 
-    /// Fields of later versions.
+    /// Fields that a later version added.
     pub fn extra(&self) -> Result<Extra, CodecError> {
         if self.extra.is_empty() {
             return Ok(Extra::new());
@@ -304,17 +307,17 @@ impl<'a> Table<'a> {
             .map_err(|_| CodecError::Damaged("other fields are not a JSON object"))
     }
 
-    /// The next page, as whole numbers.
+    /// Decodes the next page as integers.
     pub fn integers(&mut self, into: &mut Vec<i64>) -> Result<(), CodecError> {
         integer::decode(&mut self.reader, self.rows, into)
     }
 
-    /// The next page, as floats.
+    /// Decodes the next page as floats.
     pub fn floats(&mut self, into: &mut Vec<f64>) -> Result<(), CodecError> {
         float::decode(&mut self.reader, self.rows, into)
     }
 
-    /// The head of the next column; `None` after the last.
+    /// Reads the header of the next column; `None` after the last.
     pub fn column(&mut self) -> Result<Option<ColumnHead<'a>>, CodecError> {
         if self.columns_left == 0 {
             return if self.reader.rest().is_empty() {

@@ -1,4 +1,4 @@
-//! Any series reads back to the bit, and no bytes do harm.
+//! Any series reads back bit for bit, and no input bytes cause harm.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ fn limits() -> Limits {
     Limits { rows: 10_000, columns: 40, values: 100_000 }
 }
 
-/// Equal to the bit, NaN included.
+/// Bitwise equality, NaN included.
 fn assert_same(a: &Series, b: &Series) {
     let strip = |series: &Series| {
         let mut series = series.clone();
@@ -25,7 +25,7 @@ fn assert_same(a: &Series, b: &Series) {
     }
 }
 
-/// Whole numbers as they come: noise, small steps, steps of a unit, extremes, equal.
+/// Typical integers: noise, small steps, multiples of a unit, extremes, equal values.
 fn integers(rows: usize) -> BoxedStrategy<Vec<i64>> {
     let steps = (any::<i64>(), -300i64..300, 1i64..5000, prop::collection::vec(-20i64..20, rows)).prop_map(
         |(first, slope, unit, noise)| {
@@ -117,7 +117,7 @@ fn series() -> impl Strategy<Value = Series> {
     })
 }
 
-/// Bytes whose checksum is right again after a change.
+/// Bytes with the checksum corrected after a change.
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     if bytes.len() >= HEAD {
         let length = (bytes.len() - HEAD) as u32;
@@ -245,7 +245,7 @@ fn misshapen_series_are_refused() {
     }
 }
 
-/// Each kind of page once. What an earlier version wrote must read the same for ever.
+/// One page of each kind. Data of earlier versions must read the same for ever.
 fn one_of_each() -> Series {
     let rows = 300i64;
     let mut series = Series::new("0192f0c1-8c2a-7d3e-9b1f-3a5c7e9d1b2f".parse().unwrap(), "use");

@@ -1,4 +1,4 @@
-//! Bytes: varints, a reader that never reads past the end, and the checksum.
+//! Byte-level encoding: varints, a bounds-checked reader, and the checksum.
 
 use super::CodecError;
 
@@ -19,7 +19,7 @@ pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Takes bytes off the front of a slice.
+/// Reads values from the front of a slice.
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -80,7 +80,7 @@ impl<'a> Reader<'a> {
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
-    /// A varint that says how many bytes follow.
+    /// Reads a varint length and checks that as many bytes follow.
     pub fn length(&mut self) -> Result<usize, CodecError> {
         let length = self.varint()?;
         if length > self.rest.len() as u64 { Err(SHORT) } else { Ok(length as usize) }
@@ -102,8 +102,8 @@ fn round(lane: u64, input: u64) -> u64 {
     lane.wrapping_add(input.wrapping_mul(P2)).rotate_left(31).wrapping_mul(P1)
 }
 
-/// XXH64 with seed 0 (Collet, <https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md>): finds damage,
-/// proves nothing against intent; several GB/s without a dependency.
+/// XXH64 with seed 0 (Collet, <https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md>). It
+/// detects damage but not tampering. It reaches several GB/s without a dependency.
 pub(super) fn xxh64(bytes: &[u8]) -> u64 {
     let (stripes, mut tail) = bytes.as_chunks::<32>();
     let mut hash = P5;

@@ -1,9 +1,10 @@
-//! The file of an SQLite store before SQLite opens it: making it, and telling from its first bytes whether it is ours.
+//! The file of an SQLite store before SQLite opens it: its creation, and the check of its header.
 //!
-//! POSIX file locks belong to the process: closing *any* descriptor of a file drops all locks that the process has on it,
-//! SQLite's too, and another program may then change the file under it
-//! (<https://www.sqlite.org/howtocorrupt.html>, 2.2). So a file is only looked into while this process has no
-//! connection to it, which [`Claim`] knows; the one who has a connection has looked already.
+//! POSIX file locks belong to the process. Closing *any* descriptor of a file drops all locks of
+//! the process on it, including SQLite's. Another program may then modify the file during a
+//! transaction (<https://www.sqlite.org/howtocorrupt.html>, 2.2). So the header is read only while
+//! this process has no connection to the file; [`Claim`] counts connections. An open connection
+//! implies that the header was checked before.
 
 use std::collections::HashMap;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -21,13 +22,13 @@ use crate::Error;
 /// Device and inode of a file.
 type FileId = (u64, u64);
 
-/// How many connections this process has to each file. The one thing here that is global, because the locks are.
+/// Number of connections of this process to each file. Global, because POSIX locks are per process.
 static OPEN: Mutex<Option<HashMap<FileId, usize>>> = Mutex::new(None);
 
-/// The right to open files: nobody else in this process opens one meanwhile.
+/// Guard for opening files: no other thread of this process opens one while it is held.
 pub(super) struct Opening(MutexGuard<'static, Option<HashMap<FileId, usize>>>);
 
-/// Kept for as long as there is a connection to a file; dropped after it.
+/// Counts one connection to a file; must be dropped after the connection.
 pub(super) struct Claim(FileId);
 
 impl Opening {
@@ -41,14 +42,14 @@ impl Opening {
         file_id(path).is_some_and(|id| counts.is_some_and(|counts| counts.contains_key(&id)))
     }
 
-    /// Counts a connection that is about to be made.
+    /// Counts a connection before it is made.
     pub fn claim(&mut self, path: &Path) -> Option<Claim> {
         let id = file_id(path)?;
         *self.0.get_or_insert_default().entry(id).or_default() += 1;
         Some(Claim(id))
     }
 
-    /// Takes a claim back while opening; dropping it would wait for ourselves.
+    /// Releases a claim while the guard is held; dropping it here would deadlock.
     pub fn give_back(&mut self, claim: Claim) {
         release(&mut self.0, claim.0);
         std::mem::forget(claim);
@@ -75,7 +76,7 @@ fn file_id(path: &Path) -> Option<FileId> {
     std::fs::metadata(path).ok().map(|about| (about.dev(), about.ino()))
 }
 
-/// The first bytes of the file (<https://www.sqlite.org/fileformat.html>, 1.3).
+/// The header of the file (<https://www.sqlite.org/fileformat.html>, 1.3).
 pub(super) struct Head {
     bytes: Vec<u8>,
     is_recovering: bool,
@@ -94,11 +95,12 @@ impl Head {
             return Err(cannot("it is not a file; want the path of a file such as metier.db".to_string()));
         }
         file.take(105).read_to_end(&mut bytes).map_err(|error| cannot(error.to_string()))?;
-        // A journal beside it means that a change of the first page may be half done; SQLite will undo it.
+        // With a journal, the first page may be half written; SQLite will roll it back.
         Ok(Self { bytes, is_recovering: has_content(&beside(path, "-journal")) })
     }
 
-    /// Empty, or a database without a single table: what is left where making a store was cut short.
+    /// Whether the file is empty or a database without tables, as an interrupted creation leaves
+    /// it.
     pub fn is_new(&self) -> bool {
         let has_no_table = self.bytes.get(103..105) == Some(&[0, 0]) && self.bytes.get(100) == Some(&13);
         self.bytes.is_empty()
@@ -136,7 +138,8 @@ impl Head {
     }
 }
 
-/// Relative paths would follow a change of the working directory, and `:memory:` is not a file to SQLite.
+/// Makes a path absolute. A relative path would follow changes of the working directory, and SQLite
+/// does not treat `:memory:` as a file.
 pub(super) fn absolute(path: &Path, store: &str) -> Result<PathBuf, Error> {
     let cannot = |why: String| Error::CannotOpen { store: store.to_string(), why };
     if path.is_dir() {
@@ -145,7 +148,7 @@ pub(super) fn absolute(path: &Path, store: &str) -> Result<PathBuf, Error> {
     std::path::absolute(path).map_err(|error| cannot(error.to_string()))
 }
 
-/// Makes the file and its folder for their owner only, where they are not there yet.
+/// Creates the file and its folder if they do not exist, accessible to the owner only.
 pub(super) fn make(path: &Path, store: &str) -> Result<(), Error> {
     let failed = |error: std::io::Error, at: &Path| {
         let store = store.to_string();
@@ -176,7 +179,7 @@ pub(super) fn make(path: &Path, store: &str) -> Result<(), Error> {
         .map_err(|error| failed(error, path))
 }
 
-/// The file of that ending beside the database.
+/// Path of a companion file: the database path with a suffix.
 pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);

@@ -1,7 +1,7 @@
-//! What both engines can do: run a statement inside a transaction.
+//! The operations of both engines: SQL statements inside transactions.
 //!
-//! Everything above speaks the SQL that both understand, with parameters `?1`, `?2` …; what differs
-//! (opening, migrating, errors, health) is each engine's own file. There is no further layer.
+//! The modules above use SQL that both engines accept, with parameters `?1`, `?2` …. The engines'
+//! own files hold the differences: opening, migration, errors and health.
 
 mod file;
 pub(crate) mod postgres;
@@ -56,7 +56,7 @@ impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
     }
 }
 
-/// A column of a row that was read.
+/// A column value of a result row.
 #[derive(Debug)]
 pub(crate) enum Cell {
     Null,
@@ -65,7 +65,7 @@ pub(crate) enum Cell {
     Blob(Vec<u8>),
 }
 
-/// A row that was read. Columns are taken from left to right.
+/// A result row. Its columns are read from left to right.
 pub(crate) struct Row {
     cells: std::vec::IntoIter<Cell>,
 }
@@ -75,8 +75,9 @@ impl Row {
         Self { cells: cells.into_iter() }
     }
 
-    /// The next column, as a number. A column of another type (which only a damaged store has) reads as 0,
-    /// and as an empty text or content below: the record or checksum made of it then says what is wrong.
+    /// Reads the next column as a number. A column of another type occurs only in a damaged store.
+    /// It reads as 0 here, and as an empty text or blob below; the parser or checksum of the record
+    /// then reports the damage.
     pub fn int(&mut self) -> i64 {
         match self.cells.next() {
             Some(Cell::Int(number)) => number,
@@ -84,12 +85,12 @@ impl Row {
         }
     }
 
-    /// The next column, as a text.
+    /// Reads the next column as a text.
     pub fn text(&mut self) -> String {
         self.optional_text().unwrap_or_default()
     }
 
-    /// The next column, as a text that may be absent.
+    /// Reads the next column as a text that may be NULL.
     pub fn optional_text(&mut self) -> Option<String> {
         match self.cells.next() {
             Some(Cell::Text(text)) => Some(text),
@@ -97,7 +98,7 @@ impl Row {
         }
     }
 
-    /// The next column, as bytes.
+    /// Reads the next column as bytes.
     pub fn blob(&mut self) -> Vec<u8> {
         match self.cells.next() {
             Some(Cell::Blob(bytes)) => bytes,
@@ -107,16 +108,16 @@ impl Row {
 }
 
 pub(crate) trait Session {
-    /// Runs a statement; returns how many rows it changed.
+    /// Executes a statement; returns the number of changed rows.
     fn run(&mut self, sql: &str, values: &[Value<'_>]) -> Result<u64, Error>;
     fn rows(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, Error>;
-    /// Runs a query of which only the first row matters.
+    /// Runs a query and returns its first row.
     fn row(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Option<Row>, Error> {
         Ok(self.rows(sql, values)?.into_iter().next())
     }
 }
 
-/// What a transaction is for.
+/// Access mode of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,

@@ -1,11 +1,12 @@
 //! The PostgreSQL engine: one connection behind the store's lock.
 //!
-//! - A lost connection is made again once, and the whole transaction repeated: calls above are written so that
-//!   repeating one that had been committed after all changes nothing.
-//! - Everything has a limit: 5 s to connect, 30 s a statement, 10 s for a lock.
-//! - Migrations run under an advisory lock, so that several programs may start at once on an empty database.
+//! - After a lost connection the engine reconnects once and repeats the whole transaction. All
+//!   transactions are idempotent, so repeating a committed one changes nothing.
+//! - All operations have time limits: 5 s to connect, 30 s per statement, 10 s for a lock.
+//! - Migrations run under an advisory lock, so that several programs may start at once on an empty
+//!   database.
 //!
-//! The tables live in the first schema of the search path (`public`, unless the URL says
+//! The tables are in the first schema of the search path (`public`, unless the URL says
 //! `?options=-csearch_path%3DNAME`).
 
 use std::collections::HashMap;
@@ -21,13 +22,14 @@ use metier_types::Bytes;
 use super::{Access, Cell, Row, SCHEMA_VERSION, Session, Value};
 use crate::{Error, Health};
 
-/// How long to wait for a connection.
+/// Maximum time to connect.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Prepared statements kept; there are about 60 kinds, more only by combinations of filters.
+/// Maximum number of cached prepared statements. There are about 60, and more only through
+/// combinations of filters.
 const STATEMENTS_KEPT: usize = 200;
 
-/// Any number that others are unlikely to use as an advisory lock: `mtir` twice.
+/// Key of the advisory lock: `mtir` twice, unlikely to collide with other programs.
 const MIGRATION_LOCK: i64 = 0x6d74_6972_6d74_6972;
 
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
@@ -50,7 +52,7 @@ pub(crate) struct Postgres {
 }
 
 impl Postgres {
-    /// Connects, and brings the schema up to date.
+    /// Connects and migrates the schema to the present version.
     pub fn open(url: &str, store: &str) -> Result<Self, Error> {
         let mut this = Self::connect(url, store, false)?;
         this.migrate()?;
@@ -85,7 +87,7 @@ impl Postgres {
         })
     }
 
-    /// The version of the schema; `None` on a database that has no store.
+    /// Schema version; `None` in a database without a store.
     fn version(&mut self) -> Result<Option<i64>, Error> {
         let there =
             self.row("SELECT count(*) FROM pg_class WHERE oid = to_regclass('metier_schema')", &[])?;
@@ -132,7 +134,8 @@ impl Postgres {
         self.client.batch_execute(sql).map_err(|error| self.error(&error))
     }
 
-    /// Runs `each` in a transaction: all of it happens, or nothing. After a lost connection, once more.
+    /// Runs `each` in a transaction that commits as a whole or not at all. Repeats it once after a
+    /// lost connection.
     pub fn transaction<T>(
         &mut self,
         doing: &'static str,
@@ -159,20 +162,20 @@ impl Postgres {
         access: Access,
         each: &mut dyn FnMut(&mut Self) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        // Also ends what a panic of the caller left open; the server only warns if there is nothing.
+        // BEGIN in a transaction left open by a panic only gives a warning from the server.
         self.script(match access {
             Access::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
             Access::Write => "BEGIN",
         })?;
         let done = each(self).and_then(|value| self.script("COMMIT").map(|()| value));
         if done.is_err() && !self.client.is_closed() {
-            // The first error is the one to tell.
+            // Report the first error, not that of the rollback.
             let _ = self.client.batch_execute("ROLLBACK");
         }
         done
     }
 
-    /// What a readiness check wants to know.
+    /// Values for readiness checks.
     pub fn check(&mut self) -> Result<Health, Error> {
         self.transaction("checking", Access::Read, &mut |session| {
             let mut row = session
@@ -208,7 +211,7 @@ impl Postgres {
         if self.statements.len() >= STATEMENTS_KEPT {
             self.statements.clear();
         }
-        // No statement of ours has a question mark of its own.
+        // The SQL statements of this crate contain `?` only as parameters.
         let statement = self.client.prepare(&sql.replace('?', "$")).map_err(|error| self.error(&error))?;
         self.statements.insert(sql.to_string(), statement.clone());
         Ok(statement)
@@ -259,8 +262,8 @@ fn parameter<'a>(value: &'a Value<'_>) -> &'a (dyn ToSql + Sync) {
     }
 }
 
-/// Connects within [`PATIENCE`]. The library limits only the first step of that, hence the thread: a server
-/// that accepts and then says nothing costs a waiting thread, not a waiting user.
+/// Connects within [`PATIENCE`]. The library's timeout covers only the TCP connection. A separate
+/// thread enforces the limit for servers that accept and then do not respond.
 fn connect(url: &str, store: &str, read_only: bool) -> Result<Client, Error> {
     let bad = |want: String| Error::BadLocation { got: store.to_string(), want };
     let mut config: Config = url.parse().map_err(|error: ::postgres::Error| bad(error.to_string()))?;
@@ -298,7 +301,8 @@ fn connect(url: &str, store: &str, read_only: bool) -> Result<Client, Error> {
     }
 }
 
-/// Plain unless the URL requires encryption: `prefer`, the default, would silently take either.
+/// Unencrypted unless the URL requires encryption. The default `prefer` would silently accept
+/// either, so it means unencrypted here.
 enum Line {
     Plain,
     #[cfg(feature = "postgres-tls")]
@@ -325,7 +329,7 @@ impl Line {
     }
 }
 
-/// What the server or the network said, without the library's own preamble.
+/// The message of the server or the network, without the library's prefix.
 fn reason(error: &::postgres::Error) -> String {
     if let Some(said) = error.as_db_error() {
         return said.message().to_string();

@@ -1,13 +1,13 @@
 //! The SQLite engine: one file, write-ahead log, one connection behind the store's lock.
 //!
-//! - `synchronous=NORMAL` with the write-ahead log: a killed process loses nothing that was committed; a power
-//!   cut may lose the last moments, but never damages.
-//! - The log is not copied into the file on close: that costs two flushes of the disk on every `metier run`. SQLite does it by
-//!   itself when the log has 1000 pages.
-//! - Other programs wait up to [`PATIENCE`] for each other; write transactions take their lock at once, so
-//!   they never fail halfway.
-//! - A file is only opened by SQLite after its first bytes said that it is ours (or new): a foreign database
-//!   is not touched, not even its journal.
+//! - `synchronous=NORMAL` with the write-ahead log: a killed process loses no committed data. A
+//!   power cut may lose the last transactions but never damages the file.
+//! - Closing does not checkpoint the log: that would cost two disk flushes per `metier run`. SQLite
+//!   checkpoints by itself when the log has 1000 pages.
+//! - Concurrent programs wait up to [`PATIENCE`] for each other. Write transactions take their lock
+//!   at the start, so they never fail halfway.
+//! - SQLite opens a file only after its header identified it as a metier store or as new. A foreign
+//!   database is not touched, not even its journal.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -21,16 +21,17 @@ use super::file::{Claim, Head, Opening, absolute, beside, has_content, make};
 use super::{Access, Cell, Row, SCHEMA_VERSION, Session, Value};
 use crate::{Error, Health};
 
-/// `mtir` in the file's header says that a database is ours (`file` and SQLite itself show it).
+/// Application id `mtir` in the file's header marks a metier store (`file` and SQLite itself show
+/// it).
 pub(super) const APPLICATION_ID: i32 = 0x6d74_6972;
 
-/// How long to wait for another program's transaction.
+/// Maximum wait for another program's transaction.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Free pages (of 4096 bytes) that a finished run may leave before they are given back to the disk.
+/// Free pages (of 4096 bytes) that may remain after a run; more are returned to the file system.
 const FREE_PAGES_KEPT: i64 = 512;
 
-/// How long the answer of an integrity check is good.
+/// How long the result of an integrity check is cached.
 const WALK_KEPT: Duration = Duration::from_secs(600);
 
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
@@ -45,15 +46,15 @@ pub(crate) struct Sqlite {
     store: String,
     doing: &'static str,
     read_only: bool,
-    /// When the tables were last walked, and what was wrong.
+    /// Time and result of the last integrity check.
     walked: Option<(Instant, Vec<String>)>,
-    /// Last, because it is dropped after the connection.
+    /// Must be the last field: fields drop in order, and the claim must outlive the connection.
     #[allow(dead_code, reason = "kept for its drop")]
     claim: Option<Claim>,
 }
 
 impl Sqlite {
-    /// Opens the file for reading and writing; makes it where it is not.
+    /// Opens the file for reading and writing; creates it if it does not exist.
     pub fn open(path: &Path, store: &str) -> Result<Self, Error> {
         let path = absolute(path, store)?;
         let mut opening = Opening::begin();
@@ -73,7 +74,7 @@ impl Sqlite {
         }
         let set = |sql: &str| connection.execute_batch(sql).map_err(|error| this.error(error));
         if head.is_some_and(Head::is_new) {
-            // Only takes effect before the first table is made.
+            // Takes effect only before the first table is created.
             set("PRAGMA auto_vacuum = INCREMENTAL")?;
         }
         set("PRAGMA foreign_keys = ON; PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = 4194304")?;
@@ -108,8 +109,8 @@ impl Sqlite {
         let log = beside(path, "-wal");
         let (this, version) = match usual {
             Err(Error::CannotOpen { .. } | Error::ReadOnly { .. }) if !has_content(&log) => {
-                // A folder where we cannot make the index of the log, and nobody has: there is no log, and no
-                // writer at this moment, so the file may be read as it is.
+                // The folder is read-only and has no log index. Without log content there is no
+                // active writer, so the file can be read as immutable.
                 let mut this = Self::connect_immutable(path, store)?;
                 let version = this.version()?;
                 (this, version)
@@ -135,7 +136,7 @@ impl Sqlite {
         Ok(this)
     }
 
-    /// Makes a connection that is counted from before it is there until after it is gone.
+    /// Connects with a claim that exists from before the connection until after its end.
     fn claimed(
         opening: &mut Opening,
         path: &Path,
@@ -192,7 +193,7 @@ impl Sqlite {
         };
         let set = |option, on| this.connection.set_db_config(option, on).map_err(|error| this.error(error));
         set(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        // A file that someone else prepared may not run code of its own while it is read.
+        // A crafted file must not run functions through its schema while it is read.
         set(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
         this.connection.busy_timeout(PATIENCE).map_err(|error| this.error(error))?;
         this.connection.set_prepared_statement_cache_capacity(64);
@@ -212,7 +213,8 @@ impl Sqlite {
         Ok(())
     }
 
-    /// The first bytes told already, unless a journal of an unfinished change lay beside the file.
+    /// The header check covers this, except when a journal of an unfinished transaction was
+    /// present.
     fn refuse_foreign(&self, version: i64) -> Result<(), Error> {
         let number = |sql: &str| {
             self.connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(|error| self.error(error))
@@ -228,7 +230,7 @@ impl Sqlite {
         Err(Error::Foreign { store: self.store.clone(), why })
     }
 
-    /// Brings the schema up to date, in one transaction.
+    /// Migrates the schema to the present version, in one transaction.
     fn migrate(&mut self) -> Result<(), Error> {
         let version = self.version()?;
         self.refuse_newer(version)?;
@@ -237,7 +239,7 @@ impl Sqlite {
         }
         self.doing = "bringing the schema up to date";
         self.transaction(self.doing, Access::Write, &mut |session| {
-            // Another program may have done it while we waited for the lock.
+            // Another program may have migrated it during the wait for the lock.
             let version = session.version()?;
             session.refuse_newer(version)?;
             session.refuse_foreign(version)?;
@@ -252,8 +254,8 @@ impl Sqlite {
         })
     }
 
-    /// Turns on the write-ahead log, which needs the file for itself for a moment. SQLite does not wait for that
-    /// by itself in every case.
+    /// Turns on the write-ahead log, which needs exclusive access for a moment. SQLite's busy
+    /// timeout does not cover this in every case, so this function retries.
     fn use_log(&mut self) -> Result<(), Error> {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -261,7 +263,8 @@ impl Sqlite {
                 self.connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0));
             match mode.map_err(|error| self.error(error)) {
                 Ok(mode) if mode == "wal" => return Ok(()),
-                // File systems without shared memory (some network ones) keep the rollback journal: slower, as safe.
+                // File systems without shared memory (some network ones) keep the rollback journal:
+                // slower, but as safe.
                 Ok(_) => return Ok(()),
                 Err(Error::Busy { .. }) if Instant::now() < until => {
                     std::thread::sleep(Duration::from_millis(2));
@@ -271,7 +274,7 @@ impl Sqlite {
         }
     }
 
-    /// Runs `each` in a transaction: all of it happens, or nothing.
+    /// Runs `each` in a transaction that commits as a whole or not at all.
     pub fn transaction<T>(
         &mut self,
         doing: &'static str,
@@ -280,7 +283,7 @@ impl Sqlite {
     ) -> Result<T, Error> {
         self.doing = doing;
         if !self.connection.is_autocommit() {
-            // A panic of the caller left one open.
+            // A panic of the caller left a transaction open.
             self.command("ROLLBACK")?;
         }
         if self.read_only && access == Access::Write {
@@ -293,7 +296,8 @@ impl Sqlite {
         })?;
         let done = each(self).and_then(|value| self.command("COMMIT").map(|()| value));
         if done.is_err() && !self.connection.is_autocommit() {
-            // The first error is the one to tell; SQLite has often rolled back by itself already.
+            // Report the first error, not that of the rollback; SQLite has often rolled back
+            // already.
             let _ = self.command("ROLLBACK");
         }
         done
@@ -304,7 +308,7 @@ impl Sqlite {
         run().map(|_| ()).map_err(|error| self.error(error))
     }
 
-    /// Gives free pages back to the disk if a long run left many. Best effort: nothing depends on it.
+    /// Returns free pages to the file system if there are many. Best effort: nothing depends on it.
     pub fn tidy(&mut self) {
         let free = self.connection.query_row("PRAGMA freelist_count", [], |row| row.get::<_, i64>(0));
         if free.unwrap_or(0) <= FREE_PAGES_KEPT {
@@ -317,7 +321,7 @@ impl Sqlite {
             while steps.next()?.is_some() {}
             Ok::<_, rusqlite::Error>(())
         };
-        // Nobody waits for this: if others are at work, the next one tidies.
+        // If the file is busy, skip this; a later call frees the pages.
         let _ = self.connection.busy_timeout(Duration::from_millis(20));
         if vacuum().is_ok() {
             let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
@@ -325,7 +329,7 @@ impl Sqlite {
         let _ = self.connection.busy_timeout(PATIENCE);
     }
 
-    /// What a readiness check wants to know.
+    /// Values for readiness checks.
     pub fn check(&mut self) -> Result<Health, Error> {
         self.doing = "checking";
         let number = |this: &Self, sql: &str| {
@@ -350,9 +354,9 @@ impl Sqlite {
         })
     }
 
-    /// What is wrong with the tables that everything hangs on. Series and artefacts, most of the file, carry their own
-    /// checksums and are left out. The answer is kept for a while: this takes milliseconds for a thousand runs, and
-    /// readiness is asked every few seconds.
+    /// Checks the integrity of the central tables. Series and artefacts, most of the file, carry
+    /// checksums and are left out. The result is cached: a check takes milliseconds for a thousand
+    /// runs, and readiness probes come every few seconds.
     fn walk(&mut self) -> Result<Vec<String>, Error> {
         let mut problems = Vec::new();
         for table in ["run", "tag", "workload", "device", "session"] {

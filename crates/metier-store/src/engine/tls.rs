@@ -1,15 +1,15 @@
 //! Encrypted connections to PostgreSQL, for `sslmode=require`.
 //!
-//! The server's certificate is always checked, name included, against the system's roots, or those in the file that the
-//! environment variable `SSL_CERT_FILE` names. That is stricter than libpq's `require`, which accepts anybody; an
-//! encrypted line to nobody in particular protects little.
+//! The server's certificate and host name are always checked. The trusted roots are the system's,
+//! or those in the file named by `SSL_CERT_FILE`. This is stricter than libpq's `require`, which
+//! accepts any certificate and so does not prevent interception.
 
 use std::sync::Arc;
 
 use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// What makes connections encrypted; the error says why it cannot.
+/// Builds the TLS connector; the error explains why it cannot.
 pub(super) fn connector() -> Result<MakeRustlsConnect, String> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();

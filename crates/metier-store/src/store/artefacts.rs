@@ -1,9 +1,9 @@
-//! Artefacts: contents by their SHA-256, stored once, in parts of 1 MiB.
+//! Artefacts: contents addressed by SHA-256, stored once, in parts of 1 MiB.
 //!
-//! The digest of a content is known only after its last byte. Parts are therefore written under the id of the
-//! upload, each in a small transaction of its own, so that a slow reader never holds up the sampler of a run;
-//! the last transaction gives the upload its digest. What a killed upload leaves is removed a day later by the
-//! next [`Store::delete_run`].
+//! The digest is known only after the last byte. So parts are written under the id of the upload,
+//! each in a small transaction. A slow upload therefore never blocks the sampler of a run. The last
+//! transaction assigns the digest to the upload. The next [`Store::delete_run`] after a day removes
+//! the parts of a killed upload.
 
 use std::io::{ErrorKind, Read, Write};
 
@@ -17,7 +17,7 @@ use crate::engine::Session;
 
 const PART: usize = 1 << 20;
 const LARGEST: u64 = 4 << 30;
-/// How long what nobody links is kept: longer than anyone takes between storing and linking.
+/// Retention of unlinked artefacts; longer than any delay between storing and linking.
 const UNUSED_KEPT_MICROSECONDS: i64 = 24 * 3600 * 1_000_000;
 
 impl Store {
@@ -26,7 +26,7 @@ impl Store {
         let upload = key(uuid::Uuid::now_v7().as_bytes());
         let done = self.upload(content, &upload);
         if done.is_err() {
-            // Best effort; else the next removal of a run does it.
+            // Best effort; otherwise a later removal of a run deletes it.
             let _ = self.write("removing a failed upload", |session| drop_upload(session, &upload));
         }
         done
@@ -53,8 +53,9 @@ impl Store {
                     let now = moment(Timestamp::now());
                     let values = [digest.to_string().into(), (size as i64).into(), upload.into(), now.into()];
                     if session.run(sql, &values)? == 0 {
-                        // Already there. Its time is renewed, so that it stays until it is linked; unless this very
-                        // upload is what is there, and the transaction is being repeated.
+                        // The digest exists already. Renew its time, so that it is kept until it is
+                        // linked. A repeated transaction finds its own upload here and changes
+                        // nothing.
                         let sql = "UPDATE artefact SET stored = ?1 WHERE digest = ?2 AND upload <> ?3";
                         if session.run(sql, &[now.into(), digest.to_string().into(), upload.into()])? > 0 {
                             drop_upload(session, upload)?;
@@ -74,7 +75,8 @@ impl Store {
         }
     }
 
-    /// Writes a stored content out, and checks it on the way: after an error, what was written is worth nothing.
+    /// Writes a stored content to `into` and verifies its digest. After an error the output is
+    /// invalid.
     pub fn artefact(&self, digest: &Digest, into: &mut dyn Write) -> Result<Bytes, Error> {
         let row = self.read("reading an artefact", |session| {
             session.row("SELECT upload, size FROM artefact WHERE digest = ?1", &[digest.to_string().into()])
@@ -104,7 +106,7 @@ impl Store {
         Ok(Bytes(size))
     }
 
-    /// Makes a stored content a file of a run; it is in `Run.artefacts` from then on. A file of the same name is
+    /// Links a stored content to a run and adds it to `Run.artefacts`. A file of the same name is
     /// replaced.
     pub fn link_artefact(&self, run: RunId, artefact: &ArtefactRef) -> Result<(), Error> {
         self.write("linking an artefact", |session| {
@@ -128,8 +130,8 @@ impl Store {
         })
     }
 
-    /// Removes contents that no run has, and what failed uploads left; both only after a day, or at once where a run
-    /// that had them was just removed.
+    /// Removes artefacts that no run links, and parts of failed uploads, both after a day.
+    /// Artefacts in `just_unlinked`, of a run removed just now, go at once.
     pub(super) fn drop_unused_artefacts(
         &self,
         session: &mut dyn Session,
@@ -141,7 +143,7 @@ impl Store {
         for digest in just_unlinked {
             session.run(&format!("DELETE FROM artefact WHERE digest = ?1 AND {unused}"), &[digest.into()])?;
         }
-        // The id of an upload begins with its time, so uploads that may be under way are told by it.
+        // An upload id begins with its time, which tells recent uploads from old ones.
         let young = format!("{:012x}", (before / 1000).max(0));
         let gone = "DELETE FROM artefact_part WHERE upload < ?1 \
                     AND NOT EXISTS (SELECT 1 FROM artefact WHERE artefact.upload = artefact_part.upload)";
@@ -159,7 +161,7 @@ fn drop_upload(session: &mut dyn Session, upload: &str) -> Result<(), Error> {
     session.run("DELETE FROM artefact_part WHERE upload = ?1", &[upload.into()]).map(|_| ())
 }
 
-/// A whole part, or what is left.
+/// Reads one part; the last part may be shorter.
 fn next_part(content: &mut dyn Read) -> Result<Vec<u8>, Error> {
     let mut part = Vec::new();
     match content.take(PART as u64).read_to_end(&mut part) {

@@ -1,4 +1,4 @@
-//! Finding runs: lists with filters and pages, and the one that a person means.
+//! Run search: filtered, paged lists, and the lookup of one run by a user's text.
 
 use metier_types::{BatchId, Run, RunId, RunList, RunRow, Schema, Timestamp};
 
@@ -7,13 +7,13 @@ use crate::engine::Value;
 use crate::query::{Cursor, row_of_record};
 use crate::{Error, RunFilter};
 
-/// Digits of an id that a person must give at least.
+/// Minimum number of id digits in a search.
 const DIGITS: usize = 4;
-/// Candidates that an error lists.
+/// Maximum number of candidates in an error.
 const CANDIDATES: usize = 10;
 
 impl Store {
-    /// Runs that fit a filter, newest first.
+    /// Runs that match a filter, newest first.
     pub fn runs(&self, filter: &RunFilter) -> Result<RunList, Error> {
         let limit = match filter.limit {
             0 => 100,
@@ -54,7 +54,7 @@ impl Store {
             if let Some(cursor) = &after {
                 more.extend([cursor.started.into(), cursor.id.clone().into()]);
             }
-            // One more than wanted tells whether there is a next page.
+            // One extra row shows whether there is a next page.
             more.push((limit + 1).into());
             Ok((total, session.rows(&listing, &parameters(more))?))
         })?;
@@ -71,14 +71,14 @@ impl Store {
         Ok(RunList { schema: Schema::new(), runs, next, total: total.max(0) as u64 })
     }
 
-    /// The whole records of the latest runs that fit a filter, newest first, at most so many.
+    /// Full records of the latest runs that match a filter, newest first; at most `most`.
     pub fn latest(&self, filter: &RunFilter, most: usize) -> Result<Vec<Run>, Error> {
         let mut runs = Vec::new();
         let mut page = RunFilter { limit: most.clamp(1, 1000) as u32, ..filter.clone() };
         loop {
             let found = self.runs(&page)?;
             for row in found.runs.iter().take(most - runs.len()) {
-                // A run that was removed in between is not there.
+                // A run may have been removed in between.
                 runs.extend(self.run(row.id)?);
             }
             match found.next {
@@ -148,7 +148,8 @@ impl Store {
         let none = || Error::NoRun { store: self.name(), text: text.chars().take(200).collect() };
         let id = |text: String| text.parse::<RunId>().map_err(|error| self.bad_record("run", &text, error));
         if let Some(back) = steps_back(text) {
-            // Who was there only for another run is not what was run last. In a text of a record the quotes would be escaped.
+            // Skip co-runner runs. Quotes inside a JSON text are escaped, so the pattern cannot
+            // match user text.
             let sql = "SELECT id FROM run WHERE warmup = 0 AND record NOT LIKE '%\"is_company\":true%' \
                        ORDER BY started DESC, id DESC LIMIT 1 OFFSET ?1";
             let row = self.read("looking for a run", |session| session.row(sql, &[back.into()]))?;
@@ -187,7 +188,7 @@ impl Store {
     }
 }
 
-/// `last` is 0 steps back, `last~2` two.
+/// Parses `last` as 0 steps back and `last~2` as 2.
 fn steps_back(text: &str) -> Option<i64> {
     match text.strip_prefix("last")?.strip_prefix('~') {
         None => (text == "last").then_some(0),
@@ -195,7 +196,8 @@ fn steps_back(text: &str) -> Option<i64> {
     }
 }
 
-/// A filter's value; a statement may run more than once, so it is kept apart from the statement's parameters.
+/// A filter's value. Kept apart from the statement's parameters, because a statement may run more
+/// than once.
 enum Parameter {
     Int(i64),
     Text(String),
@@ -210,7 +212,7 @@ impl Parameter {
     }
 }
 
-/// The `WHERE` part of a filter and its parameters.
+/// The `WHERE` clause of a filter and its parameters.
 fn conditions(filter: &RunFilter) -> (String, Vec<Parameter>) {
     let mut parts = Vec::new();
     let mut values = Vec::new();

@@ -1,4 +1,4 @@
-//! Small texts by key, for what is slow to find out and may be forgotten: digests of executables, for example.
+//! A small key-value cache for values that are slow to compute, such as digests of executables.
 
 use metier_types::Timestamp;
 
@@ -7,12 +7,12 @@ use crate::Error;
 
 const LONGEST_KEY: usize = 1024;
 const LONGEST_VALUE: usize = 64 << 10;
-/// When there are more keys than this, the oldest half goes.
+/// Above this number of keys, the oldest half is deleted.
 const MOST_KEYS: i64 = 8192;
 
 impl Store {
-    /// Keeps a small text (64 KiB at most) under a key (1 KiB at most), in place of what was there. It may be forgotten
-    /// when thousands of later ones came.
+    /// Stores a text (at most 64 KiB) under a key (at most 1 KiB) and replaces the old one. It may
+    /// be evicted after thousands of later entries.
     pub fn remember(&self, key: &str, value: &str) -> Result<(), Error> {
         check("key", key, LONGEST_KEY)?;
         check("value to remember", value, LONGEST_VALUE)?;
@@ -29,7 +29,7 @@ impl Store {
         })
     }
 
-    /// What was kept under a key.
+    /// The text stored under a key, if it is still there.
     pub fn recall(&self, key: &str) -> Result<Option<String>, Error> {
         check("key", key, LONGEST_KEY)?;
         let row = self.read("recalling", |session| {
@@ -39,7 +39,7 @@ impl Store {
     }
 }
 
-/// Refuses a text that is too long, or that PostgreSQL could not keep.
+/// Rejects a text that is too long or that PostgreSQL cannot store.
 pub(super) fn check(what: &'static str, text: &str, longest: usize) -> Result<(), Error> {
     if text.len() > longest || text.contains('\0') {
         let got = format!("{} bytes{}", text.len(), if text.contains('\0') { ", with a NUL" } else { "" });

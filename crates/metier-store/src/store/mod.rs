@@ -1,4 +1,4 @@
-//! The store: one interface over both engines. Each file here is one part of it.
+//! The store: one interface over both engines. Each file here implements one part.
 
 mod artefacts;
 mod find;
@@ -24,9 +24,10 @@ use crate::engine::sqlite::Sqlite;
 use crate::engine::{Access, Session};
 use crate::{Error, Health, Location};
 
-/// Runs, series, artefacts, devices and workloads. Cheap to clone; all clones are the same store.
+/// The store of runs, series, artefacts, devices and workloads. Clones are cheap and share one
+/// connection.
 ///
-/// Calls from several threads wait for each other: there is one connection.
+/// Concurrent calls wait for each other, because there is one connection.
 #[derive(Clone)]
 pub struct Store {
     shared: Arc<Shared>,
@@ -34,7 +35,7 @@ pub struct Store {
 
 struct Shared {
     location: Location,
-    /// The location as errors show it.
+    /// The location as errors show it, without the password.
     name: String,
     engine: Engine,
     /// The last number given to a chunk.
@@ -47,8 +48,9 @@ enum Engine {
 }
 
 impl Store {
-    /// Opens the store for reading and writing. Makes the folder (for its owner only) and the file where they do
-    /// not exist, and brings an older schema up to date. Waits at most 5 seconds for a server.
+    /// Opens the store for reading and writing. Creates the folder (for its owner only) and the
+    /// file if they do not exist, and migrates an older schema. Waits at most 5 seconds for a
+    /// server.
     pub fn open(at: &Location) -> Result<Store, Error> {
         let name = at.to_string();
         let engine = match at {
@@ -58,7 +60,8 @@ impl Store {
         Ok(Self::with(at, name, engine))
     }
 
-    /// Opens the store for reading only; makes and changes nothing, also works on a read-only file system.
+    /// Opens the store for reading only. Creates and changes nothing; works on a read-only file
+    /// system.
     pub fn open_read_only(at: &Location) -> Result<Store, Error> {
         let name = at.to_string();
         let engine = match at {
@@ -81,7 +84,7 @@ impl Store {
         &self.shared.location
     }
 
-    /// Whether the store can be used: engine, version, size and a quick check of its integrity.
+    /// Checks whether the store is usable: engine, version, size and a quick integrity check.
     pub fn check(&self) -> Result<Health, Error> {
         match &self.shared.engine {
             Engine::Sqlite(engine) => lock(engine).check(),
@@ -117,15 +120,15 @@ impl Store {
         }
     }
 
-    /// Gives space back that a long run needed only while it was under way.
+    /// Returns space that a long run used only while it was active.
     fn tidy(&self) {
         if let Engine::Sqlite(engine) = &self.shared.engine {
             lock(engine).tidy();
         }
     }
 
-    /// A number that is larger than all before it, also of earlier processes: the time, pushed forward if needed.
-    /// It is drawn once for each call, so that a repeated transaction writes the same row again.
+    /// A number larger than all before it, also of earlier processes: the time, incremented if
+    /// needed. Each call draws it once, so that a repeated transaction writes the same row again.
     fn next_number(&self) -> i64 {
         let now = Timestamp::now().as_microsecond();
         let next = |last: i64| Some(now.max(last.saturating_add(1)));
@@ -153,22 +156,23 @@ impl fmt::Debug for Store {
     }
 }
 
-/// A panic of another thread leaves no half-done transaction: the next one rolls it back first.
+/// A panic in another thread leaves no partial transaction: the next transaction rolls it back
+/// first.
 fn lock<T>(engine: &Mutex<T>) -> MutexGuard<'_, T> {
     engine.lock_unpoisoned()
 }
 
-/// An id as it stands in the database: 32 hexadecimal digits.
+/// An id as stored in the database: 32 hexadecimal digits.
 fn key(id: &[u8; 16]) -> String {
     uuid::Uuid::from_bytes(*id).simple().to_string()
 }
 
-/// A text to search by: without NUL, which PostgreSQL does not have, and short enough for an index.
+/// A text for an indexed column: without NUL, which PostgreSQL rejects, and at most 600 characters.
 fn indexed(text: &str) -> String {
     text.chars().filter(|c| *c != '\0').take(600).collect()
 }
 
-/// A moment as it stands in the database.
+/// A time as stored in the database: microseconds.
 fn moment(at: Timestamp) -> i64 {
     at.as_microsecond()
 }

@@ -1,4 +1,4 @@
-//! Predictors: a record and a file each, by the SHA-256 of the file.
+//! Predictors: a record and a file each, identified by the SHA-256 of the file.
 
 use metier_types::{Digest, Predictor};
 use sha2::{Digest as _, Sha256};
@@ -8,11 +8,12 @@ use super::{Store, moment};
 use crate::Error;
 use crate::engine::Value;
 
-/// Largest file of a predictor.
+/// Maximum size of a predictor file.
 const LARGEST: usize = 256 << 20;
 
 impl Store {
-    /// Records a predictor with its file. What is known of one of the same id is replaced; its file is the same by its digest.
+    /// Stores a predictor and its file. An existing record of the same id is replaced; the file is
+    /// identical by its digest.
     pub fn put_predictor(&self, predictor: &Predictor, file: &[u8]) -> Result<(), Error> {
         if file.len() > LARGEST {
             let (got, want) = (format!("{} bytes", file.len()), format!("at most {LARGEST} bytes"));
@@ -37,7 +38,7 @@ impl Store {
         })
     }
 
-    /// Records what is known of a predictor whose file is there; says whether it is.
+    /// Replaces the record of a stored predictor; returns whether it exists.
     pub fn update_predictor(&self, predictor: &Predictor) -> Result<bool, Error> {
         let json = json_of("record of a predictor", predictor)?;
         let sql = "UPDATE predictor SET record = ?1 WHERE id = ?2";
@@ -46,7 +47,7 @@ impl Store {
         })
     }
 
-    /// All predictors of a kind, or of every kind, newest first.
+    /// All predictors of a kind, or of all kinds, newest first.
     pub fn predictors(&self, kind: Option<&str>) -> Result<Vec<Predictor>, Error> {
         let rows = self.read("listing predictors", |session| match kind {
             Some(kind) => session.rows(
@@ -63,7 +64,7 @@ impl Store {
             .collect()
     }
 
-    /// The predictor of that id.
+    /// The predictor with this id.
     pub fn predictor(&self, id: &Digest) -> Result<Option<Predictor>, Error> {
         let row = self.read("reading a predictor", |session| {
             session.row("SELECT record FROM predictor WHERE id = ?1", &[id.to_string().into()])
@@ -75,7 +76,7 @@ impl Store {
         .transpose()
     }
 
-    /// The file of the predictor of that id, checked against it.
+    /// The file of the predictor with this id, verified against its digest.
     pub fn predictor_file(&self, id: &Digest) -> Result<Option<Vec<u8>>, Error> {
         let row = self.read("reading a predictor's file", |session| {
             session.row("SELECT file FROM predictor WHERE id = ?1", &[id.to_string().into()])
@@ -93,7 +94,7 @@ impl Store {
         Ok(Some(file))
     }
 
-    /// Removes a predictor and its file; says whether there was one.
+    /// Removes a predictor and its file; returns whether it existed.
     pub fn remove_predictor(&self, id: &Digest) -> Result<bool, Error> {
         let sql = "DELETE FROM predictor WHERE id = ?1";
         self.write("removing a predictor", |session| Ok(session.run(sql, &[id.to_string().into()])? > 0))

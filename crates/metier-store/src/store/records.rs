@@ -1,4 +1,4 @@
-//! Devices, their passports, and workloads: the latest that is known of each.
+//! Devices, their passports, and workloads: the latest record of each.
 
 use metier_types::{Device, DeviceId, Passport, Workload, WorkloadId};
 use serde::Serialize;
@@ -8,7 +8,7 @@ use super::{Store, indexed};
 use crate::Error;
 use crate::engine::Session;
 
-/// A table of records by id.
+/// The SQL statements of one record table.
 #[derive(Clone, Copy)]
 struct Shelf {
     record: &'static str,
@@ -17,7 +17,7 @@ struct Shelf {
     put: &'static str,
 }
 
-/// The statements of a table that holds records by id and name.
+/// Builds the statements of a table with id and name columns.
 macro_rules! shelf {
     ($table:literal) => {
         Shelf {
@@ -39,7 +39,7 @@ const WORKLOADS: Shelf = shelf!("workload");
 const PASSPORTS: Shelf = shelf!("passport");
 
 impl Store {
-    /// Records a device, in place of what was known of it.
+    /// Stores a device; an existing record is replaced.
     pub fn put_device(&self, device: &Device) -> Result<(), Error> {
         let json = json_of("record of a device", device)?;
         self.write("recording a device", |session| {
@@ -47,17 +47,17 @@ impl Store {
         })
     }
 
-    /// The device of that id.
+    /// The device with this id.
     pub fn device(&self, id: &DeviceId) -> Result<Option<Device>, Error> {
         self.read("reading a device", |session| self.get(session, DEVICES, id.as_str()))
     }
 
-    /// All devices, by name.
+    /// All devices, sorted by name.
     pub fn devices(&self) -> Result<Vec<Device>, Error> {
         self.all(DEVICES)
     }
 
-    /// Records a passport, in place of what was known of it.
+    /// Stores a passport; an existing record is replaced.
     pub fn put_passport(&self, passport: &Passport) -> Result<(), Error> {
         let json = json_of("record of a passport", passport)?;
         self.write("recording a passport", |session| {
@@ -65,30 +65,30 @@ impl Store {
         })
     }
 
-    /// The passport of that id.
+    /// The passport with this id.
     pub fn passport(&self, id: &str) -> Result<Option<Passport>, Error> {
         self.read("reading a passport", |session| self.get(session, PASSPORTS, id))
     }
 
-    /// All passports, by name.
+    /// All passports, sorted by name.
     pub fn passports(&self) -> Result<Vec<Passport>, Error> {
         self.all(PASSPORTS)
     }
 
-    /// Removes the passport of that id; says whether there was one.
+    /// Removes the passport with this id; returns whether it existed.
     pub fn remove_passport(&self, id: &str) -> Result<bool, Error> {
         let sql = "DELETE FROM passport WHERE id = ?1";
         self.write("removing a passport", |session| Ok(session.run(sql, &[id.into()])? > 0))
     }
 
-    /// Records a workload, in place of what was known of it; the earliest `first_seen` is kept.
+    /// Stores a workload; an existing record is replaced, but the earliest `first_seen` is kept.
     pub fn put_workload(&self, workload: &Workload) -> Result<(), Error> {
         let id = workload.id.as_str();
         let json = json_of("record of a workload", workload)?;
         self.write("recording a workload", |session| {
             let known: Option<Workload> = self.get(session, WORKLOADS, id)?;
             match known {
-                // Nothing new, as on most runs: nothing is written.
+                // Unchanged, as on most runs: skip the write.
                 Some(known) if known == *workload => Ok(()),
                 Some(known) if known.first_seen < workload.first_seen => {
                     let kept = Workload { first_seen: known.first_seen, ..workload.clone() };
@@ -102,12 +102,12 @@ impl Store {
         })
     }
 
-    /// The workload of that id.
+    /// The workload with this id.
     pub fn workload(&self, id: &WorkloadId) -> Result<Option<Workload>, Error> {
         self.read("reading a workload", |session| self.get(session, WORKLOADS, id.as_str()))
     }
 
-    /// All workloads, by name.
+    /// All workloads, sorted by name.
     pub fn workloads(&self) -> Result<Vec<Workload>, Error> {
         self.all(WORKLOADS)
     }
@@ -140,7 +140,7 @@ fn put(session: &mut dyn Session, shelf: Shelf, id: &str, name: &str, json: &str
     session.run(shelf.put, &[id.into(), indexed(name).into(), json.into()]).map(|_| ())
 }
 
-/// The JSON of a record, after a look whether it can be read back.
+/// Serialises a record and checks that it can be read back.
 pub(super) fn json_of<T: Serialize + DeserializeOwned>(
     what: &'static str,
     record: &T,

@@ -1,4 +1,4 @@
-//! Runs: from their beginning to their end, import, and removal.
+//! Runs: start, end, import and removal.
 
 use metier_types::{ArtefactRef, BatchId, Cause, Exit, Run, RunId, RunState, Series, Warning};
 use serde::Deserialize;
@@ -8,12 +8,13 @@ use crate::engine::{Session, Value};
 use crate::query::{command_line, search_text};
 use crate::{Error, Owner};
 
-/// A run is a few kB; what is larger is a mistake or an attack.
+/// A run record has a few kB; a larger one is a mistake or an attack.
 const LARGEST_RECORD: usize = 16 << 20;
 
 impl Store {
-    /// Records that a run is under way and who measures it. Its workload and device are recorded by
-    /// [`Store::put_workload`] and [`Store::put_device`], in any order. The same call again changes nothing.
+    /// Records that a run is active, and the process that measures it. Its workload and device are
+    /// stored by [`Store::put_workload`] and [`Store::put_device`], in any order. Repeating the
+    /// call changes nothing.
     pub fn begin_run(&self, run: &Run, owner: &Owner) -> Result<(), Error> {
         if run.state != RunState::Running {
             return Err(refused_state("running", run.state));
@@ -29,8 +30,8 @@ impl Store {
         })
     }
 
-    /// Replaces the record of a run that is over, joins its samples into blocks and forgets its owner; all at
-    /// once. Artefacts that were linked meanwhile stay.
+    /// Replaces the record of a run that ended, merges its chunks into blocks and clears its owner,
+    /// in one transaction. Artefacts that were linked during the run stay.
     pub fn finish_run(&self, run: &Run) -> Result<(), Error> {
         if run.state == RunState::Running {
             return Err(refused_state("finished or interrupted", run.state));
@@ -58,7 +59,7 @@ impl Store {
         Ok(())
     }
 
-    /// Stores a whole run, as an import does. `false` if it is already there and equal.
+    /// Imports a whole run. Returns `false` if an equal run is already stored.
     pub fn put_run(&self, run: &Run, series: &[Series]) -> Result<bool, Error> {
         let json = self.storable(run)?;
         self.check_series(run.id, series)?;
@@ -85,7 +86,7 @@ impl Store {
         })
     }
 
-    /// The run of that id.
+    /// The run with this id.
     pub fn run(&self, id: RunId) -> Result<Option<Run>, Error> {
         let json = self.read("reading a run", |session| stored(session, id))?;
         json.map(|json| self.parse(id, &json)).transpose()
@@ -105,7 +106,8 @@ impl Store {
             .collect()
     }
 
-    /// Removes a run, its series, and artefacts that no other run has. `false` if there is no such run.
+    /// Removes a run, its series, and artefacts that no other run links. Returns `false` if there
+    /// is no such run.
     pub fn delete_run(&self, id: RunId) -> Result<bool, Error> {
         let found = self.write("removing a run", |session| {
             let run = key(id.as_bytes());
@@ -123,10 +125,11 @@ impl Store {
         Ok(found)
     }
 
-    /// Marks runs under way as interrupted whose owner is gone, joins their samples, and returns them. Only runs
-    /// whose `owner.host` is `host` are asked about: what another device measures, only that device can know. An
-    /// owner of an earlier boot is gone; `is_alive` is the one to know the present boot. A run that cannot be marked is an
-    /// error, told after all others were seen to.
+    /// Marks active runs whose owner process is gone as interrupted, compacts their series and
+    /// returns their ids. Only runs with `owner.host` equal to `host` are checked: only the
+    /// measuring device can see its processes. An owner of an earlier boot is gone; `is_alive` must
+    /// compare the boot id. If a run cannot be marked, the error is returned after all other runs
+    /// are processed.
     pub fn sweep(&self, host: &str, is_alive: &dyn Fn(&Owner) -> bool) -> Result<Vec<RunId>, Error> {
         let host = indexed(host);
         let rows = self.read("looking for interrupted runs", |session| {
@@ -139,14 +142,14 @@ impl Store {
         for mut row in rows {
             let (id, owner) = (row.text(), row.text());
             let id: RunId = id.parse().map_err(|error| self.bad_record("run", &id, error))?;
-            // An owner that cannot be read can never be asked again: its run is lost too.
+            // An owner that cannot be parsed can never be checked: its run is lost too.
             if serde_json::from_str(&owner).is_ok_and(|owner| is_alive(&owner)) {
                 continue;
             }
             match self.interrupt(id, &owner) {
                 Ok(true) => swept.push(id),
                 Ok(false) => {}
-                // One that cannot be marked must not keep the others from it.
+                // An error of one run must not stop the others.
                 Err(error) => {
                     problem.get_or_insert(error);
                 }
@@ -158,7 +161,7 @@ impl Store {
         problem.map_or(Ok(swept), Err)
     }
 
-    /// `false` if the run ended, or another sweep had it, since it was looked at.
+    /// Returns `false` if the run ended, or another process marked it, since it was listed.
     fn interrupt(&self, id: RunId, owner: &str) -> Result<bool, Error> {
         self.write("marking a run as interrupted", |session| {
             let sql = "SELECT record FROM run WHERE id = ?1 AND state = 'running' AND owner = ?2";
@@ -178,7 +181,8 @@ impl Store {
         })
     }
 
-    /// The JSON of a run, after a look whether it can be read back: a record that cannot would break every list.
+    /// Serialises a run and checks that it can be read back: an unreadable record would break every
+    /// list.
     pub(super) fn storable(&self, run: &Run) -> Result<String, Error> {
         let refused = |got: String, want: &str| {
             Err(Error::Refused { what: "record of a run", got, want: want.to_string() })
@@ -200,7 +204,7 @@ impl Store {
         serde_json::from_str(json).map_err(|error| self.bad_record("run", id, error))
     }
 
-    /// `false` if the id is taken.
+    /// Returns `false` if the id is in use.
     fn insert(
         &self,
         session: &mut dyn Session,
@@ -219,7 +223,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Replaces the record; nobody owns it afterwards.
+    /// Replaces the record and clears the owner.
     fn update(&self, session: &mut dyn Session, run: &Run, json: &str) -> Result<(), Error> {
         let sql = "UPDATE run SET batch = ?1, workload = ?2, workload_name = ?3, device = ?4, device_name = ?5, \
                    state = ?6, cause = ?7, started = ?8, warmup = ?9, search = ?10, owner_host = ?11, owner = ?12, \
@@ -232,7 +236,7 @@ impl Store {
         write_artefacts(session, run)
     }
 
-    /// Replaces the record of a run under way, or over, without a change of its owner.
+    /// Replaces the record of a run in any state; the owner stays.
     pub(super) fn replace_record(&self, session: &mut dyn Session, run: &Run) -> Result<(), Error> {
         let json = self.storable(run)?;
         let id = key(run.id.as_bytes());

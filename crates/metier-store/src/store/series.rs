@@ -1,7 +1,7 @@
-//! Series: appended in small chunks while a run is under way, joined into blocks at its end.
+//! Series: appended in small chunks while a run is active, merged into blocks at its end.
 //!
-//! Both are the same bytes (see [`crate::codec`]); a block is only larger, which is where the codec pays off. Joining
-//! holds one block in memory at a time.
+//! Both have the same encoding (see [`crate::codec`]); blocks are larger and compress better.
+//! Compaction holds one block in memory at a time.
 
 use metier_types::{RunId, Series, Values};
 
@@ -11,24 +11,25 @@ use crate::codec::{self, CodecError, Limits};
 use crate::engine::Session;
 use crate::merge::Merge;
 
-/// Rows of a block: large enough to compress well, small enough to read a part of a long run.
+/// Maximum rows of a block: enough to compress well, few enough to read part of a long run.
 const BLOCK_ROWS: usize = 1 << 16;
-/// Values of a block (32 MiB in memory); wide series have fewer rows a block.
+/// Maximum values of a block (32 MiB in memory); wide series have fewer rows per block.
 const BLOCK_VALUES: usize = 1 << 22;
-/// Values of a chunk (1 MiB in memory); a larger append becomes several.
+/// Maximum values of a chunk (1 MiB in memory); a larger append is split.
 const CHUNK_VALUES: usize = 1 << 17;
-/// Chunks fetched at a time.
+/// Chunks fetched per query.
 const FETCH: i64 = 64;
-/// What one call returns at most: 2 GiB of values.
+/// Maximum values that one call returns: 2 GiB.
 const LARGEST_SERIES: usize = 1 << 28;
 
 const LIMITS: Limits = Limits { rows: BLOCK_ROWS as u32, columns: 4096, values: 1 << 23 };
 
-/// Encoded rows of a series, and which.
+/// Encoded rows of a series and their range.
 type Piece = (Vec<u8>, std::ops::Range<usize>);
 
 impl Store {
-    /// Adds samples to a run: any number of named series, whose columns may differ from earlier ones.
+    /// Appends samples to a run: any number of named series. Columns may differ from earlier
+    /// chunks.
     pub fn append(&self, run: RunId, chunk: &[Series]) -> Result<(), Error> {
         self.check_series(run, chunk)?;
         let mut pieces = Vec::new();
@@ -53,8 +54,8 @@ impl Store {
         })
     }
 
-    /// The series of a run by name, or that one of them; also of a run under way. None if it has none; a run that
-    /// is not there is an error.
+    /// All series of a run, or the one with this name; also of an active run. Empty if there are
+    /// none. An unknown run is an error.
     pub fn series(&self, run: RunId, name: Option<&str>) -> Result<Vec<Series>, Error> {
         self.read("reading series", |session| {
             let id = key(run.as_bytes());
@@ -110,10 +111,10 @@ impl Store {
         Ok(())
     }
 
-    /// Joins all chunks of a run into blocks. `false` if there was none.
+    /// Merges all chunks of a run into blocks. Returns `false` if there were none.
     ///
-    /// A series with a damaged chunk stays as it is: the run's record must not be lost for it, and what can be
-    /// saved of it is for a person to decide. Reading it says what is wrong.
+    /// A series with a damaged chunk is left as it is: the run's record must not be lost for it,
+    /// and recovery needs a decision of the user. Reading the series reports the damage.
     pub(super) fn compact(&self, session: &mut dyn Session, run: RunId) -> Result<bool, Error> {
         let id = key(run.as_bytes());
         let names = session.rows("SELECT DISTINCT series FROM chunk WHERE run = ?1", &[(&id).into()])?;
@@ -189,8 +190,8 @@ impl Store {
         Ok(part)
     }
 
-    /// A series as encoded pieces of at most so many values and the rows of a block. One without rows is one piece, so that its
-    /// columns are kept.
+    /// Encodes a series in pieces of at most `most_values` values and [`BLOCK_ROWS`] rows. A series
+    /// without rows gives one piece, so that its columns are stored.
     fn pieces(&self, series: &Series, most_values: usize) -> Result<Vec<Piece>, Error> {
         let rows = (most_values / (series.columns.len() + 1)).clamp(1, BLOCK_ROWS);
         let end = series.times.len();
@@ -226,7 +227,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Whether series can belong to a run.
+    /// Checks that series can belong to a run.
     pub(super) fn check_series(&self, run: RunId, series: &[Series]) -> Result<(), Error> {
         let refused =
             |what, got: String, want: &str| Err(Error::Refused { what, got, want: want.to_string() });
@@ -267,7 +268,7 @@ fn chunks_after(
     Ok(rows.into_iter().map(|mut row| (row.int(), row.blob())).collect())
 }
 
-/// Equal to the bit: NaN is equal to itself here.
+/// Bitwise equality: a NaN equals itself.
 fn is_same(a: &Series, b: &Series) -> bool {
     let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
     a.times == b.times

@@ -1,8 +1,8 @@
-//! The queue of sessions: asking, taking, cancelling, ending; and what a worker that went away left.
+//! The session queue: submit, claim, cancel and end sessions, and release those of dead workers.
 //!
-//! Who asks and who takes first changes a lane's row, so that both engines let one after the other do it: numbers are
-//! never given twice, and a device never has two sessions at once (an index forbids it besides). Each call may be
-//! repeated after it was committed, as every call of the store may.
+//! Each submission and each claim first updates the row of a lane. So both engines serialise them:
+//! a number is never given twice, and a device never has two active sessions (an index also
+//! enforces this). Every call may be repeated after its commit, as everywhere in the store.
 
 use metier_types::schema::Schema;
 use metier_types::{
@@ -13,82 +13,82 @@ use super::{Store, indexed, key, moment};
 use crate::engine::{Row, Session, Value};
 use crate::{Error, Owner};
 
-/// The largest record: a run file is a few kB, and doors take no more than 1 MiB.
+/// Maximum size of a record: a run file has a few kB, and the interfaces accept at most 1 MiB.
 const LARGEST_RECORD: usize = 4 << 20;
-/// Sessions that are over and kept.
+/// Finished sessions that are retained.
 const KEPT: i64 = 10_000;
-/// Runs that a record names.
+/// Maximum number of runs that a record lists.
 const RUNS_NAMED: usize = 1000;
-/// Largest page of a list.
+/// Maximum page size of a list.
 const PAGE: u32 = 1000;
-/// The lane of those who ask.
+/// The lane of submissions.
 const ASKING: &str = "";
-/// Fewest digits of an id that a person may give.
+/// Minimum number of id digits in a search.
 const DIGITS: usize = 4;
 
-/// What is asked for.
+/// A session to submit.
 #[derive(Debug, Clone)]
 pub struct NewSession {
-    /// Its identity, drawn by whoever asks: asking again with the same is the same session.
+    /// Id drawn by the client: submitting the same id again returns the same session.
     pub id: SessionId,
-    /// What people call it.
+    /// Display name.
     pub name: String,
     pub asker: Asker,
-    /// The job it belongs to, where the door has jobs.
+    /// The job of the session, if the interface has jobs.
     pub job: Option<String>,
-    /// Id or name of the device that it is for.
+    /// Id or name of the target device.
     pub device: Option<String>,
     pub file: serde_json::Value,
-    /// Where relative paths are meant from.
+    /// Base folder of relative paths.
     pub folder: Option<String>,
 }
 
-/// Which sessions to list.
+/// Filter of a list of sessions.
 #[derive(Debug, Clone, Default)]
 pub struct SessionFilter {
     pub state: Option<SessionState>,
-    /// Asked for by this job.
+    /// The job that submitted it.
     pub job: Option<String>,
-    /// With a lower number than this.
+    /// Upper bound (exclusive) of the number.
     pub before: Option<u64>,
-    /// How many at most; 0 stands for 100.
+    /// Page size; 0 means 100.
     pub limit: u32,
 }
 
-/// A session that runs, and by whom.
+/// A running session and the processes that work on it.
 #[derive(Debug, Clone)]
 pub struct HeldSession {
     pub session: Record,
-    /// The process that works it; `None` where that cannot be read, and so never asked.
+    /// The worker process; `None` if its record cannot be parsed, so that it cannot be checked.
     pub owner: Option<Owner>,
-    /// The process that measures it, from when it was started.
+    /// The measuring process, once it has started.
     pub child: Option<Owner>,
     held_by: String,
 }
 
-/// How a session ended.
+/// Result of a session.
 #[derive(Debug, Clone)]
 pub struct SessionEnd {
-    /// Where it stands now.
+    /// The new state.
     pub state: SessionState,
     /// Exit code of the measuring process.
     pub exit_code: Option<i32>,
     pub reason: Option<String>,
 }
 
-/// What came of the wish to cancel.
+/// Outcome of a cancellation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cancelled {
-    /// It waited, and does not any more.
+    /// It was queued and is removed from the queue.
     Removed,
-    /// It runs; its worker was told.
+    /// It is running; the worker is notified.
     Told,
-    /// It was over before.
+    /// It was already over.
     Over,
 }
 
 impl Store {
-    /// Puts a session at the end of the queue, if fewer than `most` wait.
+    /// Adds a session to the end of the queue, if fewer than `most` are queued.
     pub fn add_session(&self, new: &NewSession, most: u64) -> Result<Record, Error> {
         let asked = Timestamp::now();
         self.write("adding a session", |session| {
@@ -141,18 +141,19 @@ impl Store {
         })
     }
 
-    /// The session of that id.
+    /// The session with this id.
     pub fn session(&self, id: SessionId) -> Result<Option<Record>, Error> {
         self.read("reading a session", |session| self.one(session, "id = ?1", key(id.as_bytes()).into()))
     }
 
-    /// The session of that number.
+    /// The session with this number.
     pub fn session_by_number(&self, number: u64) -> Result<Option<Record>, Error> {
         let Ok(number) = i64::try_from(number) else { return Ok(None) };
         self.read("reading a session", |session| self.one(session, "number = ?1", number.into()))
     }
 
-    /// The session that a person means: its number, its id, the first or last 4 or more digits of that, or `last`.
+    /// Finds a session by its number, its id, the first or last 4 or more digits of the id, or
+    /// `last`.
     pub fn find_session(&self, text: &str) -> Result<Record, Error> {
         let text = text.trim();
         if let Ok(number) = text.trim_start_matches('#').parse::<u64>()
@@ -186,7 +187,7 @@ impl Store {
         }
     }
 
-    /// Sessions that fit a filter, newest first.
+    /// Sessions that match a filter, newest first.
     pub fn sessions(&self, filter: &SessionFilter) -> Result<Vec<Record>, Error> {
         let limit = match filter.limit {
             0 => 100,
@@ -218,7 +219,7 @@ impl Store {
         })
     }
 
-    /// How many there are in each state.
+    /// Number of sessions in each state.
     pub fn session_counts(&self) -> Result<Vec<(SessionState, u64)>, Error> {
         let rows = self.read("counting sessions", |session| {
             session.rows("SELECT state, count(*) FROM session GROUP BY state", &[])
@@ -231,7 +232,8 @@ impl Store {
         Ok(SessionState::ALL.into_iter().map(|state| (state, of(state))).collect())
     }
 
-    /// Takes the session whose turn it is on a device; `None` where none waits, or the device has one already.
+    /// Claims the next session for a device; `None` if none is queued or the device has an active
+    /// one.
     pub fn claim_session(&self, device: &DeviceRef, owner: &Owner) -> Result<Option<Record>, Error> {
         let worker = indexed(device.id.as_str());
         let owner = owner_text(owner)?;
@@ -241,7 +243,7 @@ impl Store {
             let held = "SELECT id, record, owner, child FROM session WHERE worker = ?1";
             if let Some(mut row) = session.row(held, &[(&worker).into()])? {
                 let (id, json, held_by) = (row.text(), row.text(), row.text());
-                // Ours, and not begun: this very call is being repeated.
+                // Own session that has not started: this call is repeated after its commit.
                 let is_ours = held_by == owner && row.optional_text().is_none();
                 return if is_ours { self.parsed(&id, &json).map(Some) } else { Ok(None) };
             }
@@ -264,12 +266,12 @@ impl Store {
                 storable(&record)?.into(),
                 key(record.id.as_bytes()).into(),
             ];
-            // Somebody may have cancelled it, or another device taken it, meanwhile.
+            // It may have been cancelled or claimed by another device in the meantime.
             Ok((session.run(sql, &values)? == 1).then_some(record))
         })
     }
 
-    /// Records which process measures a session that runs.
+    /// Records the process that measures a running session.
     pub fn begin_session(&self, id: SessionId, owner: &Owner, child: &Owner) -> Result<bool, Error> {
         let (owner, child) = (owner_text(owner)?, owner_text(child)?);
         self.write("recording the start of a session", |session| {
@@ -279,7 +281,7 @@ impl Store {
         })
     }
 
-    /// Whether somebody does not want a session any more.
+    /// Whether cancellation of a session was requested.
     pub fn is_session_unwanted(&self, id: SessionId) -> Result<bool, Error> {
         let row = self.read("looking whether a session is wanted", |session| {
             session.row("SELECT cancel FROM session WHERE id = ?1", &[key(id.as_bytes()).into()])
@@ -287,11 +289,12 @@ impl Store {
         Ok(row.is_some_and(|mut row| row.int() != 0))
     }
 
-    /// Cancels a session: one that waits at once, one that runs by its worker.
+    /// Cancels a session: a queued one at once, a running one through its worker.
     pub fn cancel_session(&self, id: SessionId, by: &str) -> Result<Cancelled, Error> {
         let now = Timestamp::now();
         self.write("cancelling a session", |session| {
-            // The row's own lock: a worker that takes it at this moment goes before or after, not between.
+            // This update locks the row, so a claim at the same moment comes before or after, not
+            // in between.
             let flag = "UPDATE session SET cancel = 1 WHERE id = ?1";
             if session.run(flag, &[key(id.as_bytes()).into()])? == 0 {
                 return Err(self.no_session(&id.to_string()));
@@ -312,7 +315,7 @@ impl Store {
         })
     }
 
-    /// Names the runs that a session has made so far.
+    /// Records the runs that a session has made so far.
     pub fn note_session_runs(&self, id: SessionId, runs: &[RunId]) -> Result<(), Error> {
         self.write("recording the runs of a session", |session| {
             let Some(mut row) =
@@ -327,7 +330,7 @@ impl Store {
         })
     }
 
-    /// Ends a session that this owner works. `false` if it does not any more.
+    /// Ends a session of this owner. Returns `false` if the owner no longer holds it.
     pub fn end_session(&self, id: SessionId, owner: &Owner, end: &SessionEnd) -> Result<bool, Error> {
         self.settle(id, &owner_text(owner)?, |record, now| {
             record.state = end.state;
@@ -337,7 +340,7 @@ impl Store {
         })
     }
 
-    /// Sessions that are said to run on a device.
+    /// Sessions that are marked as running on a device.
     pub fn held_sessions(&self, host: &str) -> Result<Vec<HeldSession>, Error> {
         let rows = self.read("looking for sessions that run", |session| {
             let sql = "SELECT id, record, owner, child FROM session WHERE worker = ?1";
@@ -353,8 +356,9 @@ impl Store {
             .collect()
     }
 
-    /// Settles a session whose worker is gone: back to its place in the queue where its run had not begun and this was
-    /// its first turn, else over. `false` if somebody else did, or it came to its end.
+    /// Settles a session whose worker is gone. It returns to its place in the queue if its run had
+    /// not started and this was its first turn; otherwise it is over. Returns `false` if it ended
+    /// or was settled meanwhile.
     pub fn release_session(&self, held: &HeldSession, has_begun: bool) -> Result<bool, Error> {
         let is_unwanted = self.is_session_unwanted(held.session.id)?;
         let again = !has_begun && held.session.turns <= 1;
@@ -396,7 +400,7 @@ impl Store {
         })
     }
 
-    /// Keeps a part of what a session prints; `part` ascends.
+    /// Stores a part of a session's output; `part` ascends.
     pub fn append_session_log(&self, id: SessionId, part: u32, content: &[u8]) -> Result<(), Error> {
         self.write("keeping the log of a session", |session| {
             let sql =
@@ -406,7 +410,7 @@ impl Store {
         })
     }
 
-    /// What a session has printed, from a part on; and the part to ask for next.
+    /// The output of a session from a part on, and the number of the next part.
     pub fn session_log(&self, id: SessionId, from: u32) -> Result<(Vec<u8>, u32), Error> {
         let rows = self.read("reading the log of a session", |session| {
             let sql = "SELECT part, content FROM session_log WHERE session = ?1 AND part >= ?2 ORDER BY part";
@@ -432,7 +436,7 @@ impl Store {
         self.placed(row, &waiting).map(Some)
     }
 
-    /// A record with its place among those that wait.
+    /// Parses a record and computes its position in the queue.
     fn placed(&self, mut row: Row, waiting: &[(i64, Option<String>)]) -> Result<Record, Error> {
         let mut record = self.parsed(&row.text(), &row.text())?;
         record.position = (record.state == SessionState::Queued).then(|| {
@@ -454,28 +458,29 @@ impl Store {
     }
 }
 
-/// Waits until this transaction is the only one in that lane.
+/// Locks the lane, so that transactions in it run one after the other.
 fn enter_lane(session: &mut dyn Session, lane: &str) -> Result<(), Error> {
     let sql = "INSERT INTO session_lane (lane, used, last) VALUES (?1, ?2, 0) \
                ON CONFLICT (lane) DO UPDATE SET used = excluded.used";
     session.run(sql, &[lane.into(), moment(Timestamp::now()).into()]).map(|_| ())
 }
 
-/// The next number; whoever asks is in the lane. It is kept apart from the sessions, which may be forgotten.
+/// The next number; the caller must hold the lane. It is stored apart from the sessions, because
+/// these may be deleted.
 fn next_number(session: &mut dyn Session) -> Result<i64, Error> {
     session.run("UPDATE session_lane SET last = last + 1 WHERE lane = ?1", &[ASKING.into()])?;
     let row = session.row("SELECT last FROM session_lane WHERE lane = ?1", &[ASKING.into()])?;
     Ok(row.map_or(1, |mut row| row.int()))
 }
 
-/// Number and device of all that wait; doors keep them few.
+/// Number and device of all queued sessions; the queue limit keeps them few.
 fn waiting(session: &mut dyn Session) -> Result<Vec<(i64, Option<String>)>, Error> {
     let rows =
         session.rows("SELECT number, device FROM session WHERE state = 'queued' ORDER BY number", &[])?;
     Ok(rows.into_iter().map(|mut row| (row.int(), row.optional_text())).collect())
 }
 
-/// Writes a record that nobody works.
+/// Writes a record and clears its worker.
 fn put(session: &mut dyn Session, record: &mut Record) -> Result<(), Error> {
     record.position = None;
     let sql =
@@ -493,7 +498,8 @@ fn owner_text(owner: &Owner) -> Result<String, Error> {
     serde_json::to_string(owner).map_err(refused)
 }
 
-/// The JSON of a record. What PostgreSQL cannot hold is not in it: JSON writes a NUL as `\u0000`.
+/// The JSON of a record. It never contains a NUL, which PostgreSQL rejects: JSON escapes it as
+/// `\u0000`.
 fn storable(record: &Record) -> Result<String, Error> {
     let refused = |got: String, want: &str| {
         Err(Error::Refused { what: "record of a session", got, want: want.to_string() })

@@ -1,5 +1,5 @@
-//! Trials: small measurements that are made in order to learn, thousands of them. What a trial is, its kind knows: here it is a key,
-//! so that nothing is tried twice, and a JSON text.
+//! Trials: thousands of small measurements for training predictors. Their content depends on their
+//! kind. The store sees a key, so that no trial is repeated, and a JSON text.
 
 use metier_types::{DeviceId, Timestamp};
 
@@ -13,12 +13,13 @@ const LONGEST_RECORD: usize = 64 << 10;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trial {
     pub key: String,
-    /// What came of it, as JSON.
+    /// Result of the trial, as JSON.
     pub record: String,
 }
 
 impl Store {
-    /// Keeps trials of a kind on a device, each in place of what was known of its key. All of them or none.
+    /// Stores trials of a kind on a device, all or none; existing records of the same keys are
+    /// replaced.
     pub fn put_trials(&self, device: &DeviceId, kind: &str, trials: &[Trial]) -> Result<(), Error> {
         for trial in trials {
             check("key of a trial", &trial.key, LONGEST_KEY)?;
@@ -36,7 +37,7 @@ impl Store {
         })
     }
 
-    /// All trials of a kind on a device, by key.
+    /// All trials of a kind on a device, sorted by key.
     pub fn trials(&self, device: &DeviceId, kind: &str) -> Result<Vec<Trial>, Error> {
         let sql = "SELECT key, record FROM trial WHERE device = ?1 AND kind = ?2 ORDER BY key";
         let rows =
@@ -44,7 +45,7 @@ impl Store {
         Ok(rows.into_iter().map(|mut row| Trial { key: row.text(), record: row.text() }).collect())
     }
 
-    /// Forgets all trials of a kind on a device; says how many there were.
+    /// Removes all trials of a kind on a device; returns their number.
     pub fn remove_trials(&self, device: &DeviceId, kind: &str) -> Result<u64, Error> {
         let sql = "DELETE FROM trial WHERE device = ?1 AND kind = ?2";
         self.write("removing trials", |session| session.run(sql, &[device.as_str().into(), kind.into()]))

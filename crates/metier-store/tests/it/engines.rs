@@ -1,5 +1,5 @@
-//! What a store does, on both engines: each function below is run with an SQLite file and with a schema of its own
-//! on the lab's PostgreSQL server.
+//! Behaviour of a store on both engines: each function below runs with an SQLite file and with a
+//! schema of its own on the lab's PostgreSQL server.
 
 use std::io::Cursor;
 
@@ -120,7 +120,7 @@ fn samples_read_back_before_and_after_the_end(place: &Place) {
     assert_eq!(store.series(run.id, Some("gpu")).unwrap(), vec![]);
     assert!(matches!(store.series(RunId::new(), None), Err(Error::NoRun { .. })));
 
-    // A straggler after the end is still read, and joined by a second finish.
+    // A late append after the end is still read, and merged by a second finish.
     store.append(run.id, &[chunk(run.id, "use", 1000, 5)]).unwrap();
     assert_eq!(store.series(run.id, Some("use")).unwrap(), [chunk(run.id, "use", 0, 1005)]);
     store.finish_run(&over(&run)).unwrap();
@@ -238,7 +238,7 @@ fn an_import_is_idempotent_and_detects_conflicts(place: &Place) {
     assert!(matches!(store.put_run(&run, &twice), Err(Error::Refused { .. })));
     assert!(!store.put_run(&run, &series).unwrap(), "nothing was changed by the attempts");
 
-    // What one store gives out, another takes and gives out again.
+    // A run exported from one store can be imported into another and exported again.
     let second = Place::sqlite();
     let copy = second.open();
     let out = store.series(run.id, None).unwrap();
@@ -249,7 +249,7 @@ fn an_import_is_idempotent_and_detects_conflicts(place: &Place) {
 fn lists_are_newest_first_and_paged(place: &Place) {
     let store = place.open();
     assert_eq!(store.runs(&RunFilter::default()).unwrap().total, 0);
-    // Two of each second: the id decides then.
+    // Two runs per second: the id breaks the tie.
     let mut runs: Vec<_> = (0..25).map(|i| begun(&store, i / 2, "train")).collect();
     runs.sort_by_key(|run| (run.started, run.id));
     runs.reverse();
@@ -376,7 +376,7 @@ fn a_run_is_found_by_what_people_type(place: &Place) {
         let error = store.find_run(text).unwrap_err();
         assert!(matches!(error, Error::NoRun { .. }), "{text}: {error}");
     }
-    // Ids of one moment begin alike.
+    // Ids of one moment have the same prefix.
     match store.find_run(&a.id.to_string()[..6]).unwrap_err() {
         error @ Error::Ambiguous { .. } => {
             let text = error.to_string();
@@ -472,7 +472,7 @@ fn artefacts_are_stored_once_and_checked(place: &Place) {
     let second = artefact(&store, "b", &content);
     assert_eq!(first.digest, second.digest);
     if let Place::Folder(_) = place {
-        // PostgreSQL gives the room of the second copy back when it vacuums.
+        // PostgreSQL frees the space of the second copy at the next vacuum.
         assert!(size().get() < before.get() + content.len() as u64 / 2, "the second copy takes no room");
     }
     let mut back = Vec::new();
@@ -485,7 +485,7 @@ fn artefacts_are_stored_once_and_checked(place: &Place) {
 
 fn large_artefacts_stream(place: &Place) {
     let store = place.open();
-    // Exactly whole parts, and a reader that gives little at a time and then fails.
+    // A content of exactly whole parts, and a reader that returns little at a time and then fails.
     let content = vec![7u8; 2 << 20];
     let whole = artefact(&store, "whole", &content);
     let mut back = Vec::new();
@@ -521,7 +521,7 @@ fn linked_artefacts_are_in_the_record(place: &Place) {
     store.link_artefact(run.id, &log).unwrap();
     store.link_artefact(run.id, &log).unwrap();
     assert_eq!(store.run(run.id).unwrap().unwrap().artefacts, std::slice::from_ref(&log));
-    // The program that finishes the run does not know what others linked meanwhile.
+    // The program that finishes the run does not see artefacts that were linked meanwhile.
     let mut done = over(&run);
     let report = artefact(&store, "report", b"report");
     done.artefacts.push(report.clone());
@@ -639,7 +639,7 @@ fn memos_are_kept_and_bounded(place: &Place) {
         assert!(matches!(store.remember(key, value), Err(Error::Refused { .. })));
     }
     if let Place::Folder(_) = place {
-        // Ten thousand statements over a network add nothing to what this shows.
+        // Ten thousand statements over a network would add nothing to this test.
         for i in 0..8300 {
             store.remember(&format!("k{i}"), "v").unwrap();
         }
@@ -660,7 +660,7 @@ fn a_reader_reads_and_cannot_write(place: &Place) {
     let error = reader.finish_run(&over(&run)).unwrap_err();
     assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
     assert!(reader.check().unwrap().read_only);
-    // It sees what is written after it was opened.
+    // It sees data written after it was opened.
     store.finish_run(&over(&run)).unwrap();
     assert_eq!(reader.run(run.id).unwrap().unwrap(), over(&run));
 }
@@ -760,7 +760,8 @@ fn sessions_are_taken_in_the_order_of_asking_one_at_a_time_on_a_device(place: &P
     assert_eq!((one.number, one.state, one.turns), (1, SessionState::Running, 1));
     assert_eq!(one.measured_by.as_ref().unwrap().id.as_str(), "device-1");
     assert!(one.started.is_some() && one.position.is_none());
-    // The same call again, as after a lost connection, is the same session; another worker gets none.
+    // A repeated call, as after a lost connection, returns the same session; another worker gets
+    // none.
     assert_eq!(store.claim_session(&first, &owner(1)).unwrap().unwrap().id, one.id);
     assert_eq!(store.claim_session(&first, &owner(2)).unwrap(), None);
     assert!(store.begin_session(one.id, &owner(1), &owner(11)).unwrap());
@@ -842,7 +843,7 @@ fn cancelling_removes_who_waits_and_tells_who_runs(place: &Place) {
     assert_eq!(store.session(runs.id).unwrap().unwrap().state, SessionState::Running);
     let error = store.cancel_session(metier_types::SessionId::new(), "x").unwrap_err();
     assert!(matches!(error, Error::NoSession { .. }), "{error}");
-    // A worker that goes away with it leaves it cancelled, not waiting.
+    // If its worker dies as well, the session is cancelled, not queued again.
     let held = store.held_sessions("device-1").unwrap().remove(0);
     assert!(store.release_session(&held, false).unwrap());
     assert_eq!(store.session(runs.id).unwrap().unwrap().state, SessionState::Cancelled);

@@ -1,8 +1,10 @@
-//! `kill -9` at any instant loses at most the chunk that was being written, and several processes share one file.
+//! `kill -9` at any instant loses at most the chunk that was being written, and several processes
+//! share one file.
 //!
-//! The writer is a process of its own (`tests/processes`). It says on its standard output
-//! what the store has acknowledged; after the kill the file must hold at least that. It is read twice: by SQL
-//! without this crate's code (the `sqlite3` program where it is installed, else a bare connection), and by the store.
+//! The writer is a separate process (`tests/processes`). It prints each acknowledgement of the
+//! store; after the kill the file must hold at least these. The file is read twice: by SQL without
+//! this crate's code (the `sqlite3` program where installed, else a bare connection), and by the
+//! store.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -25,7 +27,7 @@ fn writer(path: &Path, runs: usize) -> Child {
         .unwrap()
 }
 
-/// A process that writes, and what the store has acknowledged to it: state and number of appends of each run.
+/// A writing process and the store's acknowledgements: state and number of appends of each run.
 struct Writer {
     child: Child,
     said: BufReader<ChildStdout>,
@@ -39,7 +41,7 @@ impl Writer {
         Writer { child, said, runs: Vec::new() }
     }
 
-    /// Reads one line of what it says; `false` at the end.
+    /// Reads one line of its output; `false` at the end.
     fn listen(&mut self) -> bool {
         let mut line = String::new();
         if self.said.read_line(&mut line).unwrap_or(0) == 0 {
@@ -55,7 +57,7 @@ impl Writer {
         true
     }
 
-    /// Listens to the end, and sees it off.
+    /// Reads the rest of its output and waits for its end.
     fn acknowledged(mut self) -> Vec<(RunId, RunState, i64)> {
         while self.listen() {}
         self.child.wait().unwrap();
@@ -63,7 +65,7 @@ impl Writer {
     }
 }
 
-/// Asks the file with SQL, without this crate.
+/// Queries the file with SQL, without this crate.
 fn ask(path: &Path, sql: &str) -> String {
     if let Ok(out) = Command::new("sqlite3").arg(path).arg(sql).output() {
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
@@ -90,7 +92,7 @@ fn a_kill_loses_at_most_the_chunk_being_written() {
     for round in 0..50 {
         let mut writer = Writer::start(&path, 1000);
         if round < 15 {
-            // From before the file exists on.
+            // The kill may come before the file exists.
             std::thread::sleep(Duration::from_micros(random.below(15_000) as u64));
         } else {
             while writer.runs.is_empty() && writer.listen() {}
@@ -106,7 +108,7 @@ fn a_kill_loses_at_most_the_chunk_being_written() {
             let found = ask(&path, &format!("SELECT state FROM run WHERE id = '{id}'"));
             match state {
                 RunState::Finished => assert_eq!(found, "finished", "round {round}"),
-                // The end may have been stored and not been told any more.
+                // The end may have been stored but not acknowledged.
                 _ => assert!(found == "running" || found == "finished", "round {round}: {found:?}"),
             }
             if found == "running" {
@@ -118,7 +120,7 @@ fn a_kill_loses_at_most_the_chunk_being_written() {
                 assert_eq!(rows, (CHUNK_ROWS * RUN_CHUNKS).to_string(), "round {round}");
             }
         }
-        // Only the last few are looked at again each round, so that the test stays quick.
+        // Each round rechecks only the last few, so that the test stays quick.
         let keep = everything.len().saturating_sub(20);
         if round < 49 {
             everything.drain(..keep);

@@ -1,4 +1,4 @@
-//! What a store on a server does when the server, the connection or the database are not as they should be.
+//! Behaviour of a PostgreSQL store when the server, the connection or the database fails.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -21,17 +21,18 @@ fn refusal(url: &str) -> Error {
     }
 }
 
-/// Ends the connections of stores whose search path is that of the place.
+/// Ends the connections of stores with this location's search path.
 fn cut(place: &Place) -> i64 {
     let Place::Schema { name, .. } = place else { panic!("a server is wanted") };
-    // The lock on a table of the schema, or the last statement, would not tell whose an idle connection is; its name does.
+    // Locks and last statements do not identify the owner of an idle connection; the application
+    // name does.
     let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = $1";
     let count = client(place).query_one(sql, &[name]).unwrap().get(0);
     std::thread::sleep(Duration::from_millis(50));
     count
 }
 
-/// A store whose connection the server can tell from others.
+/// A store with an identifiable connection.
 fn named(place: &Place) -> Store {
     let Place::Schema { url, name, .. } = place else { panic!("a server is wanted") };
     Store::open(&format!("{url}&application_name={name}").parse().unwrap()).unwrap()
@@ -73,7 +74,7 @@ fn connections_cut_at_any_moment_lose_nothing() {
         let mut part = 0;
         let until = Instant::now() + Duration::from_secs(2);
         while Instant::now() < until {
-            // A second cut right after the first is an error to the caller, who may try again.
+            // A second cut right after the first is an error; the caller may retry.
             while store.append(run.id, &[chunk(run.id, "use", part * 10, 10)]).is_err() {
                 retried += 1;
             }
@@ -178,12 +179,12 @@ fn a_user_who_may_only_read_is_told_so() {
 
 #[test]
 fn a_server_that_is_not_there_is_said_so_soon() {
-    // Nobody listens.
+    // No server listens.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let error = refusal(&format!("postgres://metier:topsecret@127.0.0.1:{port}/metier"));
     assert!(matches!(error, Error::Unreachable { .. }), "{error}");
     assert!(!format!("{error} {error:?}").contains("topsecret"), "{error}");
-    // Somebody listens and never answers.
+    // A server listens but never answers.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let start = Instant::now();
     let port = listener.local_addr().unwrap().port();

@@ -1,4 +1,4 @@
-//! Encrypted connections, with a server of this test's own: the lab's has no certificate.
+//! Encrypted connections to a server of this test: the lab's server has no certificate.
 
 #![cfg(feature = "postgres-tls")]
 
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A server that takes only encrypted connections; stopped with the value.
+/// A server that accepts only encrypted connections; stopped on drop.
 struct Server {
     child: Child,
     folder: tempfile::TempDir,
@@ -55,7 +55,8 @@ impl Server {
             .args(["-U", "metier", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C.UTF-8", "-D"])
             .arg(&data));
         let (key, certificate) = (data.join("server.key"), data.join("server.crt"));
-        // A root for the certificate, then the certificate: a server's own root is not taken as its certificate.
+        // A root certificate, then the server's certificate: a self-signed root is not accepted as
+        // a server certificate.
         let openssl =
             |arguments: &[&str]| run(as_owner(Path::new("openssl")).current_dir(&data).args(arguments));
         openssl(&[

@@ -1,5 +1,5 @@
-//! What a store in a file does when the file, its folder or the disk are not as they should be: a clear error, and
-//! nothing damaged.
+//! Behaviour of an SQLite store when the file, its folder or the disk fails: a clear error and no
+//! damage.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -22,7 +22,7 @@ fn refusal(location: &Location) -> Error {
     }
 }
 
-/// A store with one finished run, closed; its log is copied into the file.
+/// A closed store with one finished run; its log is checkpointed into the file.
 fn filled(path: &Path) -> metier_types::Run {
     let store = Store::open(&at(path)).unwrap();
     let run = run_at(0, "train");
@@ -71,7 +71,7 @@ fn a_newer_schema_is_refused_and_left_as_it_was() {
 
 #[test]
 fn every_earlier_schema_is_brought_up_to_date() {
-    // Each version's SQL as it shipped. When a version is added, its file is added here and never edited again.
+    // Each version's SQL as it shipped. A new version adds its file here; it is never edited again.
     let shipped = [
         include_str!("../golden/schema-1.sqlite.sql"),
         include_str!("../golden/schema-2.sqlite.sql"),
@@ -146,7 +146,7 @@ fn a_foreign_database_with_an_unfinished_change_is_refused() {
     for _ in 0..200 {
         connection.execute("INSERT INTO x VALUES (zeroblob(4000))", []).unwrap();
     }
-    // As a killed program leaves it: pages written, the journal beside it.
+    // As a killed program leaves it: pages written, with the journal.
     let (copy, journal) = (folder.path().join("copy.db"), folder.path().join("copy.db-journal"));
     fs::copy(&path, &copy).unwrap();
     fs::copy(folder.path().join("foreign.db-journal"), &journal).unwrap();
@@ -179,7 +179,7 @@ fn an_empty_file_becomes_a_store() {
     fs::write(&path, "").unwrap();
     assert!(matches!(Store::open_read_only(&at(&path)).map(|_| ()), Err(Error::Absent { .. })));
     filled(&path);
-    // The names that SQLite would take for something else.
+    // Names that SQLite would interpret in another way.
     let odd = folder.path().join("file:x?mode=memory&a=%20#b");
     let run = filled(&odd);
     assert_eq!(Store::open_read_only(&at(&odd)).unwrap().run(run.id).unwrap(), Some(run));
@@ -196,7 +196,7 @@ fn damage_is_told_and_never_a_panic() {
     let (mut refused, mut told) = (0, 0);
     for round in 0..150 {
         let mut bytes = sound.clone();
-        // Keep the head, which says that it is ours; the rest is fair game.
+        // Keep the header, which identifies the store; damage anything else.
         for _ in 0..=round % 4 {
             let page = 100 + next() % (bytes.len() - 4196);
             for byte in &mut bytes[page..page + 1 + next() % 4000] {
@@ -223,7 +223,7 @@ fn damage_is_told_and_never_a_panic() {
                 errors.extend(store.sweep("device-1", &|_| false).err());
                 let problems = store.check().map_or(1, |health| health.problems.len());
                 told += usize::from(!errors.is_empty() || problems > 0);
-                // What is read is right, or it is not read.
+                // Data is read correctly or not at all.
                 if let Ok(series) = store.series(run.id, None) {
                     assert!(series.is_empty() || series == [chunk(run.id, "use", 0, 5000)]);
                 }
@@ -257,7 +257,7 @@ fn a_damaged_chunk_does_not_cost_the_run() {
     let error = store.series(run.id, Some("use")).unwrap_err();
     assert!(matches!(error, Error::Series { .. }), "{error}");
     assert_eq!(store.sweep("device-1", &|_| false).unwrap(), [other.id]);
-    // The sound chunks of the damaged series are all still there.
+    // The intact chunks of the damaged series are all still there.
     let count = "SELECT count(*) FROM chunk WHERE series = 'use'";
     let kept: i64 =
         rusqlite::Connection::open(&path).unwrap().query_row(count, [], |row| row.get(0)).unwrap();
@@ -272,8 +272,9 @@ fn opening_a_store_again_keeps_the_locks_of_the_first() {
     store.put_device(&device("1", "a")).unwrap();
     drop(Store::open(&at(&path)).unwrap());
     drop(Store::open_read_only(&at(&path)).unwrap());
-    // Another program that believes itself alone copies the log into the file and removes it when it leaves. (The
-    // program is Python's SQLite where it is, since a connection of this process would not be another program.)
+    // A program that sees no other user checkpoints the log into the file and removes it at exit.
+    // (The program is Python's SQLite where installed: a connection of this process would not be
+    // another program.)
     let script = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); print(*c.execute('SELECT count(*) FROM device').fetchone()); c.close()";
     let Ok(out) = Command::new("python3").args(["-c", script]).arg(&path).output() else {
         eprintln!("SKIP: locks of a store that is opened twice, because python3 is not installed");
@@ -292,8 +293,8 @@ fn a_store_that_hangs_costs_samples_and_no_waiting() {
     let store = Store::open(&at(&path)).unwrap();
     let run = run_at(0, "train");
     store.begin_run(&run, &owner(1)).unwrap();
-    // Another program holds the file while far more samples come than the queue takes; if the queue made its
-    // caller wait, this test would wait for the store's own limit and find nothing dropped.
+    // Another program holds the file while more samples come than the queue takes. If the queue
+    // blocked its caller, this test would wait for the store's own limit and find nothing dropped.
     let other = rusqlite::Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let writer = metier_store::Writer::start(store.clone());
@@ -308,7 +309,8 @@ fn a_store_that_hangs_costs_samples_and_no_waiting() {
     assert_eq!(rows, written.chunks * 10);
 }
 
-/// A small file system of its own, gone with the value. `None`, said loudly, where that is not allowed.
+/// A small separate file system, unmounted on drop. `None`, with a message, where mounting is not
+/// allowed.
 struct Disk {
     at: tempfile::TempDir,
 }
@@ -333,7 +335,7 @@ impl Disk {
 
     fn remount(&self, options: &str) {
         let options = format!("remount,{options}");
-        // A child that another test has just forked holds our files open until it executes its program.
+        // A child that another test has just forked holds these files open until it calls exec.
         let mounted = (0..100).any(|_| {
             let done = Command::new("mount").args(["-o", &options]).arg(self.at.path()).output().unwrap();
             if !done.status.success() {
@@ -353,7 +355,7 @@ impl Drop for Disk {
 
 #[test]
 fn a_full_disk_is_said_so_and_damages_nothing() {
-    // From a disk that has no room for the empty store to one that fills up in the middle of a run.
+    // From a disk without space for the empty store to one that fills up during a run.
     for size in ["4k", "16k", "64k", "128k", "1m", "2m"] {
         let Some(disk) = Disk::new(&format!("size={size}")) else { return };
         let full = |error: Error| assert!(matches!(error, Error::Full { .. }), "size {size}: {error:?}");
@@ -392,7 +394,7 @@ fn a_full_disk_is_said_so_and_damages_nothing() {
                 }
             }
         }
-        // The same store goes on when there is room again.
+        // The same store continues when there is space again.
         disk.remount("size=16m");
         if !kept.is_empty() {
             store.append(run.id, &[chunk(run.id, "use", kept.len() as i64 * 100, 100)]).unwrap();
@@ -417,7 +419,7 @@ fn a_read_only_disk_can_be_read_and_not_written() {
     assert_eq!(reader.run(run.id).unwrap().unwrap(), run);
     assert_eq!(reader.series(run.id, None).unwrap().len(), 1);
 
-    // Left by a program that ended without copying its log into the file, as ours do.
+    // Left by a program that ended without a checkpoint, as metier does.
     drop(reader);
     disk.remount("rw");
     let store = Store::open(&at(&disk.path())).unwrap();
@@ -430,7 +432,7 @@ fn a_read_only_disk_can_be_read_and_not_written() {
     assert_eq!(reader.find_run("last").unwrap(), second.id);
     drop(reader);
 
-    // The index of the log is gone: nothing can be read without writing, and that is said.
+    // The index of the log is gone: nothing can be read without writing, and the error says so.
     disk.remount("rw");
     fs::remove_file(disk.path().with_file_name("metier.db-shm")).unwrap();
     disk.remount("ro");
@@ -448,14 +450,14 @@ fn missing_rights_are_said_so() {
     chmod(folder.path(), 0o755);
     let path = folder.path().join("metier.db");
     let run = filled(&path);
-    // Copied where another user can run it: a build folder often is not open to all.
+    // Copied to a folder where another user can run it: build folders are often private.
     let program = folder.path().join("program");
     fs::copy(env!("CARGO_BIN_EXE_store-process"), &program).unwrap();
     chmod(&program, 0o755);
     let as_other = |path: &Path| {
         let mut command = Command::new(&program);
         command.arg("open").arg(path).current_dir("/");
-        // As root, rights do not bind.
+        // Root ignores file permissions.
         if fs::metadata("/proc/self").is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0) {
             command.uid(65_534).gid(65_534);
         }

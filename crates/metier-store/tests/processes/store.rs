@@ -1,4 +1,4 @@
-//! A process of its own for the tests of this crate: `write FILE RUNS`, `open FILE`, `check URL`.
+//! A helper process for the tests of this crate: `write FILE RUNS`, `open FILE`, `check URL`.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "a part of the tests")]
 
 #[path = "../it/common/records.rs"]
@@ -22,14 +22,14 @@ fn main() {
     }
 }
 
-/// Writes runs, and prints what the store has acknowledged.
+/// Writes runs and prints each acknowledgement of the store.
 fn write(file: &Path, runs: i64) {
     let say = |line: String| {
         let mut out = std::io::stdout().lock();
         writeln!(out, "{line}").and_then(|()| out.flush()).unwrap();
     };
     for second in 0..runs {
-        // Opened anew each time, as `metier run` does; the kill hits that too.
+        // Reopened each time, as `metier run` does; the kill may hit that too.
         let store = Store::open(&Location::Sqlite(file.into())).unwrap();
         let run = run_at(second, "killed");
         store.begin_run(&run, &owner(std::process::id())).unwrap();
@@ -43,7 +43,7 @@ fn write(file: &Path, runs: i64) {
     }
 }
 
-/// Opens a store with and without the right to write, and prints the kinds of the errors.
+/// Opens a store for writing and read-only, and prints the kinds of the errors.
 fn open(file: &Path) {
     let verdict = |opened: Result<Store, Error>| match opened {
         Ok(_) => "opened".to_string(),
@@ -53,7 +53,7 @@ fn open(file: &Path) {
     eprintln!("verdict {} {}", verdict(Store::open(&location)), verdict(Store::open_read_only(&location)));
 }
 
-/// Opens a store with the certificate roots of the environment, and prints the engine or the error.
+/// Opens a store with the root certificates of the environment; prints the engine or the error.
 fn check(url: &str) {
     match Store::open(&url.parse().unwrap()).and_then(|store| store.check()) {
         Ok(health) => eprintln!("verdict opened {}", health.engine),

@@ -4,7 +4,8 @@ use metier_report::{Measured, Subject};
 use metier_types::{Column, Kind, Run, RunId, Series, Unit, Values};
 use serde_json::json;
 
-/// A run of so many seconds: half a core, one and a half in every tenth second, times `load`; a peak of 200 MiB.
+/// A run of this many seconds: half a core, one and a half in every tenth second, times `load`; a
+/// peak of 200 MiB.
 pub fn measured(number: u32, load: f64, seconds: f64) -> Measured {
     let id = format!("01945a00-0000-7000-8000-{number:012x}");
     let wall = seconds * (1.0 + 0.001 * f64::from(number % 7));

@@ -105,8 +105,8 @@ impl Shape {
         }
     }
 
-    /// The median that infinitely many draws would have; of the bimodal one, 5/7 of the way up its lower hump
-    /// (Φ⁻¹(5/7) = 0.56595).
+    /// The median of infinitely many draws. For the bimodal distribution it lies 5/7 of the way up
+    /// the lower mode (Φ⁻¹(5/7) = 0.56595).
     pub fn median(self) -> f64 {
         match self {
             Self::Normal | Self::LogNormal => 1.0,

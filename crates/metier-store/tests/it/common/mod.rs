@@ -1,4 +1,4 @@
-//! Records (`records.rs`) and places for the tests of this crate.
+//! Records (`records.rs`) and store locations for the tests of this crate.
 
 mod records;
 
@@ -7,7 +7,7 @@ use metier_types::RunId;
 
 pub use records::*;
 
-/// A place for one test that goes away with it.
+/// A store location for one test, removed on drop.
 pub enum Place {
     Folder(tempfile::TempDir),
     Schema { url: String, server: String, name: String },
@@ -19,7 +19,7 @@ impl Place {
         Place::Folder(tempfile::tempdir().unwrap())
     }
 
-    /// A new schema on the lab's server; `None`, said loudly, without one.
+    /// A new schema on the lab's server; without a server `None`, with a message.
     pub fn postgres() -> Option<Place> {
         let Ok(server) = std::env::var("METIER_LAB_POSTGRES") else {
             eprintln!(

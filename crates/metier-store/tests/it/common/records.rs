@@ -4,11 +4,11 @@ use metier_store::{NewSession, Owner};
 use metier_types::{BatchId, Column, Device, Kind, Run, RunId, Series, SessionId, Unit, Values, Workload};
 use serde_json::json;
 
-/// Rows of a chunk, and chunks of a run, of the process that is killed while it writes.
+/// Rows per chunk and chunks per run of the process that is killed while it writes.
 pub const CHUNK_ROWS: i64 = 20;
 pub const RUN_CHUNKS: i64 = 25;
 
-/// A run under way, at a number of seconds since some day.
+/// An active run that starts `second` seconds after a fixed day.
 pub fn run_at(second: i64, workload: &str) -> Run {
     let started = metier_types::Timestamp::from_second(1_760_000_000 + second).unwrap();
     serde_json::from_value(json!({
@@ -35,7 +35,7 @@ pub fn run_at(second: i64, workload: &str) -> Run {
     .unwrap()
 }
 
-/// The same run, over.
+/// The same run after its end.
 pub fn over(run: &Run) -> Run {
     let mut run = run.clone();
     run.state = metier_types::RunState::Finished;
@@ -79,7 +79,7 @@ pub fn workload(id: &str, first_seen: &str) -> Workload {
     .unwrap()
 }
 
-/// A chunk of `rows` samples from row `first` on, at 100 Hz.
+/// A chunk of `rows` samples from row `first`, at 100 Hz.
 pub fn chunk(run: RunId, name: &str, first: i64, rows: i64) -> Series {
     let mut series = Series::new(run, name);
     series.times = (first..first + rows).map(|row| row * 10_000_000 + row * 7919 % 40_000).collect();
